@@ -1,0 +1,28 @@
+# make run    the figure, from a fresh clone: environment, then the workflow
+# make test   the same environment, then the tests
+# make style  what keeps the code in shape
+
+PYTHON ?= python3
+BIN := .venv/bin
+CORES ?= all
+
+.PHONY: run test style
+
+run: .venv/ready
+	$(BIN)/snakemake --cores $(CORES)
+
+test: .venv/ready
+	$(BIN)/python -m pytest
+
+style: .venv/ready
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/snakefmt --check Snakefile workflow/rules
+	$(BIN)/snakemake --lint
+
+# The lock is complete: --no-deps installs exactly it. The project itself builds with the locked setuptools.
+.venv/ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --no-deps --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
