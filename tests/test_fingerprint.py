@@ -1,0 +1,69 @@
+"""A stage's fingerprint changes with what its code does, and with nothing else."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT
+
+
+@pytest.fixture
+def project(tmp_path):
+    for folder in ("workflow/anchorscope", "scripts"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def prints(project) -> dict[str, str]:
+    """Fingerprints of all scripts, in a process of its own that sees the copied library."""
+    code = (
+        "import sys; sys.path.insert(0, 'workflow'); from pathlib import Path;"
+        "from anchorscope.fingerprint import fingerprint, PACKAGE; assert Path.cwd() in PACKAGE.parents;"
+        "[print(path.stem, fingerprint(path)) for path in sorted(Path('scripts').glob('*.py'))]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
+    return dict(line.split() for line in done.stdout.splitlines())
+
+
+def changed(project, before) -> set[str]:
+    return {name for name, value in prints(project).items() if value != before[name]}
+
+
+def edit(path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_comments_docstrings_and_layout_change_no_fingerprint(project):
+    before = prints(project)
+    for path in [*project.glob("workflow/anchorscope/*.py"), *project.glob("scripts/*.py")]:
+        path.write_text(f"# a remark\n\n\n{path.read_text()}\n# the end\n")
+    probe = project / "workflow/anchorscope/probe.py"
+    edit(probe, '"""Linear probes, all at once', '"""Straight probes, one and all')
+    edit(probe, '    """Zero mean and unit variance', '    """Mean zero, variance one')
+    assert changed(project, before) == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new", "expected"),
+    [
+        ("probe.py", "MAX_STEPS = 100", "MAX_STEPS = 50", {"probe"}),
+        ("summary.py", "at(0.025), at(0.975)", "at(0.05), at(0.95)", {"summarise"}),
+        ("knockout.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract"}),
+        ("content_words.py", "please tell give", "please tell", {"normalize", "fetch_questions", "answer", "extract"}),
+        ("figures.py", "FAINT = 0.25", "FAINT = 0.5", {"draw"}),
+    ],
+)
+def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, module, old, new, expected):
+    before = prints(project)
+    edit(project / "workflow" / "anchorscope" / module, old, new)
+    assert changed(project, before) == expected
+
+
+def test_a_scripts_own_change_counts(project):
+    before = prints(project)
+    edit(project / "scripts/answer.py", "MAX_NEW_TOKENS = 32", "MAX_NEW_TOKENS = 16")
+    assert changed(project, before) == {"answer"}
