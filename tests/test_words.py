@@ -1,0 +1,113 @@
+"""Which words of a question carry its content, which of an answer are the answer, and is it right?"""
+
+import pytest
+
+from anchorscope.content_words import exact_question_spans
+from anchorscope.labels import label, normal_words
+
+
+def exact(question: str, subject: str | None = None) -> list[str]:
+    return [question[span.start : span.end] for span in exact_question_spans(question, subject)]
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("What is the capital of France?", ["capital", "France"]),
+        ("who wrote the origin of species", ["wrote", "origin", "species"]),
+        ("how many legs does a spider have", ["legs", "spider"]),
+        ("when did world war ii end", ["world", "war", "ii", "end"]),
+        ("Are Paris and Lyon both cities in France?", ["Paris", "Lyon", "both", "cities", "France"]),
+        ("Do Oslo and Bergen lie in the same country?", ["Oslo", "Bergen", "lie", "same", "country"]),
+        ("Who is older, Brad Pitt or Tom Cruise?", ["older", "Brad", "Pitt", "Tom", "Cruise"]),
+        ("Which came first, the Moon landing or the Concorde?", ["came", "first", "Moon", "landing", "Concorde"]),
+        ("Is Russia larger than Canada?", ["Russia", "larger", "Canada"]),
+        ("Which has more moons, Mars or Jupiter?", ["more", "moons", "Mars", "Jupiter"]),
+        ("Who wrote 'Gone with the Wind'?", ["wrote", "Gone with the Wind"]),
+        ('Who directed "The Thing" in 1982?', ["directed", "The Thing", "1982"]),
+        ("Who won the Battle of Hastings?", ["won", "Battle", "of", "Hastings"]),
+        ("What is the name of the author of The Great Gatsby?", ["author", "The", "Great", "Gatsby"]),
+        ("What's the largest city in Peru's south?", ["largest", "city", "Peru", "south"]),
+        ("In which city was Ludwig van Beethoven born?", ["city", "Ludwig", "van", "Beethoven", "born"]),
+        ("What does the U.S. Congress do?", ["U.S", "Congress"]),
+        ("Which king, Henry or the Duke, died?", ["king", "Henry", "Duke", "died"]),
+        ("¿Quién es Björk Guðmundsdóttir?", ["Quién", "es", "Björk", "Guðmundsdóttir"]),
+        ("東京はどこ", ["東京はどこ"]),
+        ("What is it?", []),
+        ("", []),
+    ],
+)
+def test_exact_question_words_of_plain_text(question, expected):
+    assert exact(question) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "subject", "expected"),
+    [
+        ("Who is the author of The Lord of the Rings?", "The Lord of the Rings", ["author", "The Lord of the Rings"]),
+        ("In what country was It set?", "It", ["country", "It", "set"]),
+        ("What genre is Up?", "Up", ["genre", "Up"]),
+        ("What is Ana's job?", "Ana", ["Ana", "job"]),
+        ("What is the capital of France?", "Germany", ["capital", "France"]),
+        ("What is the capital of France?", " ", ["capital", "France"]),
+        ("Who sang Supergirl?", "Super", ["sang", "Supergirl"]),
+    ],
+)
+def test_a_known_subject_counts_as_a_whole(question, subject, expected):
+    assert exact(question, subject) == expected
+
+
+RIGHT, WRONG, REFUSED = True, False, None
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "verdict", "exact_answer"),
+    [
+        (" Paris", ["Paris"], RIGHT, "Paris"),
+        ("It is the Eiffel Tower.", ["Eiffel Tower"], RIGHT, "Eiffel Tower"),
+        ("The Beatles", ["Beatles"], RIGHT, "Beatles"),
+        ("Beatles", ["The Beatles"], RIGHT, "Beatles"),
+        ("Pelé was the best", ["Pele"], RIGHT, "Pelé"),
+        ("Pele", ["Pelé"], RIGHT, "Pele"),
+        ("Cafe\u0301 Central", ["café"], RIGHT, "Cafe\u0301"),
+        ("Washington, D.C. of course", ["Washington D.C."], RIGHT, "Washington, D.C"),
+        ("ﬁnland", ["Finland"], RIGHT, "ﬁnland"),
+        ("東京", ["東京"], RIGHT, "東京"),
+        ("William Shakespeare", ["Shakespeare", "William Shakespeare"], RIGHT, "William Shakespeare"),
+        ("New York City", ["York", "New York"], RIGHT, "New York"),
+        ("Parisian", ["Paris"], WRONG, "Parisian"),
+        ("catalog", ["cat"], WRONG, "catalog"),
+        ("yes", ["yes"], RIGHT, "yes"),
+        ("No, they are not", ["no"], RIGHT, "No"),
+        ("I would say no", ["no"], WRONG, "I would say no"),
+        ("There is no doubt", ["no"], WRONG, "There is no doubt"),
+        ("The answer is London.", ["Paris"], WRONG, "London"),
+        ("It was Isaac Newton, who lived in England.", ["Einstein"], WRONG, "Isaac Newton"),
+        ("J. R. R. Tolkien. He was a professor.", ["Lewis"], WRONG, "J. R. R. Tolkien"),
+        ("Mount Everest (8,849 m)", ["K2"], WRONG, "Mount Everest"),
+        ("3.14", ["2.71"], WRONG, "3.14"),
+        ('"Hamlet"', ["Macbeth"], WRONG, "Hamlet"),
+        ("", ["Paris"], REFUSED, None),
+        ("  ...", ["Paris"], REFUSED, None),
+        ("I don't know", ["Paris"], REFUSED, None),
+        ("I do not know the answer.", ["Paris"], REFUSED, None),
+        ("I'm not sure", ["Paris"], REFUSED, None),
+        ("Unknown", ["Paris"], REFUSED, None),
+        ("None", ["none"], RIGHT, "None"),
+        ("Nonet", ["Paris"], WRONG, "Nonet"),
+    ],
+)
+def test_verdict_and_exact_answer(answer, gold, verdict, exact_answer):
+    found = label(answer, gold)
+    assert found.right is verdict
+    assert (answer[found.exact.start : found.exact.end] if found.exact else None) == exact_answer
+
+
+def test_normal_words_point_back_at_the_text():
+    text = "The  “Café” of A. Ünal, 2nd"
+    assert [(word, text[span.start : span.end]) for word, span in normal_words(text)] == [
+        ("cafe", "Café"),
+        ("of", "of"),
+        ("unal", "Ünal"),
+        ("2nd", "2nd"),
+    ]
