@@ -1,0 +1,101 @@
+"""Token spans cover exactly the characters they stand for."""
+
+import pytest
+
+from anchorscope.batches import plan_batches
+from anchorscope.content_words import Span, exact_question_spans
+from anchorscope.prompts import chat_prompt, common_prefix, decoded_offsets, encode, few_shot_prompt, tokens_over
+
+SHOTS = [{"question": "Who wrote Emma?", "answer": "Jane Austen"}]
+TEXTS = [
+    " Paris",
+    " Gabriel García Márquez",
+    " 東京都庁",
+    " 👩‍🚀 and 🇳🇴",
+    " O'Brien's “Third Policeman”",
+    " 3,677.5 km²",
+    "ß-carotene naïveté",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_offsets_of_generated_ids_agree_with_the_tokenizers_own_mapping(tokenizer, text):
+    batch = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
+    decoded, offsets = decoded_offsets(tokenizer, batch["input_ids"])
+    assert decoded == text
+    for (start, end), (own_start, own_end) in zip(offsets, batch["offset_mapping"], strict=True):
+        # The tokenizer leaves a token's leading space out of its offsets; the characters are the same otherwise.
+        assert text[start:end].lstrip() == text[own_start:own_end].lstrip()
+
+
+def test_ids_that_no_text_would_tokenise_to_still_get_their_characters(tokenizer):
+    ids = [tokenizer(part, add_special_tokens=False)["input_ids"] for part in (" P", "a", "r", "is")]
+    text, offsets = decoded_offsets(tokenizer, [token for part in ids for token in part])
+    assert text == " Paris"
+    assert [text[start:end] for start, end in offsets] == [" P", "a", "r", "is"]
+    assert tokens_over(offsets, [Span(1, 6)]) == [0, 1, 2, 3]
+
+
+def test_tokens_inside_one_character_all_cover_it(tokenizer):
+    ids = tokenizer("x🦩y", add_special_tokens=False)["input_ids"]
+    assert len(ids) > 3, "the emoji must be several tokens for this test"
+    text, offsets = decoded_offsets(tokenizer, ids)
+    assert [text[start:end] for start, end in offsets] == ["x", *["🦩"] * (len(ids) - 2), "y"]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who is Björk Guðmundsdóttir?",
+        "who wrote 百年の孤独",
+        'What does 👩‍🚀 mean in "Gravity"?',
+        "is O'Neill older than J.K. Rowling",
+    ],
+)
+def test_exact_question_tokens_cover_the_exact_words_and_no_other_word(tokenizer, question):
+    (item,) = encode(tokenizer, few_shot_prompt(SHOTS), [question])
+    spans = exact_question_spans(question)
+    inside = {index for span in spans for index in range(span.start, span.end)}
+    tokens = item.tokens_of(spans)
+    covered = {index - item.question.start for token in tokens for index in range(*item.offsets[token])}
+    assert inside <= covered
+    extra = "".join(question[index] for index in sorted(covered - inside))
+    assert not extra.strip(" '\"?"), extra
+
+
+def test_the_question_stands_where_the_prompt_says(tokenizer):
+    prompt = few_shot_prompt(SHOTS)
+    (item,) = encode(tokenizer, prompt, ["who is it"])
+    text = f"{prompt.before}who is it{prompt.after}"
+    assert text[item.question.start : item.question.end] == "who is it"
+    assert text.startswith("Question: Who wrote Emma?\nAnswer: Jane Austen\n\nQuestion: ")
+    assert item.ids == tokenizer(text)["input_ids"]
+
+
+def test_a_chat_prompt_is_the_models_template_around_the_question(tokenizer):
+    prompt = chat_prompt(tokenizer, "Be brief.\n\nQuestion: {question}")
+    rendered = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Be brief.\n\nQuestion: why"}], tokenize=False, add_generation_prompt=True
+    )
+    assert f"{prompt.before}why{prompt.after}" == rendered
+    assert not prompt.special_tokens
+
+
+def test_the_shared_prefix_ends_before_the_first_question_token(tokenizer):
+    encoded = encode(tokenizer, few_shot_prompt(SHOTS), ["Who is it?", "Who was she?"])
+    shared = common_prefix(encoded)
+    assert shared == min(encoded[0].question_tokens)  # although both begin with "Who"
+    assert encoded[0].ids[:shared] == encoded[1].ids[:shared]
+    (alone,) = encode(tokenizer, few_shot_prompt(SHOTS), ["Who is it?"])
+    assert common_prefix([alone]) == shared
+
+
+def test_batches_hold_every_example_once_within_the_budget():
+    lengths = [5, 30, 7, 7, 90, 12, 6, 31]
+    plan = plan_batches(lengths, [2] * len(lengths), budget=120)
+    assert sorted(index for batch in plan for index in batch) == list(range(len(lengths)))
+    for batch in plan:
+        assert len(batch) == 1 or 2 * len(batch) * max(lengths[index] for index in batch) <= 120
+    assert [lengths[index] for index in plan[0]] == [90], "longest first, alone when over the budget"
+    assert len(plan) < len(lengths)
+    assert plan == plan_batches(lengths, [2] * len(lengths), budget=120)

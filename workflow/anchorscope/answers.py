@@ -1,0 +1,82 @@
+"""The model's own answers: generated, judged, and with the tokens of the exact answer."""
+
+import pyarrow as pa
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from anchorscope.generate import generate, stop_tokens
+from anchorscope.labels import label
+from anchorscope.prompts import Prompt, common_prefix, decoded_offsets, encode, tokens_over
+
+SPANS = pa.list_(pa.struct([("start", pa.int64()), ("end", pa.int64())]))
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("question", pa.string()),
+        ("gold", pa.list_(pa.string())),
+        ("subject", pa.string()),
+        ("popularity", pa.int64()),
+        ("spans", SPANS),
+        ("answer", pa.string()),
+        ("generated_ids", pa.list_(pa.int32())),  # as generated, stop token included
+        ("right", pa.bool_()),  # null for a refusal
+        ("refused", pa.bool_()),
+        ("exact_answer", pa.string()),
+        ("exact_first", pa.int32()),  # first exact answer token, an index into generated_ids
+        ("exact_last", pa.int32()),
+        ("answer_final", pa.int32()),  # last token of the answer text
+    ]
+)
+
+
+def answer_questions(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: Prompt,
+    questions: list[dict],
+    max_new_tokens: int,
+    batch_tokens: int,
+) -> pa.Table:
+    """Ask every question under `prompt`; one row a question, refusals included."""
+    if not questions:
+        return SCHEMA.empty_table()
+    encoded = encode(tokenizer, prompt, [question["question"] for question in questions])
+    generated = generate(
+        model,
+        [item.ids for item in encoded],
+        common_prefix(encoded),
+        stop_tokens(model, tokenizer),
+        max_new_tokens,
+        batch_tokens,
+    )
+    rows = [
+        {**question, **judge(tokenizer, ids, question["gold"])}
+        for question, ids in zip(questions, generated, strict=True)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def judge(tokenizer: PreTrainedTokenizerBase, ids: list[int], gold: list[str]) -> dict:
+    """Label generated ids and locate the exact answer among them."""
+    text, offsets = decoded_offsets(tokenizer, ids)
+    answer = text.split("\n", 1)[0]
+    verdict = label(answer, gold)
+    row = {
+        "answer": answer.strip(),
+        "generated_ids": ids,
+        "right": verdict.right,
+        "refused": verdict.refused,
+        "exact_answer": None,
+        "exact_first": None,
+        "exact_last": None,
+        "answer_final": None,
+    }
+    if verdict.exact is None:
+        return row
+    exact = tokens_over(offsets, [verdict.exact])
+    covered = [index for index, (start, end) in enumerate(offsets) if start < len(answer.rstrip()) and start < end]
+    return row | {
+        "exact_answer": answer[verdict.exact.start : verdict.exact.end],
+        "exact_first": exact[0],
+        "exact_last": exact[-1],
+        "answer_final": covered[-1],
+    }

