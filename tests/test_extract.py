@@ -1,0 +1,199 @@
+"""Extraction equals the plain reference, family by family."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from anchorscope.answers import answer_questions
+from anchorscope.content_words import exact_question_spans
+from anchorscope.extract import balanced, build_rows, extract
+from anchorscope.generate import generate, stop_tokens
+from anchorscope.prompts import Prompt, common_prefix, encode, few_shot_prompt
+from anchorscope.store import COMPONENTS, PASSES, POSITIONS, ActivationReader, ActivationWriter, check_finite, column
+from conftest import FAMILIES, tiny_model
+from reference import plain_greedy, plain_states
+
+SHOTS = {
+    "first": [{"question": "Who wrote Emma?", "answer": "Jane Austen"}, {"question": "is ice cold", "answer": "yes"}],
+    "second": [{"question": "What is the capital of Peru?", "answer": "Lima"}],
+}
+# Of mixed lengths; the second and fourth have more exact words than others, so that their control reaches back.
+QUESTIONS = [
+    "What is the capital of France?",
+    "dante alighieri inferno year",
+    "In which year did the first human walk on the surface of the Moon, and what was his name?",
+    "Gone with the Wind author birthplace",
+    "Is Björk older than Sjón?",
+]
+
+
+def prompts() -> dict[str, Prompt]:
+    return {name: few_shot_prompt(shots) for name, shots in SHOTS.items()}
+
+
+def examples(tokenizer) -> list[dict]:
+    """Questions with answers of several tokens whose exact part is not the whole."""
+    rows = []
+    for index, question in enumerate(QUESTIONS):
+        ids = tokenizer(" It was Paris in France, I think")["input_ids"][: 3 + index]
+        rows.append(
+            {
+                "id": f"q{index}",
+                "question": question,
+                "spans": [{"start": span.start, "end": span.end} for span in exact_question_spans(question)],
+                "generated_ids": [*ids, 198],
+                "exact_first": 1,
+                "exact_last": 1 + index % 2,
+                "answer_final": len(ids) - 1,
+                "right": index % 2 == 0,
+                "subject": None,
+                "popularity": index,
+            }
+        )
+    return rows
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request) -> str:
+    return request.param
+
+
+@pytest.mark.parametrize("batch_tokens", [64, 4096])
+def test_stored_activations_equal_the_plain_reference(family, batch_tokens, tokenizer, tmp_path):
+    fast = tiny_model(family, len(tokenizer))
+    slow = tiny_model(family, len(tokenizer), attention="eager")
+    rows = examples(tokenizer)
+    writer = ActivationWriter(tmp_path / "a.parquet", 4, 32, torch.float32, {})
+    extract(fast, tokenizer, prompts(), rows, writer, batch_tokens)
+    writer.close()
+    reader = ActivationReader([tmp_path / "a.parquet"])
+    built, shared = build_rows(tokenizer, prompts(), rows)
+    assert shared["first"] > 20, "the shared prefix is what this test is about"
+    assert any(min(row.cut) < shared["first"] for row in (item[2] for item in built)), "no control reaches back"
+    order = {key["id"]: index for index, key in enumerate(reader.keys)}
+    for example, passes in zip(rows, built, strict=True):
+        for (prompt, intervention), row in zip(PASSES, passes, strict=True):
+            for layer in range(4):
+                expected = plain_states(slow, row.ids, row.cut, row.keep, layer)
+                for component in COMPONENTS:
+                    for place, position in enumerate(POSITIONS):
+                        stored = reader.read(component, position, prompt, intervention)[layer, order[example["id"]]]
+                        torch.testing.assert_close(stored, expected[component][place], atol=1e-4, rtol=1e-4)
+
+
+def test_the_knockout_changes_every_stored_layer(tokenizer, tmp_path):
+    """Guards the test above: clean and knocked-out references must differ for equality to mean anything."""
+    slow = tiny_model("llama", len(tokenizer), attention="eager")
+    built, _ = build_rows(tokenizer, prompts(), examples(tokenizer))
+    clean, cut = built[0][0], built[0][1]
+    for layer in range(4):
+        before = plain_states(slow, clean.ids, [], clean.keep, layer)["resid"]
+        after = plain_states(slow, cut.ids, cut.cut, cut.keep, layer)["resid"]
+        assert (before - after).abs().max() > 1e-2
+
+
+def test_generation_equals_greedy_decoding_one_token_at_a_time(family, tokenizer):
+    model = tiny_model(family, len(tokenizer))
+    stops = stop_tokens(model, tokenizer)
+    stops[torch.arange(0, len(stops), 5)] = True  # so that rows stop at different times
+    encoded = encode(tokenizer, prompts()["first"], QUESTIONS)
+    ids = [item.ids for item in encoded]
+    answers = generate(model, ids, common_prefix(encoded), stops, 12, batch_tokens=96)
+    assert answers == [plain_greedy(model, prompt, stops, 12) for prompt in ids]
+    assert len({len(answer) for answer in answers}) > 1
+
+
+def test_stop_tokens_are_newlines_and_ends_of_text(tokenizer):
+    model = tiny_model("llama", len(tokenizer), layers=1)
+    stops = stop_tokens(model, tokenizer)
+    for text, expected in (("\n", True), ("\n\n", True), (" Paris", False), (" ", False)):
+        (token,) = tokenizer(text)["input_ids"]
+        assert bool(stops[token]) is expected, text
+    assert stops[tokenizer.eos_token_id]
+
+
+def test_answers_keep_the_generated_ids_and_point_into_them(tokenizer):
+    model = tiny_model("llama", len(tokenizer))
+    questions = [
+        {"id": str(i), "question": text, "gold": ["x"], "subject": None, "popularity": None, "spans": []}
+        for i, text in enumerate(QUESTIONS)
+    ]
+    table = answer_questions(model, tokenizer, prompts()["first"], questions, 16, 4096).to_pylist()
+    encoded = encode(tokenizer, prompts()["first"], QUESTIONS)
+    stops = stop_tokens(model, tokenizer)
+    for row, item in zip(table, encoded, strict=True):
+        assert row["generated_ids"] == plain_greedy(model, item.ids, stops, 16)
+        if not row["refused"]:
+            exact = row["generated_ids"][row["exact_first"] : row["exact_last"] + 1]
+            assert row["exact_answer"] in tokenizer.decode(exact)
+            assert row["exact_first"] <= row["exact_last"] <= row["answer_final"]
+
+
+def test_a_batch_of_no_examples_writes_a_file_of_no_rows(tokenizer, tmp_path):
+    model = tiny_model("llama", len(tokenizer), layers=1)
+    writer = ActivationWriter(tmp_path / "a.parquet", 1, 32, torch.float32, {})
+    extract(model, tokenizer, prompts(), [], writer, 4096)
+    writer.close()
+    assert pq.read_metadata(tmp_path / "a.parquet").num_rows == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_vectors_come_back_bit_for_bit_in_the_order_of_ids(dtype, tmp_path):
+    shape = (len(COMPONENTS), 2, len(PASSES), len(POSITIONS), 3, 5)
+    blocks = [torch.randn(shape).to(dtype) for _ in range(2)]
+    for number, (block, ids) in enumerate(zip(blocks, (["c", "a", "e"], ["b", "f", "d"]), strict=True)):
+        writer = ActivationWriter(tmp_path / f"{number}.parquet", 2, 5, dtype, {})
+        writer.add([{"id": name, "right": True, "subject": None, "popularity": 1} for name in ids], block)
+        writer.close()
+    reader = ActivationReader([tmp_path / "0.parquet", tmp_path / "1.parquet"])
+    assert [key["id"] for key in reader.keys] == list("abcdef")
+    together = torch.cat(blocks, dim=4)[:, :, :, :, [1, 3, 0, 5, 2, 4]]
+    for c, component in enumerate(COMPONENTS):
+        for r, run in enumerate(PASSES):
+            for p, position in enumerate(POSITIONS):
+                read = reader.read(component, position, *run)
+                assert read.dtype == dtype
+                assert torch.equal(read, together[c, :, r, p])
+
+
+def test_the_store_reads_from_plain_pyarrow(tmp_path):
+    block = torch.randn(len(COMPONENTS), 1, len(PASSES), len(POSITIONS), 2, 4)
+    writer = ActivationWriter(tmp_path / "a.parquet", 1, 4, torch.float32, {})
+    writer.add([{"id": name, "right": True, "subject": None, "popularity": None} for name in "ab"], block)
+    writer.close()
+    name = column("mlp", "final", "second", "exact_question", 0)
+    cells = pq.read_table(tmp_path / "a.parquet", columns=[name])[name].to_pylist()
+    assert torch.equal(torch.frombuffer(bytearray(b"".join(cells)), dtype=torch.float32), block[2, 0, 4, 1].flatten())
+
+
+def test_a_non_finite_activation_is_named():
+    block = torch.zeros(len(COMPONENTS), 3, len(PASSES), len(POSITIONS), 2, 4)
+    block[1, 2, 1, 0, 1, 3] = torch.inf
+    with pytest.raises(
+        ValueError, match=r"example b .* layer 2, component attn, position answer_last, .*exact_question"
+    ):
+        check_finite([{"id": "a"}, {"id": "b"}], block)
+
+
+def test_balance_keeps_the_smaller_class_and_an_equal_seeded_draw_of_the_larger():
+    rows = [{"id": str(i), "right": i < 3} for i in range(10)]
+    kept = balanced(rows, seed=0)
+    assert {row["id"] for row in kept if row["right"]} == {"0", "1", "2"}
+    assert sum(not row["right"] for row in kept) == 3
+    assert kept == balanced(rows[::-1], seed=0)
+    assert any(balanced(rows, seed=seed) != kept for seed in range(1, 5))
+
+
+def test_nothing_half_written_is_left_behind(tmp_path):
+    from anchorscope.files import atomic
+
+    def fail():
+        with atomic(tmp_path / "out.txt") as target:
+            Path(target).write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,39 @@
+"""Which tokens an intervention cuts."""
+
+import hashlib
+import random
+from collections.abc import Callable
+
+from anchorscope.prompts import Encoded
+
+# How far before the question the control may draw when the question itself has too few other tokens.
+CONTROL_REACH = 16
+
+
+def exact_question(encoded: Encoded, exact: list[int], example: str) -> list[int]:
+    """The paper's knockout: the exact question tokens."""
+    return exact
+
+
+def random_question(encoded: Encoded, exact: list[int], example: str) -> list[int]:
+    """The control: as many other tokens of the question, drawn by the example's own seed.
+
+    Where the question has too few, the rest comes from the text just before it, never from the
+    sequence's first token or a special token: those hold attention for reasons of their own.
+    """
+    seed = int.from_bytes(hashlib.sha256(f"random_question\n{example}".encode()).digest()[:8])
+    draw = random.Random(seed)
+    question = encoded.question_tokens
+    others = sorted(set(question) - set(exact))
+    if len(others) >= len(exact):
+        return sorted(draw.sample(others, len(exact)))
+    earliest = max(1, question[0] - CONTROL_REACH)
+    before = [index for index in range(earliest, question[0]) if encoded.offsets[index][1] > encoded.offsets[index][0]]
+    return sorted(others + draw.sample(before, min(len(exact) - len(others), len(before))))
+
+
+# One row an intervention; all are measured by the same code.
+INTERVENTIONS: dict[str, Callable[[Encoded, list[int], str], list[int]]] = {
+    "exact_question": exact_question,
+    "random_question": random_question,
+}

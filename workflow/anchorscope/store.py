@@ -1,0 +1,123 @@
+"""Activations on disk: Parquet, one row an example, one column a vector.
+
+A column `resid/answer_last/first/clean/07` holds, for every example, the vector of component
+`resid` at position `answer_last` under the prompt `first` with intervention `clean` in layer 7, as
+`fixed_size_binary` in the model's own dtype. Reading a layer touches that layer's bytes only.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+COMPONENTS = ("resid", "attn", "mlp")
+POSITIONS = ("answer_last", "final")
+# Every (prompt, intervention) that is run. `replicate` needs clean and exact_question once more.
+PASSES = [
+    ("first", "clean"),
+    ("first", "exact_question"),
+    ("first", "random_question"),
+    ("second", "clean"),
+    ("second", "exact_question"),
+]
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+GROUP_BYTES = 64 * 2**20  # examples are written as soon as this much is held
+KEYS = pa.schema(
+    [("id", pa.string()), ("right", pa.bool_()), ("subject", pa.string()), ("popularity", pa.int64())],
+)
+
+
+def column(component: str, position: str, prompt: str, intervention: str, layer: int) -> str:
+    return f"{component}/{position}/{prompt}/{intervention}/{layer:02d}"
+
+
+class ActivationWriter:
+    """Streams examples into a Parquet file, a row group at a time."""
+
+    def __init__(self, path: Path, layers: int, width: int, dtype: torch.dtype, about: dict[str, str]):
+        names = [
+            column(component, position, prompt, intervention, layer)
+            for component in COMPONENTS
+            for layer in range(layers)
+            for prompt, intervention in PASSES
+            for position in POSITIONS
+        ]
+        shape = {"dtype": str(dtype).removeprefix("torch."), "width": str(width), "layers": str(layers)}
+        vector = pa.binary(width * dtype.itemsize)
+        self.schema = pa.schema([*KEYS, *((name, vector) for name in names)]).with_metadata({**shape, **about})
+        self.writer = pq.ParquetWriter(
+            path, self.schema, compression="none", use_dictionary=list(KEYS.names), write_statistics=False
+        )
+        self.keys: list[dict] = []
+        self.blocks: list[Tensor] = []
+
+    def add(self, keys: list[dict], block: Tensor) -> None:
+        """Add examples; `block` is [components, layers, passes, positions, examples, width]."""
+        check_finite(keys, block)
+        self.keys.extend(keys)
+        self.blocks.append(block)
+        if sum(held.nbytes for held in self.blocks) >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self.keys:
+            return
+        vectors = torch.cat(self.blocks, dim=-2).flatten(0, 3)  # [columns, examples, width]
+        raw = vectors.contiguous().view(torch.uint8).numpy()
+        table = pa.Table.from_pylist(self.keys, schema=KEYS)
+        arrays = [
+            pa.FixedSizeBinaryArray.from_buffers(pa.binary(rows.shape[1]), len(rows), [None, pa.py_buffer(rows)])
+            for rows in raw
+        ]
+        self.writer.write_table(pa.Table.from_arrays([*table.columns, *arrays], schema=self.schema))
+        self.keys, self.blocks = [], []
+
+    def close(self) -> None:
+        self._flush()
+        self.writer.close()
+
+
+def check_finite(keys: list[dict], block: Tensor) -> None:
+    """Stop at the first NaN or infinity, and say where it is."""
+    if torch.isfinite(block).all():
+        return
+    component, layer, run, position, example, _ = (~torch.isfinite(block)).nonzero()[0].tolist()
+    raise ValueError(
+        f"Activation of example {keys[example]['id']} is not finite in layer {layer}, component "
+        f"{COMPONENTS[component]}, position {POSITIONS[position]}, intervention {PASSES[run][1]}; "
+        "set the model's dtype to bfloat16 or float32."
+    )
+
+
+class ActivationReader:
+    """Reads vectors of several shard files as one set, in the order of their ids."""
+
+    def __init__(self, paths: list[Path | str]):
+        # Opened once: a footer of thousands of columns takes longer to parse than a layer to read.
+        self.files = [pq.ParquetFile(path) for path in paths]
+        metadata = self.files[0].schema_arrow.metadata
+        self.layers = int(metadata[b"layers"])
+        self.width = int(metadata[b"width"])
+        self.dtype = DTYPES[metadata[b"dtype"].decode()]
+        rows = [row for file in self.files for row in file.read(columns=KEYS.names).to_pylist()]
+        self.order = np.argsort([row["id"] for row in rows], kind="stable")
+        self.keys = [rows[index] for index in self.order]
+
+    def read(self, component: str, position: str, prompt: str, intervention: str) -> Tensor:
+        """Vectors [layers, examples, width] in the stored dtype."""
+        names = [column(component, position, prompt, intervention, layer) for layer in range(self.layers)]
+        tables = [file.read(columns=names) for file in self.files]
+        raw = np.empty((self.layers, len(self.keys), self.width * self.dtype.itemsize), np.uint8)
+        for layer, name in enumerate(names):
+            chunks = [_bytes(chunk) for table in tables for chunk in table.column(name).chunks]
+            raw[layer] = np.concatenate(chunks)[self.order] if chunks else raw[layer]
+        return torch.from_numpy(raw).view(self.dtype)
+
+
+def _bytes(chunk: pa.FixedSizeBinaryArray) -> np.ndarray:
+    """The vectors of a column chunk as bytes [examples, bytes], without a copy."""
+    size = chunk.type.byte_width
+    return np.frombuffer(chunk.buffers()[1], np.uint8, len(chunk) * size, chunk.offset * size).reshape(-1, size)
