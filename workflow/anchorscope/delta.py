@@ -1,0 +1,115 @@
+"""From activations on disk to the table of delta P: one row an example, layer, component, position, intervention."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import torch
+
+from anchorscope.anchors import MEASURED, auc, calibration_error, logits_of, reference_layer, roles, sigmoid
+from anchorscope.crossfit import Scores, score
+from anchorscope.folds import assign_folds, assign_halves
+from anchorscope.logs import progress
+from anchorscope.rules import FULL, ROLES, role_columns
+from anchorscope.store import COMPONENTS, PASSES, POSITIONS, ActivationReader
+
+MIN_PER_CLASS = 20
+
+
+@dataclass(frozen=True)
+class Examples:
+    ids: list[str]
+    clusters: list[str]  # the subject where there is one, else the example itself
+    hallucinated: np.ndarray  # [examples], bool
+    folds: np.ndarray
+    halves: np.ndarray
+
+
+def examples_of(keys: list[dict], folds: int, seed: int, where: str) -> Examples:
+    """Labels, clusters and folds; a class too small to probe is an error that says how small."""
+    ids = [key["id"] for key in keys]
+    clusters = [key["subject"] or key["id"] for key in keys]
+    hallucinated = np.array([not key["right"] for key in keys], dtype=bool)
+    right, wrong = int((~hallucinated).sum()), int(hallucinated.sum())
+    if min(right, wrong) < MIN_PER_CLASS:
+        raise ValueError(
+            f"{where}: {right} right and {wrong} hallucinated answers are too few to probe; "
+            f"{MIN_PER_CLASS} of each are needed. Ask more questions, or use a model for which they are less one-sided."
+        )
+    split = assign_folds(ids, clusters, hallucinated, folds, seed)
+    halves = assign_halves(ids, clusters, hallucinated, seed)
+    for fold in range(folds):
+        held = hallucinated[split == fold]
+        if held.all() or not held.any():
+            raise ValueError(
+                f"{where}: fold {fold} has {len(held)} examples of one class only, because a few subjects "
+                "hold most examples; ask more questions or lower `folds`."
+            )
+    return Examples(ids, clusters, hallucinated, split, halves)
+
+
+def measure(reader: ActivationReader, folds: int, seed: int, where: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The delta table and the layers table of one model on one dataset."""
+    examples = examples_of(reader.keys, folds, seed, where)
+    deltas, layers = [], []
+    units = [(component, position) for component in COMPONENTS for position in POSITIONS]
+    for component, position in progress(units, len(units), "fitting probes"):
+        scores = score(
+            read_states(reader, component, position),
+            torch.from_numpy(examples.hallucinated),
+            torch.from_numpy(examples.folds),
+            torch.from_numpy(examples.halves),
+        )
+        reference = reference_layer(scores, examples.hallucinated)
+        unit = [pl.lit(component).alias("component"), pl.lit(position).alias("position")]
+        deltas.append(delta_rows(scores, examples, reference).with_columns(unit))
+        layers.append(layer_rows(scores, examples, reference).with_columns(unit))
+    return pl.concat(deltas), pl.concat(layers)
+
+
+def read_states(reader: ActivationReader, component: str, position: str) -> dict[tuple[str, str], torch.Tensor]:
+    """Activations [layers, examples, width] in float32 of every pass."""
+    return {run: reader.read(component, position, *run).float() for run in PASSES}
+
+
+def delta_rows(scores: Scores, examples: Examples, reference: int) -> pl.DataFrame:
+    """P, delta P and anchors, [layers x examples] rows an intervention."""
+    clean = logits_of(scores, FULL, "clean")
+    layers, count = clean.shape
+    tables = []
+    for intervention in MEASURED:
+        columns = {
+            "id": examples.ids * layers,
+            "cluster": examples.clusters * layers,
+            "hallucinated": np.tile(examples.hallucinated, layers),
+            "layer": np.repeat(np.arange(layers, dtype=np.int16), count),
+            "p_clean": sigmoid(clean).ravel().astype(np.float32),
+            "p_ko": sigmoid(logits_of(scores, FULL, intervention)).ravel().astype(np.float32),
+        }
+        for rule in ROLES:
+            for names, role in zip(role_columns(rule), roles(scores, rule, intervention, reference), strict=True):
+                if role is not None:
+                    columns[names[0]] = role.question_anchored.ravel()
+                    columns[names[1]] = role.delta_p.ravel().astype(np.float32)
+        tables.append(pl.DataFrame(columns).with_columns(pl.lit(intervention).alias("intervention")))
+    return pl.concat(tables, how="diagonal")
+
+
+def layer_rows(scores: Scores, examples: Examples, reference: int) -> pl.DataFrame:
+    """How good each layer's probe is, clean and under each intervention."""
+    tables = []
+    for intervention in ("clean", *MEASURED):
+        logits = logits_of(scores, FULL, intervention)
+        tables.append(
+            pl.DataFrame(
+                {
+                    "intervention": [intervention] * len(logits),
+                    "layer": np.arange(len(logits), dtype=np.int16),
+                    "auc": auc(logits, examples.hallucinated),
+                    "calibration_error": calibration_error(logits, examples.hallucinated),
+                    "is_reference": np.arange(len(logits)) == reference,
+                    "converged": scores.converged.all(dim=1).numpy(),
+                }
+            )
+        )
+    return pl.concat(tables)
