@@ -1,0 +1,108 @@
+"""The figure: delta P against layer, one panel a model, two lines a dataset."""
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import polars as pl
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from anchorscope.files import atomic
+
+FEW = 20  # a group of fewer examples is drawn faint
+FAINT = 0.25
+LINES = {"question": "-", "answer": "--"}
+LETTERS = {"question": "Q", "answer": "A"}
+RULE_TITLES = {
+    "flip": "anchors by verdict flip at each layer",
+    "fixed": "anchors by verdict flip at the reference layer",
+    "crossfit": "anchors labelled and measured by different probes",
+    "replicate": "anchors labelled and measured by different probes under different prompts",
+}
+INTERVENTION_TITLES = {
+    "exact_question": "exact question words cut",
+    "random_question": "control: as many other words cut",
+}
+STYLE = {
+    "svg.fonttype": "none",  # text stays text
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "anchorscope",  # the same figure gives the same file
+    "font.family": "DejaVu Sans",  # comes with matplotlib and has the Greek letters
+}
+
+
+def draw_family(
+    summary: pl.DataFrame,
+    models: dict[str, str],  # name -> title, one panel each, in order
+    datasets: dict[str, str],  # name -> title, in the order of the legend
+    rule: str = "flip",
+    intervention: str = "exact_question",
+    component: str = "resid",
+    position: str = "answer_last",
+    note: str = "",
+) -> Figure:
+    """Panels of Question-Anchored (solid) and Answer-Anchored (dashed) delta P with 95 % bands."""
+    place = summary.filter(
+        (pl.col("component") == component) & (pl.col("position") == position) & pl.col("model").is_in(list(models))
+    )
+    chosen = place.filter((pl.col("rule") == rule) & (pl.col("intervention") == intervention))
+    colours = sns.color_palette("tab10")
+    with matplotlib.rc_context({**sns.axes_style("whitegrid"), **STYLE}):
+        figure = Figure(figsize=(max(6.4, 4.6 * len(models)), 4.6), layout="constrained")
+        panels = figure.subplots(1, len(models), sharey=True, squeeze=False)[0]
+        for panel, (model, title) in zip(panels, models.items(), strict=True):
+            series = [(dataset, anchor) for dataset in datasets for anchor in LINES]
+            for index, (dataset, anchor) in enumerate(series):
+                rows = chosen.filter(
+                    (pl.col("model") == model) & (pl.col("dataset") == dataset) & (pl.col("anchor") == anchor)
+                ).sort("layer")
+                label = f"{LETTERS[anchor]} {datasets[dataset]}"
+                _draw_series(panel, rows, colours[index % len(colours)], LINES[anchor], label)
+            panel.set(title=title, xlabel="Layer")
+            panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panels[0].set(ylabel="ΔP", ylim=_limits(place))
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
+        heading = f"{INTERVENTION_TITLES[intervention]}; {RULE_TITLES[rule]}"
+        figure.suptitle("\n".join(filter(None, [heading, note])), fontsize="x-small", color="0.35")
+    return figure
+
+
+def _limits(place: pl.DataFrame) -> tuple[float, float]:
+    """One y axis for every rule and intervention of the same models, so that figures compare by eye."""
+    drawn = place.filter(pl.col("anchor").is_in(list(LINES)) & (pl.col("n") >= FEW))
+    low, high = drawn["delta_p"].min() or -1.0, drawn["delta_p"].max() or 1.0
+    margin = 0.08 * (max(high, 0) - min(low, 0))
+    return min(low, 0) - margin, max(high, 0) + margin
+
+
+def _draw_series(panel: Axes, rows: pl.DataFrame, colour: tuple, line: str, label: str) -> None:
+    layer = rows["layer"].to_numpy()
+    mean, low, high = (rows[name].cast(pl.Float64).to_numpy().astype(float) for name in ("delta_p", "low", "high"))
+    enough = rows["n"].to_numpy() >= FEW
+    panel.plot(layer, mean, line, color=colour, alpha=FAINT, linewidth=1.4)
+    panel.plot(layer, np.where(enough, mean, np.nan), line, color=colour, linewidth=1.8, label=label)
+    panel.fill_between(layer, low, high, where=enough, color=colour, alpha=0.15, linewidth=0)
+
+
+def notes(manifests: list[dict], bundled: list[str]) -> str:
+    """What a reader must know before taking the figure for the published one."""
+    sentences = []
+    random = [manifest["title"] for manifest in manifests if manifest["weights"] != "pretrained"]
+    if random:
+        sentences.append(f"Random weights: {', '.join(random)}.")
+    if bundled:
+        sentences.append(f"{', '.join(bundled)}: questions bundled with Anchorscope, not the published datasets.")
+    return " ".join(sentences)
+
+
+def save(figure: Figure, path: Path | str) -> None:
+    """Write a figure whole or not at all, in the format of its suffix; the same figure gives the same bytes."""
+    kind = Path(path).suffix.removeprefix(".")
+    undated = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    with matplotlib.rc_context(STYLE), atomic(path) as target:
+        figure.savefig(target, format=kind, dpi=300, metadata=undated[kind])
