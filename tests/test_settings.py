@@ -1,0 +1,86 @@
+"""Every mistake in a config becomes one sentence that names it."""
+
+import copy
+
+import pytest
+import yaml
+
+from anchorscope.settings import mistakes
+from conftest import ROOT
+
+SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
+DEFAULT = yaml.safe_load((ROOT / "config.yaml").read_text())
+MODEL, DATASET, FIGURE = "smollm2-135m", "popqa-mini", "flip"
+
+
+def config(path: str, value: object) -> dict:
+    """The default config with one value changed, or removed when the value is None."""
+    changed = copy.deepcopy(DEFAULT)
+    *parents, last = path.split("/")
+    target = changed
+    for key in parents:
+        target = target[key]
+    if value is None:
+        del target[last]
+    else:
+        target[last] = value
+    return changed
+
+
+@pytest.mark.parametrize("file", ["config.yaml", "config/paper.yaml"])
+def test_the_shipped_configs_have_no_mistake(file):
+    assert mistakes(yaml.safe_load((ROOT / file).read_text()), SCHEMA) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "parts"),
+    [
+        ("qestions", 5, ["Unknown key 'qestions'", "did you mean 'questions'?"]),
+        (f"models/{MODEL}/revison", "x", [f"models.{MODEL}", "'revison'", "did you mean 'revision'?"]),
+        ("questions", "many", ["questions must be of type integer, not 'many'"]),
+        ("questions", 0, ["questions is 0", "minimum is 1"]),
+        ("balance", "no", ["balance must be of type boolean, not 'no'"]),
+        ("models", {}, ["models is empty"]),
+        ("datasets", None, ["'datasets' is missing"]),
+        (f"models/{MODEL}/gguf", None, [f"models.{MODEL} has no source", "hub, path, gguf"]),
+        (f"models/{MODEL}/path", "/tmp", [f"models.{MODEL} has path and gguf"]),
+        ("models/m", {"title": "M", "hub": "a/b"}, ["models.m", "without a pinned `revision`"]),
+        ("models/m", {"title": "M", "hub": "a/b", "revision": "main"}, ["models.m.revision is 'main'"]),
+        ("models/m", {"title": "M", "path": "nowhere"}, ["models.m.path names nowhere", "config.json"]),
+        (f"models/{MODEL}/dtype", "int8", ["dtype is 'int8'", "auto, float32, bfloat16, float16"]),
+        ("datasets/a b", {"title": "x", "layout": "nq", "source": "bundled"}, ["'a b'", "file names"]),
+        (f"datasets/{DATASET}/layout", "squad", ["layout is 'squad'", "popqa, triviaqa, hotpotqa, nq"]),
+        (f"datasets/{DATASET}/source", "file", [f"datasets.{DATASET}", "also needs path"]),
+        (f"datasets/{DATASET}/source", "hub", ["also needs repo, split, revision"]),
+        (f"datasets/{DATASET}/path", "x.jsonl", ["does not use path"]),
+        (
+            "datasets/d",
+            {"title": "d", "layout": "nq", "source": "file", "path": "no.jsonl"},
+            ["no.jsonl, which does not exist"],
+        ),
+        ("datasets/d", {"title": "d", "layout": "nq", "source": "file", "path": "README.md"}, ["must end in .parquet"]),
+        (f"figures/{FIGURE}/models", ["gpt"], [f"figures.{FIGURE} names the unknown model 'gpt'", MODEL]),
+        (f"figures/{FIGURE}/models", [], [f"figures.{FIGURE}.models is empty"]),
+        (f"figures/{FIGURE}/rule", "flop", ["rule is 'flop'", "flip, fixed, crossfit, replicate"]),
+        (f"figures/{FIGURE}/intervention", "all", ["intervention is 'all'", "exact_question, random_question"]),
+    ],
+)
+def test_a_mistake_is_one_sentence_that_names_it(path, value, parts, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    found = mistakes(config(path, value), SCHEMA)
+    assert len(found) == 1, found
+    (sentence,) = found
+    assert "\n" not in sentence
+    assert sentence.endswith((".", "?"))
+    for part in parts:
+        assert part in sentence, sentence
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "-x", "a b", "a\nb"])
+def test_a_name_that_a_path_cannot_hold_is_refused(name):
+    for kind in ("models", "datasets", "figures"):
+        changed = copy.deepcopy(DEFAULT)
+        changed[kind][name] = next(iter(changed[kind].values()))
+        (sentence,) = mistakes(changed, SCHEMA)
+        assert repr(name) in sentence
+        assert kind in sentence

@@ -1,0 +1,106 @@
+"""A config is checked before any job starts; each mistake becomes one sentence."""
+
+import difflib
+from pathlib import Path
+
+from jsonschema import Draft202012Validator, ValidationError
+
+MODEL_SOURCES = ("hub", "path", "gguf")
+SOURCE_KEYS = {"bundled": (), "file": ("path",), "hub": ("repo", "split", "revision")}
+OPTIONAL_KEYS = {"hub": ("subset",)}
+RAW_SUFFIXES = (".parquet", ".jsonl", ".ndjson")
+
+
+def mistakes(config: dict, schema: dict) -> list[str]:
+    """Every mistake in `config`, one sentence each; empty when it can be run."""
+    errors = sorted(Draft202012Validator(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
+    if errors:
+        return [_sentence(error) for error in errors]
+    return [
+        *(sentence for name, model in config["models"].items() for sentence in _model_mistakes(name, model)),
+        *(sentence for name, dataset in config["datasets"].items() for sentence in _dataset_mistakes(name, dataset)),
+        *(
+            sentence
+            for name, figure in config["figures"].items()
+            for sentence in _figure_mistakes(name, figure, config)
+        ),
+    ]
+
+
+def _sentence(error: ValidationError) -> str:
+    where = ".".join(map(str, error.absolute_path)) or "the config"
+    value = error.instance
+    match error.validator:
+        case "additionalProperties":
+            known = list(error.schema["properties"])
+            unknown = [key for key in value if key not in known]
+            close = difflib.get_close_matches(str(unknown[0]), known, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"known keys are {', '.join(known)}."
+            return f"Unknown key {', '.join(map(repr, unknown))} in {where}; {hint}"
+        case "required":
+            missing = [key for key in error.validator_value if key not in value]
+            return f"Key {', '.join(map(repr, missing))} is missing in {where}."
+        case "type":
+            return f"{where} must be of type {error.validator_value}, not {value!r}."
+        case "enum":
+            return f"{where} is {value!r}; it must be one of {', '.join(error.validator_value)}."
+        case "pattern" if error.parent is not None and error.parent.validator == "propertyNames":
+            return _name_sentence(value, where)
+        case "pattern" if "propertyNames" in error.absolute_schema_path:
+            return _name_sentence(value, where)
+        case "pattern":
+            return f"{where} is {value!r}, which does not have the form {error.validator_value}."
+        case "minimum" | "maximum":
+            return f"{where} is {value}; its {error.validator} is {error.validator_value}."
+        case "minProperties" | "minItems" | "minLength":
+            return f"{where} is empty; at least one entry is needed."
+        case _:
+            return f"{where}: {error.message}."
+
+
+def _name_sentence(name: object, where: str) -> str:
+    return (
+        f"The name {name!r} in {where} becomes part of file names; use only letters, digits, '.', '_' and '-', "
+        "and begin with a letter or digit."
+    )
+
+
+def _model_mistakes(name: str, model: dict) -> list[str]:
+    where = f"models.{name}"
+    sources = [source for source in MODEL_SOURCES if source in model]
+    if len(sources) != 1:
+        found = f"has {' and '.join(sources)}" if sources else "has no source"
+        return [f"{where} {found}; give exactly one of {', '.join(MODEL_SOURCES)}."]
+    if sources == ["hub"] and "revision" not in model:
+        return [f"{where} comes from the hub without a pinned `revision` (a commit of 40 hexadecimal digits)."]
+    if sources != ["hub"] and "revision" in model:
+        return [f"{where} has a `revision`, which only a model from the hub can have."]
+    if sources == ["path"] and not (Path(model["path"]) / "config.json").is_file():
+        return [f"{where}.path names {model['path']}, which is not a folder with a model's config.json."]
+    return []
+
+
+def _dataset_mistakes(name: str, dataset: dict) -> list[str]:
+    where = f"datasets.{name}"
+    source = dataset["source"]
+    wanted = SOURCE_KEYS[source]
+    missing = [key for key in wanted if key not in dataset]
+    extra = sorted({"path", "repo", "subset", "split", "revision"} - {*wanted, *OPTIONAL_KEYS.get(source, ())})
+    extra = [key for key in extra if key in dataset]
+    if missing:
+        return [f"{where} has source '{source}', which also needs {', '.join(missing)}."]
+    if extra:
+        return [f"{where} has source '{source}', which does not use {', '.join(extra)}."]
+    if source == "file" and not Path(dataset["path"]).is_file():
+        return [f"{where}.path names {dataset['path']}, which does not exist."]
+    if source == "file" and Path(dataset["path"]).suffix not in RAW_SUFFIXES:
+        return [f"{where}.path names {dataset['path']}; it must end in {', '.join(RAW_SUFFIXES)}."]
+    return []
+
+
+def _figure_mistakes(name: str, figure: dict, config: dict) -> list[str]:
+    unknown = [model for model in figure["models"] if model not in config["models"]]
+    if not unknown:
+        return []
+    known = ", ".join(config["models"])
+    return [f"figures.{name} names the unknown model {', '.join(map(repr, unknown))}; known models are {known}."]
