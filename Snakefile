@@ -1,0 +1,28 @@
+# Anchorscope: from questions to the figure of delta P against layer.
+# Read the rules in the order the data flows; workflow/anchorscope holds what is computed.
+
+from snakemake.utils import min_version
+
+min_version("9.10")
+
+
+# A config given on the command line stands alone; it is not merged into the default one.
+if not workflow.overwrite_configfiles:
+
+    configfile: "config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/questions.smk"
+include: "workflow/rules/models.smk"
+include: "workflow/rules/answer.smk"
+include: "workflow/rules/extract.smk"
+include: "workflow/rules/probe.smk"
+include: "workflow/rules/summarise.smk"
+include: "workflow/rules/draw.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        final_outputs(),

@@ -1,0 +1,39 @@
+"""Ask the model a shard of questions and judge its answers.
+
+Writes one row a question: the answer's text and token ids, whether it is right, and the exact
+answer tokens.
+"""
+
+import json
+
+import pyarrow.parquet as pq
+
+from anchorscope.answers import answer_questions
+from anchorscope.files import atomic, provenance, read_json
+from anchorscope.logs import configure_logging, log
+from anchorscope.models import load_model, load_tokenizer
+from anchorscope.prompts import build_prompt
+
+MAX_NEW_TOKENS = 32
+
+if __name__ == "__main__":
+    configure_logging(snakemake.log[0])
+    params = snakemake.params
+    start, stop = params.rows
+    questions = pq.read_table(snakemake.input.questions).slice(start, stop - start).to_pylist()
+    manifest = read_json(snakemake.input.manifest)
+    tokenizer = load_tokenizer(manifest)
+    style = json.loads(params.prompt)
+    answers = answer_questions(
+        load_model(manifest, params.dtype, snakemake.threads),
+        tokenizer,
+        build_prompt(tokenizer, style["style"], style["texts"]["first"]),
+        questions,
+        MAX_NEW_TOKENS,
+        params.batch_tokens,
+    )
+    verdicts = answers.column("right").to_pylist()
+    log.info("%d right, %d wrong, %d refused", *(verdicts.count(verdict) for verdict in (True, False, None)))
+    about = provenance(stage="answer", model=manifest, prompt=style, dtype=params.dtype, code=params.code)
+    with atomic(snakemake.output[0]) as target:
+        pq.write_table(answers.replace_schema_metadata(about), target)

@@ -1,0 +1,22 @@
+"""Bring a model's files here and describe them.
+
+Writes a folder with the model's safetensors and tokenizer (links, unless they had to be converted)
+and a manifest of what it is.
+"""
+
+import json
+from pathlib import Path
+
+from anchorscope.files import atomic
+from anchorscope.logs import configure_logging, log
+from anchorscope.models import describe, fetch
+
+if __name__ == "__main__":
+    configure_logging(snakemake.log[0])
+    source = json.loads(snakemake.params.source)
+    folder = Path(snakemake.output.folder)
+    fetch(source, folder)
+    manifest = describe(folder, snakemake.params.title, source)
+    log.info("%(title)s: %(layers)d layers of width %(width)d, %(architecture)s", manifest)
+    with atomic(snakemake.output.manifest) as target:
+        target.write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -1,0 +1,37 @@
+"""Bring a dataset's rows here, as upstream has them.
+
+Writes one Parquet file with the rows and columns of the bundled file, the local file or the hub
+dataset, at its pinned revision.
+"""
+
+import json
+import shutil
+
+from anchorscope.files import atomic
+from anchorscope.logs import configure_logging, log
+from anchorscope.questions import read_raw
+
+
+def fetch_from_hub(origin: dict, target: str) -> None:
+    from datasets import load_dataset
+
+    rows = load_dataset(origin["repo"], origin["subset"], split=origin["split"], revision=origin["revision"])
+    rows.to_parquet(target)
+    log.info("fetched %d rows of %s at %s", len(rows), origin["repo"], origin["revision"])
+
+
+def fetch_from_disk(source: str, target: str) -> None:
+    if source.endswith(".parquet"):
+        shutil.copyfile(source, target)
+    else:
+        read_raw(source).write_parquet(target)
+    log.info("took the rows of %s", source)
+
+
+if __name__ == "__main__":
+    configure_logging(snakemake.log[0])
+    with atomic(snakemake.output[0]) as target:
+        if snakemake.input:
+            fetch_from_disk(snakemake.input[0], str(target))
+        else:
+            fetch_from_hub(json.loads(snakemake.params.origin), str(target))

@@ -1,0 +1,273 @@
+"""A real Snakemake on a small real model: what runs, what reruns, and what is said when it cannot."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+import torch
+import yaml
+
+from anchorscope.generate import generate, stop_tokens
+from anchorscope.labels import normal_words
+from anchorscope.prompts import common_prefix, decoded_offsets, encode, few_shot_prompt
+from conftest import ROOT, tiny_model
+
+COPIED = ["Snakefile", "config.yaml", "requirements.lock", "workflow", "scripts", "envs", "profiles"]
+WORDS = "river mountain king queen city planet colour metal language ocean painter author battle island desert".split()
+
+
+def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    command = ["snakemake", "--cores", "2", "--configfile", "test.yaml", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"})
+
+
+def jobs(done: subprocess.CompletedProcess) -> Counter:
+    """Rule names and how often a dry run would run them."""
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text
+    if "Nothing to be done" in text:
+        return Counter()
+    table = re.search(r"job +count\n-+ +-+\n(.*?)\ntotal", text, re.S)
+    return Counter({name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)", table[1], re.M) if name != "all"})
+
+
+def copy_project(target: Path) -> Path:
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_symlink():
+            (target / name).symlink_to(os.readlink(source))
+        elif source.is_dir():
+            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        else:
+            shutil.copy2(source, target / name)
+    return target
+
+
+def save_model(folder: Path, tokenizer, seed: int) -> None:
+    model = tiny_model("llama", len(tokenizer), layers=2, seed=seed)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def write_questions(path: Path, tokenizer, model_folder: Path, count: int) -> None:
+    """Questions in NQ's layout of which the random model happens to answer every second one "rightly"."""
+    shots = yaml.safe_load((ROOT / "workflow/resources/prompts.yaml").read_text())["few_shot"]["first"]
+    questions = [f"which {WORDS[i % 15]} is number {i} of the {WORDS[i // 15 % 15]}" for i in range(count)]
+    model = tiny_model("llama", len(tokenizer), layers=2, seed=0)
+    encoded = encode(tokenizer, few_shot_prompt(shots), questions)
+    stops = stop_tokens(model, tokenizer)
+    answers = generate(model, [item.ids for item in encoded], common_prefix(encoded), stops, 32, 2048)
+    with open(path, "w", encoding="utf-8") as file:
+        for index, (question, ids) in enumerate(zip(questions, answers, strict=True)):
+            said = [word for word, _ in normal_words(decoded_offsets(tokenizer, ids)[0].split("\n")[0])]
+            gold = " ".join(said[:2]) if index % 2 and said else "nothing of the kind"
+            file.write(json.dumps({"question": question, "answer": [gold]}) + "\n")
+
+
+def base_config() -> dict:
+    return {
+        "questions": 120,
+        "shard_size": 60,
+        "bootstrap_draws": 200,
+        "models": {"tiny": {"title": "Tiny", "path": "tiny-model", "dtype": "float32"}},
+        "datasets": {
+            name: {"title": name.upper(), "layout": "nq", "source": "file", "path": f"{name}.jsonl"}
+            for name in ("one", "two")
+        },
+        "figures": {"main": {"models": ["tiny"]}, "honest": {"models": ["tiny"], "rule": "replicate"}},
+    }
+
+
+def write_config(folder: Path, config: dict) -> None:
+    (folder / "test.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, tokenizer) -> Path:
+    """A finished small run: one model, two datasets, two shards each."""
+    folder = copy_project(tmp_path_factory.mktemp("run"))
+    save_model(folder / "tiny-model", tokenizer, seed=0)
+    for name, count in (("one", 130), ("two", 110)):
+        write_questions(folder / f"{name}.jsonl", tokenizer, folder / "tiny-model", count)
+    write_config(folder, base_config())
+    done = snakemake(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture
+def rerun(finished, tmp_path) -> Path:
+    """A copy of the finished run, times kept, to edit at will."""
+    shutil.copytree(finished, tmp_path / "copy", symlinks=True)
+    return tmp_path / "copy"
+
+
+def test_a_run_leaves_every_named_output_and_a_log_and_a_benchmark_for_each_job(finished):
+    results = finished / "results"
+    for name in ("summary.parquet", "summary.csv", "examples.csv", "figures/main.png", "figures/honest.svg"):
+        assert (results / name).stat().st_size > 0
+    logs = {path.relative_to(results / "logs").with_suffix("") for path in (results / "logs").rglob("*.log")}
+    benchmarks = {
+        path.relative_to(results / "benchmarks").with_suffix("") for path in (results / "benchmarks").rglob("*.tsv")
+    }
+    assert logs == benchmarks
+    assert Path("extract/tiny/one/0001") in logs
+    assert not list(results.rglob("*.part"))
+
+
+def test_the_summary_holds_every_series(finished):
+    summary = pl.read_parquet(finished / "results/summary.parquet")
+    keys = ["model", "dataset", "component", "position", "intervention", "rule", "anchor", "layer"]
+    assert summary.height == 1 * 2 * 3 * 2 * 2 * 4 * 4 * 2
+    assert summary.select(keys).n_unique() == summary.height
+    sizes = summary.pivot(on="anchor", index=[key for key in keys if key != "anchor"], values="n")
+    assert ((sizes["question"] + sizes["answer"] - sizes["all"]).abs() <= 1).all()
+    assert summary["auc_clean"].is_between(0, 1).all()
+    assert pl.read_csv(finished / "results/summary.csv").height == summary.height
+
+
+def test_counts_add_up(finished):
+    for row in pl.read_csv(finished / "results/examples.csv").iter_rows(named=True):
+        assert row["asked"] == row["right"] + row["wrong"] + row["refused"] == min(120, row["questions"])
+        analysed = row["asked"] - row["refused"] - row["no_exact_answer"] - row["left_out_by_balance"]
+        assert row["analysed"] == analysed > 40
+    first = pq.read_table(finished / "results/activations/tiny/one/0000.parquet", columns=["right"])["right"]
+    assert first.to_pylist().count(True) == first.to_pylist().count(False)
+
+
+def test_every_output_says_what_made_it(finished):
+    for name in ("questions/one", "answers/tiny/one/0000", "activations/tiny/one/0000", "delta/tiny/one", "summary"):
+        metadata = pq.read_metadata(finished / f"results/{name}.parquet").metadata
+        about = json.loads(metadata[b"anchorscope"])
+        assert about["code"]
+        assert "polars" in about["versions"]
+
+
+def test_a_second_run_does_no_job(rerun):
+    assert jobs(snakemake(rerun)) == Counter()
+
+
+@pytest.mark.parametrize("keep_metadata", [True, False], ids=["with .snakemake", "without .snakemake"])
+def test_a_fresh_checkout_over_finished_results_does_no_job(rerun, keep_metadata):
+    for name in [*COPIED, "one.jsonl", "two.jsonl", "test.yaml"]:
+        for path in [rerun / name, *(rerun / name).rglob("*")]:
+            os.utime(path)
+    if not keep_metadata:
+        shutil.rmtree(rerun / ".snakemake")
+    assert jobs(snakemake(rerun, "--dry-run")) == Counter()
+
+
+def test_two_runs_give_identical_bytes(finished, tmp_path):
+    folder = copy_project(tmp_path)
+    for name in ("tiny-model", "one.jsonl", "two.jsonl", "test.yaml"):
+        source = finished / name
+        shutil.copytree(source, folder / name) if source.is_dir() else shutil.copy2(source, folder / name)
+    done = snakemake(folder)
+    assert done.returncode == 0, done.stderr
+    for name in ("summary.parquet", "summary.csv", "examples.csv", "figures/main.png", "figures/main.svg"):
+        assert (folder / "results" / name).read_bytes() == (finished / "results" / name).read_bytes(), name
+
+
+def test_adding_a_model_runs_only_its_jobs_the_aggregation_and_the_figures(rerun, tokenizer):
+    save_model(rerun / "other-model", tokenizer, seed=1)
+    config = base_config()
+    config["models"]["other"] = {"title": "Other", "path": "other-model", "dtype": "float32"}
+    config["figures"]["main"]["models"].append("other")
+    write_config(rerun, config)
+    done = snakemake(rerun, "--dry-run")
+    assert jobs(done) == {
+        "fetch_model": 1,
+        "answer": 4,
+        "extract": 4,
+        "probe": 2,
+        "summarise": 1,
+        "count_examples": 1,
+        "draw": 2,
+    }
+    touched = set(re.findall(r"model=([\w-]+)", done.stdout + done.stderr))
+    assert touched == {"other"}
+
+
+def test_more_questions_run_only_the_new_shards(rerun):
+    config = base_config()
+    config["questions"] = 180
+    write_config(rerun, config)
+    assert jobs(snakemake(rerun, "--dry-run")) == {
+        "answer": 2,
+        "extract": 2,
+        "probe": 2,
+        "summarise": 1,
+        "count_examples": 1,
+        "draw": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"bootstrap_draws": 300}, {"summarise": 1, "draw": 2}),
+        ({"folds": 4}, {"probe": 2, "summarise": 1, "draw": 2}),
+        ({"balance": False}, {"extract": 4, "probe": 2, "summarise": 1, "count_examples": 1, "draw": 2}),
+    ],
+)
+def test_a_setting_reruns_exactly_what_it_can_change(rerun, changes, expected):
+    write_config(rerun, base_config() | changes)
+    assert jobs(snakemake(rerun, "--dry-run")) == expected
+
+
+def test_reordered_config_keys_rerun_nothing(rerun):
+    config = base_config()
+    config["models"]["tiny"] = dict(reversed(config["models"]["tiny"].items()))
+    write_config(rerun, dict(reversed(config.items())))
+    assert jobs(snakemake(rerun, "--dry-run")) == Counter()
+
+
+def test_a_mistake_in_the_config_stops_before_any_job_with_its_sentence(rerun):
+    write_config(rerun, base_config() | {"questons": 3})
+    done = snakemake(rerun)
+    assert done.returncode != 0
+    assert "Unknown key 'questons' in the config; did you mean 'questions'?" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_dataset_that_cannot_be_used_says_why_and_the_others_finish(rerun):
+    config = base_config()
+    (rerun / "odd.jsonl").write_text('{"text": "who is it", "label": 1}\n')
+    lines = (rerun / "one.jsonl").read_text().splitlines()
+    wrong = [json.dumps(json.loads(line) | {"answer": ["nothing of the kind"]}) for line in lines]
+    (rerun / "hard.jsonl").write_text("\n".join([*wrong[:100], *lines[100:]]) + "\n")
+    for name in ("odd", "hard"):
+        config["datasets"][name] = {"title": name, "layout": "nq", "source": "file", "path": f"{name}.jsonl"}
+    (rerun / "results/delta/tiny/one.parquet").unlink()
+    write_config(rerun, config)
+    done = snakemake(rerun)
+    assert done.returncode != 0
+    odd = (rerun / "results/logs/normalize/odd.log").read_text().splitlines()[-1]
+    assert "missing question, answer; it has text, label" in odd
+    hard = (rerun / "results/logs/probe/tiny/hard.log").read_text().splitlines()[-1]
+    assert re.search(r"tiny on hard: \d+ right and \d+ hallucinated answers are too few to probe; 20 of each", hard)
+    assert (rerun / "results/delta/tiny/one.parquet").exists(), "the other datasets still finish"
+
+
+def test_non_finite_activations_stop_the_job_and_are_named(rerun, tokenizer):
+    config = base_config()
+    model = tiny_model("llama", len(tokenizer), layers=2, seed=0)
+    model.get_decoder().layers[1].mlp.down_proj.weight.fill_(torch.inf)
+    model.save_pretrained(rerun / "broken-model")
+    tokenizer.save_pretrained(rerun / "broken-model")
+    config["models"]["broken"] = {"title": "Broken", "path": "broken-model", "dtype": "float32"}
+    write_config(rerun, config)
+    shutil.copytree(rerun / "results/answers/tiny", rerun / "results/answers/broken")
+    target = "results/activations/broken/one/0000.parquet"
+    done = snakemake(rerun, target, "--allowed-rules", "fetch_model", "extract")
+    assert done.returncode != 0
+    last = (rerun / "results/logs/extract/broken/one/0000.log").read_text().splitlines()[-1]
+    assert re.search(r"Activation of example \w+ is not finite in layer 1, component \w+", last)
+    assert not (rerun / target).exists()

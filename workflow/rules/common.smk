@@ -1,0 +1,70 @@
+# What every stage shares: a checked config, wildcards that can only be names from it, and the
+# functions that turn config and code into params.
+# In: config. Out: nothing on disk.
+
+import re
+import sys
+from pathlib import Path
+
+import yaml
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import validate
+
+ROOT = Path(workflow.basedir)
+sys.path.insert(0, str(ROOT / "workflow"))
+
+from anchorscope.files import canonical_json, folder_identity, sha256_of_file
+from anchorscope.fingerprint import fingerprint
+from anchorscope.settings import mistakes
+
+SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
+PROMPTS = ROOT / "workflow" / "resources" / "prompts.yaml"
+BUNDLED = ROOT / "workflow" / "resources" / "questions"
+
+found = mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
+if found:
+    raise WorkflowError("The config cannot be run:\n" + "\n".join(f"  {line}" for line in found))
+validate(config, str(SCHEMA))
+
+MODELS = config["models"]
+DATASETS = config["datasets"]
+FIGURES = config["figures"]
+SHARDS = [f"{number:04d}" for number in range(-(-config["questions"] // config["shard_size"]))]
+FORMATS = ["png", "pdf", "svg"]
+# A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread a
+# job beats two jobs that fight over two cores.
+THREADS = max(1, workflow.cores // 4)
+
+
+def one_of(names):
+    return "|".join(map(re.escape, names))
+
+
+wildcard_constraints:
+    model=one_of(MODELS),
+    dataset=one_of(DATASETS),
+    figure=one_of(FIGURES),
+    shard=r"\d{4}",
+
+
+def code(script):
+    """What a script and the library below it do, so that a change of either reruns its stage."""
+    return fingerprint(ROOT / "scripts" / script)
+
+
+def locked(*packages):
+    """The pinned versions of the libraries whose results a stage passes on."""
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    return " ".join(line for line in lines if line.split("==")[0] in packages)
+
+
+def final_outputs():
+    """Everything a run is for. The per-model tables are named too, so that none can be missing."""
+    return [
+        *expand("results/delta/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
+        *expand("results/layers/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
+        "results/summary.parquet",
+        "results/summary.csv",
+        "results/examples.csv",
+        *expand("results/figures/{figure}.{format}", figure=FIGURES, format=FORMATS),
+    ]

@@ -1,0 +1,33 @@
+# Figures: delta P against layer, one panel a model.
+# In:  results/summary.parquet, results/models/{model}.json
+# Out: results/figures/{figure}.png, .pdf, .svg
+
+
+def bundled_titles():
+    return [dataset["title"] for dataset in DATASETS.values() if dataset["source"] == "bundled"]
+
+
+rule draw:
+    """Draw one figure of the config in three formats."""
+    input:
+        summary="results/summary.parquet",
+        manifests=lambda wildcards: expand("results/models/{model}.json", model=FIGURES[wildcards.figure]["models"]),
+    output:
+        expand("results/figures/{{figure}}.{format}", format=FORMATS),
+    log:
+        "results/logs/draw/{figure}.log",
+    benchmark:
+        "results/benchmarks/draw/{figure}.tsv"
+    conda:
+        "../../envs/draw.yaml"
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        figure=lambda wildcards: canonical_json(FIGURES[wildcards.figure]),
+        datasets=canonical_json([[name, dataset["title"]] for name, dataset in DATASETS.items()]),
+        bundled=canonical_json(bundled_titles()),
+        libraries=locked("matplotlib", "seaborn"),
+        code=code("draw.py"),
+    script:
+        "../../scripts/draw.py"

@@ -1,0 +1,32 @@
+# Activations: every component, position, intervention, prompt and layer of the analysed examples.
+# In:  results/answers/{model}/{dataset}/{shard}.parquet, results/models/{model}.json
+# Out: results/activations/{model}/{dataset}/{shard}.parquet
+
+
+rule extract:
+    """Run clean and knocked-out passes over a shard's answers and keep the probed vectors."""
+    input:
+        answers="results/answers/{model}/{dataset}/{shard}.parquet",
+        manifest="results/models/{model}.json",
+    output:
+        "results/activations/{model}/{dataset}/{shard}.parquet",
+    log:
+        "results/logs/extract/{model}/{dataset}/{shard}.log",
+    benchmark:
+        "results/benchmarks/extract/{model}/{dataset}/{shard}.tsv"
+    conda:
+        "../../envs/model.yaml"
+    threads: THREADS
+    resources:
+        mem_mb=4000,
+        runtime=240,
+    params:
+        prompts=prompts_of,
+        dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
+        batch_tokens=config["batch_tokens"],
+        balance=config["balance"],
+        seed=config["seed"],
+        libraries=locked("torch", "transformers", "tokenizers"),
+        code=code("extract.py"),
+    script:
+        "../../scripts/extract.py"

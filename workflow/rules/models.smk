@@ -1,0 +1,38 @@
+# Models: from a hub, a local folder or a GGUF in a Python package to a folder and a manifest.
+# In:  config: models.
+# Out: results/models/{model}/          the model's files, or links to them
+#      results/models/{model}.json      manifest: path, revision, layers, width, tokenizer
+
+
+def model_source(wildcards):
+    model = MODELS[wildcards.model]
+    return {key: model[key] for key in ("hub", "revision", "path", "gguf") if key in model}
+
+
+def model_identity(wildcards):
+    """What identifies a model's files: its source and, for a local folder, its files' sizes and times."""
+    source = model_source(wildcards)
+    return canonical_json({**source, "files": folder_identity(source["path"]) if "path" in source else None})
+
+
+rule fetch_model:
+    """Bring a model's files here and describe them."""
+    output:
+        manifest="results/models/{model}.json",
+        folder=directory("results/models/{model}"),
+    log:
+        "results/logs/fetch_model/{model}.log",
+    benchmark:
+        "results/benchmarks/fetch_model/{model}.tsv"
+    conda:
+        "../../envs/model.yaml"
+    resources:
+        mem_mb=4000,
+        runtime=240,
+    params:
+        title=lambda wildcards: MODELS[wildcards.model]["title"],
+        source=lambda wildcards: canonical_json(model_source(wildcards)),
+        identity=model_identity,
+        code=code("fetch_model.py"),
+    script:
+        "../../scripts/fetch_model.py"

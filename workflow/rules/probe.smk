@@ -1,0 +1,29 @@
+# Probes: delta P and anchors of every example, and how good each layer's probe is.
+# In:  results/activations/{model}/{dataset}/*.parquet
+# Out: results/delta/{model}/{dataset}.parquet, results/layers/{model}/{dataset}.parquet
+
+
+rule probe:
+    """Cross-fit a probe for every layer, component and position, and measure delta P with it."""
+    input:
+        expand("results/activations/{{model}}/{{dataset}}/{shard}.parquet", shard=SHARDS),
+    output:
+        delta="results/delta/{model}/{dataset}.parquet",
+        layers="results/layers/{model}/{dataset}.parquet",
+    log:
+        "results/logs/probe/{model}/{dataset}.log",
+    benchmark:
+        "results/benchmarks/probe/{model}/{dataset}.tsv"
+    conda:
+        "../../envs/probe.yaml"
+    threads: THREADS
+    resources:
+        mem_mb=4000,
+        runtime=120,
+    params:
+        folds=config["folds"],
+        seed=config["seed"],
+        libraries=locked("torch", "numpy"),
+        code=code("probe.py"),
+    script:
+        "../../scripts/probe.py"

@@ -1,0 +1,68 @@
+# Questions: from where they are published to one table.
+# In:  a bundled file, a local file or a hub dataset (config: datasets).
+# Out: results/raw/{dataset}.parquet            rows and columns as upstream has them
+#      results/questions/{dataset}.parquet      id, question, gold, subject, popularity, spans
+
+
+def raw_file(wildcards):
+    """The file on this disk that a dataset comes from; nothing for a hub dataset."""
+    dataset = DATASETS[wildcards.dataset]
+    if dataset["source"] == "bundled":
+        return ancient(str(BUNDLED / f"{dataset['layout']}-mini.jsonl"))
+    if dataset["source"] == "file":
+        return ancient(dataset["path"])
+    return []
+
+
+def raw_origin(wildcards):
+    """What identifies a dataset's rows: the content of a local file, or a hub revision."""
+    dataset = DATASETS[wildcards.dataset]
+    file = raw_file(wildcards)
+    if file:
+        return canonical_json({"source": dataset["source"], "sha256": sha256_of_file(file)})
+    return canonical_json({key: dataset.get(key) for key in ("repo", "subset", "split", "revision")})
+
+
+rule fetch_questions:
+    """Bring a dataset's rows here, as upstream has them."""
+    input:
+        raw_file,
+    output:
+        "results/raw/{dataset}.parquet",
+    log:
+        "results/logs/fetch_questions/{dataset}.log",
+    benchmark:
+        "results/benchmarks/fetch_questions/{dataset}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    params:
+        origin=raw_origin,
+        code=code("fetch_questions.py"),
+    script:
+        "../../scripts/fetch_questions.py"
+
+
+rule normalize:
+    """Turn a dataset's rows into questions with accepted answers and exact question words."""
+    input:
+        "results/raw/{dataset}.parquet",
+    output:
+        "results/questions/{dataset}.parquet",
+    log:
+        "results/logs/normalize/{dataset}.log",
+    benchmark:
+        "results/benchmarks/normalize/{dataset}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=20,
+    params:
+        layout=lambda wildcards: DATASETS[wildcards.dataset]["layout"],
+        seed=config["seed"],
+        code=code("normalize.py"),
+    script:
+        "../../scripts/normalize.py"
