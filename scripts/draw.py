@@ -13,16 +13,16 @@ if __name__ == "__main__":
     params = snakemake.params
     spec = json.loads(params.figure)
     manifests = [read_json(path) for path in snakemake.input.manifests]
-    models = {name: manifest["title"] for name, manifest in zip(spec["models"], manifests, strict=True)}
+    titles = json.loads(params.titles)
     figure = draw_family(
         pl.read_parquet(snakemake.input.summary),
-        models=models,
+        models=dict(zip(spec["models"], titles, strict=True)),
         datasets=dict(json.loads(params.datasets)),
         rule=spec["rule"],
         intervention=spec["intervention"],
         component=spec["component"],
         position=spec["position"],
-        note=notes(manifests, json.loads(params.bundled)),
+        note=notes(dict(zip(titles, manifests, strict=True)), json.loads(params.bundled)),
     )
     for path in snakemake.output:
         save(figure, path)

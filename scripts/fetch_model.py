@@ -16,7 +16,7 @@ if __name__ == "__main__":
     source = json.loads(snakemake.params.source)
     folder = Path(snakemake.output.folder)
     fetch(source, folder)
-    manifest = describe(folder, snakemake.params.title, source)
-    log.info("%(title)s: %(layers)d layers of width %(width)d, %(architecture)s", manifest)
+    manifest = describe(folder, snakemake.wildcards.model, source)
+    log.info("%(name)s: %(layers)d layers of width %(width)d, %(architecture)s", manifest)
     with atomic(snakemake.output.manifest) as target:
         target.write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")

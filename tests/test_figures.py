@@ -106,11 +106,10 @@ def test_all_rules_share_one_y_axis(summary):
 
 
 def test_the_note_says_what_the_figure_is_not():
-    real, random = {"title": "A", "weights": "pretrained"}, {"title": "B", "weights": "random"}
-    assert notes([real], []) == ""
-    assert "Random weights: B." in notes([real, random], [])
-    assert "PopQA-mini" in notes([real], ["PopQA-mini"])
-    assert "not the published datasets" in notes([real], ["PopQA-mini"])
+    real = {"A": {"weights": "pretrained"}}
+    assert notes(real, []) == ""
+    assert "Random weights: B." in notes(real | {"B": {"weights": "random"}}, [])
+    assert "PopQA-mini: questions bundled with Anchorscope, not the published datasets." in notes(real, ["PopQA-mini"])
 
 
 def test_files_hold_real_text_and_are_the_same_twice(summary, tmp_path):

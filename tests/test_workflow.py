@@ -24,7 +24,7 @@ WORDS = "river mountain king queen city planet colour metal language ocean paint
 
 
 def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    command = ["snakemake", "--cores", "2", "--configfile", "test.yaml", *arguments]
+    command = ["snakemake", *arguments, "--cores", "2", "--configfile", "test.yaml"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"})
 
 
@@ -220,6 +220,14 @@ def test_more_questions_run_only_the_new_shards(rerun):
 def test_a_setting_reruns_exactly_what_it_can_change(rerun, changes, expected):
     write_config(rerun, base_config() | changes)
     assert jobs(snakemake(rerun, "--dry-run")) == expected
+
+
+def test_a_new_title_only_draws_again(rerun):
+    config = base_config()
+    config["models"]["tiny"]["title"] = "Another name"
+    config["datasets"]["one"]["title"] = "Another name, too"
+    write_config(rerun, config)
+    assert jobs(snakemake(rerun, "--dry-run")) == {"draw": 2}
 
 
 def test_reordered_config_keys_rerun_nothing(rerun):

@@ -89,10 +89,10 @@ def _draw_series(panel: Axes, rows: pl.DataFrame, colour: tuple, line: str, labe
     panel.fill_between(layer, low, high, where=enough, color=colour, alpha=0.15, linewidth=0)
 
 
-def notes(manifests: list[dict], bundled: list[str]) -> str:
-    """What a reader must know before taking the figure for the published one."""
+def notes(manifests: dict[str, dict], bundled: list[str]) -> str:
+    """What a reader must know before taking the figure for the published one; manifests by the models' titles."""
     sentences = []
-    random = [manifest["title"] for manifest in manifests if manifest["weights"] != "pretrained"]
+    random = [title for title, manifest in manifests.items() if manifest["weights"] != "pretrained"]
     if random:
         sentences.append(f"Random weights: {', '.join(random)}.")
     if bundled:

@@ -53,15 +53,15 @@ def convert_gguf(package: str, file: str, target: Path) -> None:
     tokenizer.save_pretrained(target)
 
 
-def describe(folder: Path, title: str, source: dict) -> dict:
+def describe(folder: Path, name: str, source: dict) -> dict:
     """What later stages need to know of a model, and what its outputs are traced back to."""
     config = AutoConfig.from_pretrained(folder).get_text_config()
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         raise FileNotFoundError(f"The model folder {folder} has no .safetensors file; other formats are not loaded.")
-    log.info("hashing %d weight files of %s", len(weights), title)
+    log.info("hashing %d weight files of %s", len(weights), name)
     return {
-        "title": title,
+        "name": name,
         "source": source,
         "path": str(folder),
         "revision": source.get("revision") or _hash_of({file.name: sha256_of_file(file) for file in weights}),
@@ -81,7 +81,7 @@ def _hash_of(value: object) -> str:
 def load_tokenizer(manifest: dict) -> PreTrainedTokenizerBase:
     tokenizer = AutoTokenizer.from_pretrained(manifest["path"])
     if not tokenizer.is_fast:
-        raise ValueError(f"The tokenizer of {manifest['title']} has no offset mapping (tokenizer.json is missing).")
+        raise ValueError(f"The tokenizer of {manifest['name']} has no offset mapping (tokenizer.json is missing).")
     return tokenizer
 
 
@@ -97,7 +97,7 @@ def load_model(manifest: dict, dtype: str, threads: int) -> PreTrainedModel:
         attn_implementation="eager" if softcap else "sdpa",  # SDPA has no soft cap
         use_safetensors=True,
     )
-    log.info("loaded %s as %s on %s", manifest["title"], model.dtype, device)
+    log.info("loaded %s as %s on %s", manifest["name"], model.dtype, device)
     return model.to(device).eval().requires_grad_(False)
 
 

@@ -3,26 +3,6 @@
 # Out: results/answers/{model}/{dataset}/{shard}.parquet
 
 
-def prompts_of(wildcards):
-    """Both prompts of the model's style, as canonical JSON."""
-    texts = yaml.safe_load(PROMPTS.read_text(encoding="utf-8"))
-    style = MODELS[wildcards.model]["prompt"]
-    return canonical_json({"style": style, "texts": texts[style]})
-
-
-def first_prompt_of(wildcards):
-    """The prompt that answers are generated under; the second one cannot change them."""
-    texts = yaml.safe_load(PROMPTS.read_text(encoding="utf-8"))
-    style = MODELS[wildcards.model]["prompt"]
-    return canonical_json({"style": style, "texts": {"first": texts[style]["first"]}})
-
-
-def shard_slice(wildcards):
-    """First and last row of a shard, [start, stop)."""
-    start = int(wildcards.shard) * config["shard_size"]
-    return [start, min(start + config["shard_size"], config["questions"])]
-
-
 rule answer:
     """Ask the model a shard of questions and judge its answers."""
     input:
@@ -42,7 +22,8 @@ rule answer:
         runtime=240,
     params:
         rows=shard_slice,
-        prompt=first_prompt_of,
+        # Answers are generated under the first prompt; the second cannot change them.
+        prompt=lambda wildcards: prompt_of(wildcards, ["first"]),
         dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
         batch_tokens=config["batch_tokens"],
         libraries=locked("torch", "transformers", "tokenizers"),

@@ -18,7 +18,7 @@ from anchorscope.fingerprint import fingerprint
 from anchorscope.settings import mistakes
 
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
-PROMPTS = ROOT / "workflow" / "resources" / "prompts.yaml"
+PROMPTS = yaml.safe_load((ROOT / "workflow" / "resources" / "prompts.yaml").read_text(encoding="utf-8"))
 BUNDLED = ROOT / "workflow" / "resources" / "questions"
 
 found = mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
@@ -33,7 +33,7 @@ SHARDS = [f"{number:04d}" for number in range(-(-config["questions"] // config["
 FORMATS = ["png", "pdf", "svg"]
 # A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread a
 # job beats two jobs that fight over two cores.
-THREADS = max(1, workflow.cores // 4)
+THREADS = max(1, (workflow.cores or 4) // 4)
 
 
 def one_of(names):
@@ -56,6 +56,53 @@ def locked(*packages):
     """The pinned versions of the libraries whose results a stage passes on."""
     lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
     return " ".join(line for line in lines if line.split("==")[0] in packages)
+
+
+def raw_file(wildcards):
+    """The file on this disk that a dataset comes from; nothing for a hub dataset."""
+    dataset = DATASETS[wildcards.dataset]
+    if dataset["source"] == "bundled":
+        return ancient(str(BUNDLED / f"{dataset['layout']}-mini.jsonl"))
+    if dataset["source"] == "file":
+        return ancient(dataset["path"])
+    return []
+
+
+def raw_origin(wildcards):
+    """What identifies a dataset's rows: the content of a local file, or a hub revision."""
+    dataset = DATASETS[wildcards.dataset]
+    file = raw_file(wildcards)
+    if file:
+        return canonical_json({"source": dataset["source"], "sha256": sha256_of_file(file)})
+    return canonical_json({key: dataset.get(key) for key in ("repo", "subset", "split", "revision")})
+
+
+def model_source(wildcards):
+    model = MODELS[wildcards.model]
+    return {key: model[key] for key in ("hub", "revision", "path", "gguf") if key in model}
+
+
+def model_identity(wildcards):
+    """What identifies a model's files: its source and, for a local folder, its files' sizes and times."""
+    source = model_source(wildcards)
+    return canonical_json({**source, "files": folder_identity(source["path"]) if "path" in source else None})
+
+
+def prompt_of(wildcards, names):
+    """The named prompts of the model's style, as canonical JSON."""
+    style = MODELS[wildcards.model]["prompt"]
+    return canonical_json({"style": style, "texts": {name: PROMPTS[style][name] for name in names}})
+
+
+def shard_slice(wildcards):
+    """First row of a shard and the row after its last."""
+    start = int(wildcards.shard) * config["shard_size"]
+    return [start, min(start + config["shard_size"], config["questions"])]
+
+
+def bundled_titles():
+    """The datasets that a figure must not be taken for the published ones of."""
+    return [dataset["title"] for dataset in DATASETS.values() if dataset["source"] == "bundled"]
 
 
 def final_outputs():

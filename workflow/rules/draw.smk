@@ -3,10 +3,6 @@
 # Out: results/figures/{figure}.png, .pdf, .svg
 
 
-def bundled_titles():
-    return [dataset["title"] for dataset in DATASETS.values() if dataset["source"] == "bundled"]
-
-
 rule draw:
     """Draw one figure of the config in three formats."""
     input:
@@ -25,6 +21,7 @@ rule draw:
         runtime=10,
     params:
         figure=lambda wildcards: canonical_json(FIGURES[wildcards.figure]),
+        titles=lambda wildcards: canonical_json([MODELS[name]["title"] for name in FIGURES[wildcards.figure]["models"]]),
         datasets=canonical_json([[name, dataset["title"]] for name, dataset in DATASETS.items()]),
         bundled=canonical_json(bundled_titles()),
         libraries=locked("matplotlib", "seaborn"),

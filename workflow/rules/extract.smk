@@ -21,7 +21,7 @@ rule extract:
         mem_mb=4000,
         runtime=240,
     params:
-        prompts=prompts_of,
+        prompts=lambda wildcards: prompt_of(wildcards, ["first", "second"]),
         dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
         batch_tokens=config["batch_tokens"],
         balance=config["balance"],

@@ -4,17 +4,6 @@
 #      results/models/{model}.json      manifest: path, revision, layers, width, tokenizer
 
 
-def model_source(wildcards):
-    model = MODELS[wildcards.model]
-    return {key: model[key] for key in ("hub", "revision", "path", "gguf") if key in model}
-
-
-def model_identity(wildcards):
-    """What identifies a model's files: its source and, for a local folder, its files' sizes and times."""
-    source = model_source(wildcards)
-    return canonical_json({**source, "files": folder_identity(source["path"]) if "path" in source else None})
-
-
 rule fetch_model:
     """Bring a model's files here and describe them."""
     output:
@@ -30,7 +19,6 @@ rule fetch_model:
         mem_mb=4000,
         runtime=240,
     params:
-        title=lambda wildcards: MODELS[wildcards.model]["title"],
         source=lambda wildcards: canonical_json(model_source(wildcards)),
         identity=model_identity,
         code=code("fetch_model.py"),

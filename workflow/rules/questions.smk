@@ -4,25 +4,6 @@
 #      results/questions/{dataset}.parquet      id, question, gold, subject, popularity, spans
 
 
-def raw_file(wildcards):
-    """The file on this disk that a dataset comes from; nothing for a hub dataset."""
-    dataset = DATASETS[wildcards.dataset]
-    if dataset["source"] == "bundled":
-        return ancient(str(BUNDLED / f"{dataset['layout']}-mini.jsonl"))
-    if dataset["source"] == "file":
-        return ancient(dataset["path"])
-    return []
-
-
-def raw_origin(wildcards):
-    """What identifies a dataset's rows: the content of a local file, or a hub revision."""
-    dataset = DATASETS[wildcards.dataset]
-    file = raw_file(wildcards)
-    if file:
-        return canonical_json({"source": dataset["source"], "sha256": sha256_of_file(file)})
-    return canonical_json({key: dataset.get(key) for key in ("repo", "subset", "split", "revision")})
-
-
 rule fetch_questions:
     """Bring a dataset's rows here, as upstream has them."""
     input:
