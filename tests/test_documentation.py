@@ -1,0 +1,91 @@
+"""The pages say what is there: commands that work, links that lead somewhere, names that exist."""
+
+import re
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+import yaml
+
+from anchorscope.rules import role_columns
+from conftest import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "results/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", page.read_text(), re.M | re.S)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_leads_to_a_file(page):
+    links = re.findall(r"\]\(([^)#]+)", page.read_text())
+    for link in links:
+        assert link.startswith("http") or (page.parent / link).exists(), link
+
+
+def test_the_readme_opens_with_the_figure_then_the_two_commands():
+    text = (ROOT / "README.md").read_text()
+    assert text.index("docs/images/flip.png") < text.index("make run") < text.index("make test") < text.index("## ")
+
+
+def test_make_runs_what_the_readme_says():
+    for target, last in (("run", "snakemake --cores all"), ("test", "-m pytest")):
+        done = subprocess.run(
+            ["make", "--dry-run", "--always-make", target], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        lines = done.stdout.strip().splitlines()
+        assert lines[-1].endswith(last)
+        assert any("--requirement requirements.lock" in line for line in lines)
+
+
+def test_the_command_for_the_published_models_builds_its_whole_plan(tmp_path):
+    (command,) = (block for block in blocks(ROOT / "README.md", "") if "paper.yaml" in block)
+    arguments = command.split()
+    assert arguments[0] == "snakemake"
+    done = subprocess.run(
+        [*arguments, "--dry-run", "--directory", str(tmp_path)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    for job in ("fetch_model=4", "fetch_questions=4", "answer=64", "extract=64", "probe=16"):
+        name, count = job.split("=")
+        assert re.search(rf"^{name} +{count}$", done.stdout + done.stderr, re.M), job
+
+
+def test_the_readmes_models_block_is_a_valid_model():
+    (block,) = blocks(ROOT / "README.md", "yaml")
+    (model,) = yaml.safe_load(block)["models"].values()
+    schema = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
+    assert set(model) <= set(schema["properties"]["models"]["additionalProperties"]["properties"])
+
+
+def test_the_python_snippet_reads_a_summary(tmp_path):
+    (snippet,) = blocks(ROOT / "README.md", "python")
+    (tmp_path / "results").mkdir()
+    row = dict.fromkeys(("rule", "intervention", "component", "position"), "x")
+    pl.DataFrame([row]).write_parquet(tmp_path / "results/summary.parquet")
+    subprocess.run([sys.executable, "-c", snippet], cwd=tmp_path, check=True, capture_output=True)
+
+
+def test_the_formats_page_names_the_rules_columns():
+    text = (ROOT / "docs/formats.md").read_text()
+    for rule in ("flip", "fixed"):
+        for name in role_columns(rule)[0]:
+            assert f"`{name}`" in text
+    assert role_columns("crossfit")[1] == ("question_anchored_crossfit_2", "delta_p_crossfit_2")
+    assert "`question_anchored_{rule}_{1,2}`, `delta_p_{rule}_{1,2}`" in text
+
+
+def test_the_lock_is_plain_names_and_versions_within_the_ranges():
+    lines = (ROOT / "requirements.lock").read_text().split()
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9A-Za-z.]*", line) for line in lines)
+    pins = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines}
+    assert pins["torch"] == "2.13.0"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [
+        *project["dependencies"],
+        *(item for extra in project["optional-dependencies"].values() for item in extra),
+    ]
+    for requirement in map(Requirement, wanted):
+        assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement

@@ -1,0 +1,78 @@
+"""The default run: a real language model on the bundled questions, from nothing to the figure."""
+
+import shutil
+import subprocess
+
+import polars as pl
+import pytest
+
+from conftest import ROOT
+from test_workflow import copy_project, jobs
+
+MIDDLE = range(13, 20)  # of SmolLM2's 30 layers
+
+
+@pytest.fixture(scope="module")
+def default_run(tmp_path_factory):
+    """A finished default run in a copy of the project."""
+    folder = copy_project(tmp_path_factory.mktemp("default"))
+    done = subprocess.run(["snakemake", "--cores", "all"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    yield folder
+    shutil.rmtree(folder)  # its activations take a gigabyte
+
+
+def series(folder, **wanted: str) -> pl.DataFrame:
+    summary = pl.read_parquet(folder / "results/summary.parquet")
+    return summary.filter(component="resid", position="answer_last", **wanted).filter(pl.col("layer").is_in(MIDDLE))
+
+
+def test_the_model_is_right_on_a_part_of_each_set(default_run):
+    table = pl.read_csv(default_run / "results/examples.csv")
+    assert table.height == 4
+    assert table.select((pl.col("right") / pl.col("asked")).is_between(0.15, 0.85).all()).item()
+
+
+@pytest.mark.parametrize("rule", ["flip", "replicate"])
+def test_question_anchored_lies_below_answer_anchored_in_the_middle_layers_of_most_sets(default_run, rule):
+    """By the interval of the gap, over all middle layers."""
+    gap = series(default_run, rule=rule, anchor="gap", intervention="exact_question")
+    below = gap.group_by("dataset").agg((pl.col("high") < 0).all())
+    assert below["high"].sum() >= 3, below
+
+
+def test_the_random_control_is_flat(default_run):
+    control = series(default_run, rule="flip", anchor="all", intervention="random_question")
+    knockout = series(default_run, rule="flip", anchor="all", intervention="exact_question")
+    assert control["delta_p"].abs().max() < 5
+    assert knockout["delta_p"].min() < 3 * control["delta_p"].min()
+
+
+def test_the_probe_reads_a_signal_that_the_knockout_destroys(default_run):
+    layers = pl.concat(pl.read_parquet(path) for path in (default_run / "results/layers").rglob("*.parquet"))
+    best = layers.filter(component="resid", position="answer_last").filter("is_reference")
+    clean = best.filter(intervention="clean")["auc"]
+    cut = best.filter(intervention="exact_question")["auc"]
+    assert clean.min() > 0.65
+    assert (clean - cut).min() > 0.05
+    assert layers["converged"].all()
+
+
+def test_figures_are_there_in_three_formats_and_name_the_bundled_questions(default_run):
+    for name in ("flip", "replicate", "control"):
+        for kind in ("png", "pdf", "svg"):
+            assert (default_run / f"results/figures/{name}.{kind}").stat().st_size > 10_000
+        drawn = (default_run / f"results/figures/{name}.svg").read_text()
+        assert "not the published datasets" in drawn
+        assert "Q PopQA-mini" in drawn
+
+
+def test_a_second_run_does_nothing(default_run):
+    done = subprocess.run(["snakemake", "--cores", "all"], cwd=default_run, capture_output=True, text=True)
+    assert not jobs(done)
+
+
+def test_no_output_holds_a_path_of_this_machine(default_run):
+    for path in [*(default_run / "results").rglob("*.json"), default_run / "results/summary.parquet"]:
+        if "models/" not in str(path.relative_to(default_run).parent / "") or path.parent.name == "models":
+            assert str(ROOT).encode() not in path.read_bytes()
