@@ -20,6 +20,7 @@ include: "workflow/rules/extract.smk"
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/summarise.smk"
 include: "workflow/rules/draw.smk"
+include: "workflow/rules/report.smk"
 
 
 rule all:

@@ -1,5 +1,6 @@
 """The default run: a real language model on the bundled questions, from nothing to the figure."""
 
+import re
 import shutil
 import subprocess
 
@@ -48,13 +49,13 @@ def test_the_random_control_is_flat(default_run):
     assert knockout["delta_p"].min() < 3 * control["delta_p"].min()
 
 
-def test_the_probe_reads_a_signal_that_the_knockout_destroys(default_run):
+def test_the_probe_reads_a_signal_that_the_knockout_destroys_in_most_sets(default_run):
     layers = pl.concat(pl.read_parquet(path) for path in (default_run / "results/layers").rglob("*.parquet"))
     best = layers.filter(component="resid", position="answer_last").filter("is_reference")
     clean = best.filter(intervention="clean")["auc"]
     cut = best.filter(intervention="exact_question")["auc"]
     assert clean.min() > 0.65
-    assert (clean - cut).min() > 0.05
+    assert (clean - cut > 0.1).sum() >= 3
     assert layers["converged"].all()
 
 
@@ -67,12 +68,23 @@ def test_figures_are_there_in_three_formats_and_name_the_bundled_questions(defau
         assert "Q PopQA-mini" in drawn
 
 
+def test_the_report_holds_the_figures_and_asks_for_nothing_from_outside(default_run):
+    text = (default_run / "results/report.html").read_text()
+    assert text.count("data:image/png;base64,") == 3
+    assert "not the published datasets" in text
+    assert not re.search(r"(src|href)=\"(?!data:)", text)
+
+
 def test_a_second_run_does_nothing(default_run):
     done = subprocess.run(["snakemake", "--cores", "all"], cwd=default_run, capture_output=True, text=True)
     assert not jobs(done)
 
 
-def test_no_output_holds_a_path_of_this_machine(default_run):
-    for path in [*(default_run / "results").rglob("*.json"), default_run / "results/summary.parquet"]:
-        if "models/" not in str(path.relative_to(default_run).parent / "") or path.parent.name == "models":
-            assert str(ROOT).encode() not in path.read_bytes()
+def test_no_output_names_this_machine(default_run):
+    results = default_run / "results"
+    outputs = [results / "summary.parquet", results / "report.html", *results.glob("models/*.json")]
+    outputs += [*results.glob("activations/*/*/*.parquet"), *results.glob("figures/*.svg")]
+    for path in outputs:
+        content = path.read_bytes()
+        assert str(ROOT).encode() not in content, path
+        assert str(default_run).encode() not in content, path

@@ -111,7 +111,14 @@ def rerun(finished, tmp_path) -> Path:
 
 def test_a_run_leaves_every_named_output_and_a_log_and_a_benchmark_for_each_job(finished):
     results = finished / "results"
-    for name in ("summary.parquet", "summary.csv", "examples.csv", "figures/main.png", "figures/honest.svg"):
+    for name in (
+        "summary.parquet",
+        "summary.csv",
+        "examples.csv",
+        "report.html",
+        "figures/main.png",
+        "figures/honest.svg",
+    ):
         assert (results / name).stat().st_size > 0
     logs = {path.relative_to(results / "logs").with_suffix("") for path in (results / "logs").rglob("*.log")}
     benchmarks = {
@@ -171,7 +178,14 @@ def test_two_runs_give_identical_bytes(finished, tmp_path):
         shutil.copytree(source, folder / name) if source.is_dir() else shutil.copy2(source, folder / name)
     done = snakemake(folder)
     assert done.returncode == 0, done.stderr
-    for name in ("summary.parquet", "summary.csv", "examples.csv", "figures/main.png", "figures/main.svg"):
+    for name in (
+        "summary.parquet",
+        "summary.csv",
+        "examples.csv",
+        "report.html",
+        "figures/main.png",
+        "figures/main.svg",
+    ):
         assert (folder / "results" / name).read_bytes() == (finished / "results" / name).read_bytes(), name
 
 
@@ -190,6 +204,7 @@ def test_adding_a_model_runs_only_its_jobs_the_aggregation_and_the_figures(rerun
         "summarise": 1,
         "count_examples": 1,
         "draw": 2,
+        "report": 1,
     }
     touched = set(re.findall(r"model=([\w-]+)", done.stdout + done.stderr))
     assert touched == {"other"}
@@ -206,15 +221,16 @@ def test_more_questions_run_only_the_new_shards(rerun):
         "summarise": 1,
         "count_examples": 1,
         "draw": 2,
+        "report": 1,
     }
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"bootstrap_draws": 300}, {"summarise": 1, "draw": 2}),
-        ({"folds": 4}, {"probe": 2, "summarise": 1, "draw": 2}),
-        ({"balance": False}, {"extract": 4, "probe": 2, "summarise": 1, "count_examples": 1, "draw": 2}),
+        ({"bootstrap_draws": 300}, {"summarise": 1, "draw": 2, "report": 1}),
+        ({"folds": 4}, {"probe": 2, "summarise": 1, "draw": 2, "report": 1}),
+        ({"balance": False}, {"extract": 4, "probe": 2, "summarise": 1, "count_examples": 1, "draw": 2, "report": 1}),
     ],
 )
 def test_a_setting_reruns_exactly_what_it_can_change(rerun, changes, expected):
@@ -227,7 +243,7 @@ def test_a_new_title_only_draws_again(rerun):
     config["models"]["tiny"]["title"] = "Another name"
     config["datasets"]["one"]["title"] = "Another name, too"
     write_config(rerun, config)
-    assert jobs(snakemake(rerun, "--dry-run")) == {"draw": 2}
+    assert jobs(snakemake(rerun, "--dry-run")) == {"draw": 2, "report": 1}
 
 
 def test_reordered_config_keys_rerun_nothing(rerun):

@@ -112,6 +112,7 @@ def final_outputs():
         *expand("results/layers/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
         "results/summary.parquet",
         "results/summary.csv",
+        "results/report.html",
         "results/examples.csv",
         *expand("results/figures/{figure}.{format}", figure=FIGURES, format=FORMATS),
     ]

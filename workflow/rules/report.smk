@@ -1,0 +1,30 @@
+# Report: everything a run shows, on one page.
+# In:  results/summary.parquet, results/examples.csv, results/figures/*.png, results/models/*.json
+# Out: results/report.html
+
+
+rule report:
+    """Put figures, tables and settings on one self-contained page."""
+    input:
+        summary="results/summary.parquet",
+        examples="results/examples.csv",
+        figures=expand("results/figures/{figure}.png", figure=FIGURES),
+        manifests=expand("results/models/{model}.json", model=MODELS),
+    output:
+        "results/report.html",
+    log:
+        "results/logs/report.log",
+    benchmark:
+        "results/benchmarks/report.tsv"
+    conda:
+        "../../envs/draw.yaml"
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        config=canonical_json(config),
+        titles=canonical_json([model["title"] for model in MODELS.values()]),
+        bundled=canonical_json(bundled_titles()),
+        code=code("report.py"),
+    script:
+        "../../scripts/report.py"
