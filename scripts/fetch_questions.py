@@ -9,7 +9,7 @@ import shutil
 
 from anchorscope.files import atomic
 from anchorscope.logs import configure_logging, log
-from anchorscope.questions import read_raw
+from anchorscope.raw import read_raw
 
 
 def fetch_from_hub(origin: dict, target: str) -> None:

@@ -6,7 +6,8 @@ metadata and in the log.
 
 from anchorscope.files import atomic, canonical_json, provenance
 from anchorscope.logs import configure_logging, log
-from anchorscope.questions import normalize, read_raw
+from anchorscope.questions import normalize
+from anchorscope.raw import read_raw
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 from matplotlib.colors import to_hex
 
-from anchorscope.figures import FAINT, draw_family, notes, save
+from anchorscope.figures import FAINT, draw_family, save
+from anchorscope.notes import note
 
 DATASETS = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
 MODELS = {"small": "Small-1B", "large": "Large-3B"}
@@ -88,6 +89,15 @@ def test_a_group_of_fewer_than_20_is_drawn_faint_and_not_dropped(summary):
     assert np.isnan(np.asarray(full.get_ydata(), dtype=float)).tolist() == [True, True, False, False, False, False]
 
 
+def test_faint_points_and_bands_lie_inside_the_axes(summary):
+    deep = pl.when((pl.col("n") < 20) & (pl.col("layer") == 0)).then(-95.0).otherwise(pl.col("delta_p"))
+    panel = draw_family(summary.with_columns(deep.alias("delta_p")), {"small": "Small"}, DATASETS).axes[0]
+    low, high = panel.get_ylim()
+    assert low < -95
+    assert high > summary["high"].max() - 10
+    assert low < summary["low"].min()
+
+
 def test_the_bands_are_the_intervals(summary):
     panel = draw_family(summary, {"small": "Small"}, {"popqa": "PopQA"}).axes[0]
     band = panel.collections[0].get_paths()[0].vertices[:, 1]
@@ -106,10 +116,8 @@ def test_all_rules_share_one_y_axis(summary):
 
 
 def test_the_note_says_what_the_figure_is_not():
-    real = {"A": {"weights": "pretrained"}}
-    assert notes(real, []) == ""
-    assert "Random weights: B." in notes(real | {"B": {"weights": "random"}}, [])
-    assert "PopQA-mini: questions bundled with Anchorscope, not the published datasets." in notes(real, ["PopQA-mini"])
+    assert note([]) == ""
+    assert note(["PopQA-mini"]) == "PopQA-mini: questions bundled with Anchorscope, not the published datasets."
 
 
 def test_files_hold_real_text_and_are_the_same_twice(summary, tmp_path):

@@ -53,7 +53,8 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
         ("probe.py", "MAX_STEPS = 100", "MAX_STEPS = 50", {"probe"}),
         ("summary.py", "at(0.025), at(0.975)", "at(0.05), at(0.95)", {"summarise"}),
         ("knockout.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract"}),
-        ("content_words.py", "please tell give", "please tell", {"normalize", "fetch_questions", "answer", "extract"}),
+        ("content_words.py", "please tell give", "please tell", {"normalize"}),
+        ("logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
         ("figures.py", "FAINT = 0.25", "FAINT = 0.5", {"draw"}),
     ],
 )

@@ -8,7 +8,7 @@ from anchorscope.attention import allowed, compute_prefix
 from anchorscope.content_words import Span
 from anchorscope.extract import Recorder, Row, run_rows
 from anchorscope.knockout import CONTROL_REACH, exact_question, random_question
-from anchorscope.prompts import Encoded, encode, few_shot_prompt
+from anchorscope.prompts import Encoded, chat_prompt, encode, few_shot_prompt
 from conftest import tiny_model
 
 SUBJECT, FEATURE = 7, 3  # the token that carries the feature, and the feature's dimension
@@ -113,6 +113,23 @@ def test_the_control_cuts_as_many_question_tokens_outside_the_exact_ones(tokeniz
     assert set(drawn) <= set(item.question_tokens)
     assert drawn == random_question(item, exact, "example")
     assert any(random_question(item, exact, str(seed)) != drawn for seed in range(5))
+
+
+def test_the_control_cuts_as_many_tokens_as_a_long_question_has_exact_ones(tokenizer):
+    item = question(tokenizer, "Which " + " ".join(f"word{number}" for number in range(30)) + "?")
+    exact = item.question_tokens[1:-1]
+    assert len(exact) > 2 * CONTROL_REACH
+    drawn = random_question(item, exact, "example")
+    assert len(drawn) == min(len(exact), item.question_tokens[0] - 1 + 2)
+    assert not set(drawn) & set(exact)
+
+
+def test_the_control_leaves_a_chat_templates_marks_alone(tokenizer):
+    (item,) = encode(tokenizer, chat_prompt(tokenizer, "{question}"), ["Gone with the Wind author and year?"])
+    drawn = random_question(item, item.question_tokens, "example")
+    assert item.special
+    assert not set(drawn) & item.special
+    assert 0 not in drawn
 
 
 def test_the_control_reaches_back_before_the_question_when_it_has_too_few_tokens(tokenizer):

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from anchorscope.labels import normal_words
-from anchorscope.questions import LAYOUTS, normalize, read_raw
+from anchorscope.questions import LAYOUTS, normalize
+from anchorscope.raw import read_raw
 from conftest import ROOT
 
 BUNDLED = ROOT / "workflow" / "resources" / "questions"
@@ -85,6 +86,13 @@ def test_an_unknown_layout_names_the_columns_wanted_and_found():
 def test_a_column_of_the_wrong_kind_is_named():
     with pytest.raises(ValueError, match=r"Row 1 of f does not read as layout 'triviaqa' .* answer String"):
         normalize(pl.DataFrame([{"question": "who wrote emma", "answer": "Jane Austen"}]), "triviaqa", 0, "f")
+
+
+def test_a_text_where_a_list_belongs_is_not_taken_letter_by_letter():
+    with pytest.raises(ValueError, match=r"Row 1 of f does not read as layout 'nq' \(answer is a text, not a list"):
+        normalize(pl.DataFrame([{"question": "who wrote emma", "answer": "Jane Austen"}]), "nq", 0, "f")
+    with pytest.raises(ValueError, match=r"Row 1 of f does not read as layout 'hotpotqa'"):
+        normalize(pl.DataFrame([{"question": "who wrote emma", "answer": ["Jane Austen"]}]), "hotpotqa", 0, "f")
 
 
 def test_the_order_is_seeded_and_growing_a_dataset_keeps_it():

@@ -44,6 +44,12 @@ def test_the_shipped_configs_have_no_mistake(file):
         ("datasets", None, ["'datasets' is missing"]),
         (f"models/{MODEL}/gguf", None, [f"models.{MODEL} has no source", "hub, path, gguf"]),
         (f"models/{MODEL}/path", "/tmp", [f"models.{MODEL} has path and gguf"]),
+        (
+            "models/m",
+            {"title": "M", "gguf": {"package": "no_such_thing", "file": "x.gguf"}},
+            ["models.m.gguf", "'no_such_thing'", "install it with pip"],
+        ),
+        ("datasets/d", {"title": "d"}, ["'layout', 'source' is missing in datasets.d"]),
         ("models/m", {"title": "M", "hub": "a/b"}, ["models.m", "without a pinned `revision`"]),
         ("models/m", {"title": "M", "hub": "a/b", "revision": "main"}, ["models.m.revision is 'main'"]),
         ("models/m", {"title": "M", "path": "nowhere"}, ["models.m.path names nowhere", "config.json"]),

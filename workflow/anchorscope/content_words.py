@@ -5,7 +5,8 @@ auxiliaries, pronouns and punctuation are not. Words that compare ("both", "same
 """
 
 import re
-from dataclasses import dataclass
+
+from anchorscope.spans import Span
 
 WORD = re.compile(r"[^\W_]+(?:[.'’\-][^\W_]+)*", re.UNICODE)
 QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”|(?<!\w)'([^']+(?:'\w[^']*)*)'(?!\w)|(?<!\w)‘([^’]+(?:’\w[^’]*)*)’(?!\w)")
@@ -29,16 +30,11 @@ FUNCTION_WORDS = frozenset(
     please tell give
     """.split()
 )
+AUXILIARIES = frozenset("is are was were do does did has have had can could will would".split())
+# Prepositions elsewhere, but the very thing asked in "Was Oxford founded before Cambridge?"
+COMPARING_IN_YES_NO = frozenset(("before", "after"))
 # Words that may stand inside a capitalised name: "Lord of the Rings", "Ludwig van Beethoven".
 NAME_LINKS = frozenset("of the de la le du da di del der den van von und".split())
-
-
-@dataclass(frozen=True)
-class Span:
-    """Characters `start` up to, not including, `end`."""
-
-    start: int
-    end: int
 
 
 def exact_question_spans(question: str, subject: str | None = None) -> list[Span]:
@@ -49,12 +45,10 @@ def exact_question_spans(question: str, subject: str | None = None) -> list[Span
     """
     whole = _subject_spans(question, subject) + _quoted_spans(question)
     words = [_without_possessive(question, Span(*match.span())) for match in WORD.finditer(question)]
+    texts = [question[word.start : word.end].lower() for word in words]
+    ignored = FUNCTION_WORDS - COMPARING_IN_YES_NO if texts and texts[0] in AUXILIARIES else FUNCTION_WORDS
     links = _links_inside_names(question, words)
-    kept = [
-        word
-        for index, word in enumerate(words)
-        if index in links or question[word.start : word.end].lower() not in FUNCTION_WORDS
-    ]
+    kept = [word for index, word in enumerate(words) if index in links or texts[index] not in ignored]
     return _merged(whole + kept)
 
 

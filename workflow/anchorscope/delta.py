@@ -39,10 +39,10 @@ def examples_of(keys: list[dict], folds: int, seed: int, where: str) -> Examples
     split = assign_folds(ids, clusters, hallucinated, folds, seed)
     halves = assign_halves(ids, clusters, hallucinated, seed)
     for fold in range(folds):
-        held = hallucinated[split == fold]
-        if held.all() or not held.any():
+        parts = [split == fold, *((split != fold) & (halves == half) for half in (0, 1))]
+        if any(len(set(hallucinated[part])) < 2 for part in parts):
             raise ValueError(
-                f"{where}: fold {fold} has {len(held)} examples of one class only, because a few subjects "
+                f"{where}: fold {fold} or a half of its training data has one class only, because a few subjects "
                 "hold most examples; ask more questions or lower `folds`."
             )
     return Examples(ids, clusters, hallucinated, split, halves)

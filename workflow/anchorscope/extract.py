@@ -15,10 +15,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.attention import Prefix, compute_prefix, run_decoder
 from anchorscope.batches import plan_batches
-from anchorscope.content_words import Span
 from anchorscope.knockout import CONTROL_REACH, INTERVENTIONS
 from anchorscope.logs import progress
 from anchorscope.prompts import Prompt, common_prefix, encode
+from anchorscope.spans import Span
 from anchorscope.store import COMPONENTS, PASSES, ActivationWriter
 
 
@@ -44,8 +44,8 @@ def balanced(answers: list[dict], seed: int) -> list[dict]:
 
 
 def analysable(answers: list[dict]) -> list[dict]:
-    """Answers with a verdict and an exact answer; refusals stay out of the analysis."""
-    return [row for row in answers if not row["refused"] and row["exact_first"] is not None]
+    """Answers with a verdict; refusals stay out of the analysis."""
+    return [row for row in answers if not row["refused"]]
 
 
 def build_rows(
@@ -120,9 +120,11 @@ def run_examples(
 def _start(prefix: int, row: Row) -> int:
     """How many leading tokens of a row come from the shared prefix.
 
-    A cut inside the prefix changes the prefix's own later tokens, so those are then computed too.
+    A cut inside the prefix changes the prefix's own later tokens, so those are then computed too, by
+    whole reaches, so that such rows still fall into few groups.
     """
-    return prefix if min(row.cut, default=prefix) >= prefix else max(0, prefix - CONTROL_REACH)
+    inside = max(0, prefix - min(row.cut, default=prefix))
+    return max(0, prefix - -(-inside // CONTROL_REACH) * CONTROL_REACH)
 
 
 def run_rows(model: PreTrainedModel, recorder: "Recorder", prefix: Prefix, start: int, rows: list[Row]) -> Tensor:

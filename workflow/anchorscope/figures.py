@@ -74,10 +74,12 @@ def draw_family(
 
 def _limits(place: pl.DataFrame) -> tuple[float, float]:
     """One y axis for every rule and intervention of the same models, so that figures compare by eye."""
-    drawn = place.filter(pl.col("anchor").is_in(list(LINES)) & (pl.col("n") >= FEW))
-    low, high = drawn["delta_p"].min() or -1.0, drawn["delta_p"].max() or 1.0
-    margin = 0.08 * (max(high, 0) - min(low, 0))
-    return min(low, 0) - margin, max(high, 0) + margin
+    drawn = place.filter(pl.col("anchor").is_in(list(LINES)))
+    banded = drawn.filter(pl.col("n") >= FEW)
+    values = [*drawn["delta_p"].drop_nulls(), *banded["low"].drop_nulls(), *banded["high"].drop_nulls()]
+    low, high = min([-1.0, *values]), max([1.0, *values])
+    margin = 0.04 * (high - low)
+    return low - margin, high + margin
 
 
 def _draw_series(panel: Axes, rows: pl.DataFrame, colour: tuple, line: str, label: str) -> None:
@@ -87,17 +89,6 @@ def _draw_series(panel: Axes, rows: pl.DataFrame, colour: tuple, line: str, labe
     panel.plot(layer, mean, line, color=colour, alpha=FAINT, linewidth=1.4)
     panel.plot(layer, np.where(enough, mean, np.nan), line, color=colour, linewidth=1.8, label=label)
     panel.fill_between(layer, low, high, where=enough, color=colour, alpha=0.15, linewidth=0)
-
-
-def notes(manifests: dict[str, dict], bundled: list[str]) -> str:
-    """What a reader must know before taking the figure for the published one; manifests by the models' titles."""
-    sentences = []
-    random = [title for title, manifest in manifests.items() if manifest["weights"] != "pretrained"]
-    if random:
-        sentences.append(f"Random weights: {', '.join(random)}.")
-    if bundled:
-        sentences.append(f"{', '.join(bundled)}: questions bundled with Anchorscope, not the published datasets.")
-    return " ".join(sentences)
 
 
 def save(figure: Figure, path: Path | str) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 from collections.abc import Iterator
@@ -50,6 +51,25 @@ def _installed(name: str) -> bool:
     except importlib.metadata.PackageNotFoundError:
         return False
     return True
+
+
+def package_file(package: str, file: str) -> Path:
+    """Where an installed Python package keeps a file; the package itself is not imported."""
+    spec = importlib.util.find_spec(package)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        if (Path(folder) / file).is_file():
+            return Path(folder) / file
+    raise FileNotFoundError(f"No installed Python package '{package}' has the file '{file}'.")
+
+
+def file_identity(file: Path | str) -> list:
+    """Size and a hash of both ends: tells large files apart at once, wherever and whenever they were installed."""
+    size = os.path.getsize(file)
+    with open(file, "rb") as handle:
+        digest = hashlib.sha256(handle.read(2**20))
+        handle.seek(max(0, size - 2**20))
+        digest.update(handle.read())
+    return [size, digest.hexdigest()]
 
 
 def folder_identity(folder: Path | str) -> list[list]:

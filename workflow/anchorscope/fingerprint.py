@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
+WITHOUT_EFFECT = frozenset(("logs.py",))  # what a job says does not change what it computes
 
 
 def fingerprint(script: Path) -> str:
@@ -43,7 +44,7 @@ def _imports(path: Path) -> tuple[Path, ...]:
             names.add(node.module)
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
     files = (PACKAGE / f"{name.removeprefix('anchorscope.')}.py" for name in names if name.startswith("anchorscope."))
-    return tuple(sorted(file for file in files if file.exists()))
+    return tuple(sorted(file for file in files if file.exists() and file.name not in WITHOUT_EFFECT))
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from anchorscope.prompts import Encoded
 
-# How far before the question the control may draw when the question itself has too few other tokens.
+# The control draws from this many tokens before the question, or more when it needs more.
 CONTROL_REACH = 16
 
 
@@ -18,7 +18,7 @@ def exact_question(encoded: Encoded, exact: list[int], example: str) -> list[int
 def random_question(encoded: Encoded, exact: list[int], example: str) -> list[int]:
     """The control: as many other tokens of the question, drawn by the example's own seed.
 
-    Where the question has too few, the rest comes from the text just before it, never from the
+    Where the question has too few, the rest comes from the tokens just before it, never the
     sequence's first token or a special token: those hold attention for reasons of their own.
     """
     seed = int.from_bytes(hashlib.sha256(f"random_question\n{example}".encode()).digest()[:8])
@@ -27,9 +27,9 @@ def random_question(encoded: Encoded, exact: list[int], example: str) -> list[in
     others = sorted(set(question) - set(exact))
     if len(others) >= len(exact):
         return sorted(draw.sample(others, len(exact)))
-    earliest = max(1, question[0] - CONTROL_REACH)
-    before = [index for index in range(earliest, question[0]) if encoded.offsets[index][1] > encoded.offsets[index][0]]
-    return sorted(others + draw.sample(before, min(len(exact) - len(others), len(before))))
+    missing = len(exact) - len(others)
+    before = [index for index in range(1, question[0]) if index not in encoded.special][-max(CONTROL_REACH, missing) :]
+    return sorted(others + draw.sample(before, min(missing, len(before))))
 
 
 # One row an intervention; all are measured by the same code.

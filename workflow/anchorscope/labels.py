@@ -4,14 +4,14 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from anchorscope.content_words import Span
+from anchorscope.spans import Span
 
 ARTICLES = frozenset(("a", "an", "the"))
 YES_NO = (["yes"], ["no"])
 REFUSAL = re.compile(
     r"^\W*(?:(?:i\s+(?:do\s+not|don['’]?t)\s+(?:know|have)|i(?:\s+a|['’])m\s+(?:not\s+(?:sure|able|aware)|unable|sorry)"
-    r"|i\s+can(?:not|['’]?t)|sorry\b|unknown\b|not\s+(?:known|sure)\b|there\s+is\s+no\s+(?:answer|information))"
-    r"|(?:n/?a|none|idk)\W*$)",
+    r"|i\s+can(?:not|['’]?t)|there\s+is\s+no\s+(?:answer|information))"
+    r"|(?:n/?a|none|idk|unknown|sorry|not\s+known|not\s+sure)\W*$|sorry,)",
     re.IGNORECASE,
 )
 LEAD_IN = re.compile(
@@ -21,9 +21,13 @@ LEAD_IN = re.compile(
     r"|(?:it|that)['’]s\b|i\s+(?:think|believe)(?:\s+(?:that\s+)?(?:it\s+(?:is|was)|it['’]s))?\b))\s*:?\s*",
     re.IGNORECASE,
 )
-# Where a short answer ends and an explanation begins. A full stop inside a number or after an initial does not end it.
+# Where a short answer ends and an explanation begins. A full stop after an initial, an abbreviation or a leading number
+# does not end it, nor does a comma before a year or before one last capitalised word ("Portland, Oregon").
+ABBREVIATIONS = "".join(rf"(?<!\b{word})" for word in "St Dr Mt Mr Ms Mrs Jr Sr Ft vs".split())
 TAIL = re.compile(
-    r"(?<![\s.][A-Z])(?<!^[A-Z])\.(?:\s|$)|[;:!?](?:\s|$)|,\s|\s[(–—-]+\s*|\s\("
+    rf"(?<!\b[A-Z])(?<!^\d)(?<!^\d\d){ABBREVIATIONS}\.(?:\s|$)"
+    r"|,\s(?!\d{3,4}\b)(?![A-Z][\w.'’-]*\W*$)"
+    r"|[;:!?](?:\s|$)|\s[(–—-]+\s*"
     r"|\s(?:because|which|who|that|where|since|although|but)\s",
 )
 EDGES = " \t\"'“”‘’«»()[]{}*_.,;:!?"
@@ -31,7 +35,7 @@ EDGES = " \t\"'“”‘’«»()[]{}*_.,;:!?"
 
 @dataclass(frozen=True)
 class Label:
-    """`right` is None for a refusal; `exact` is None when no answer words could be found."""
+    """`right` and `exact` are None for a refusal."""
 
     right: bool | None
     exact: Span | None
@@ -43,13 +47,13 @@ class Label:
 
 def label(answer: str, gold: list[str]) -> Label:
     """Judge `answer` against the accepted answers and find its exact answer characters."""
-    if not normal_words(answer) or REFUSAL.match(answer):
-        matched = find_gold(answer, gold)  # a gold answer may itself read like a refusal ("None", "Sorry")
-        return Label(True, matched) if matched else Label(None, None)
+    words = normal_words(answer)
     matched = find_gold(answer, gold)
-    if matched:
-        return Label(True, matched)
-    return Label(False, short_answer(answer))
+    if not words or REFUSAL.match(answer):
+        # A gold answer may itself read like a refusal ("None"); a refusal that mentions one is still a refusal.
+        spoken = matched is not None and matched.start == words[0][1].start
+        return Label(True, matched) if spoken else Label(None, None)
+    return Label(True, matched) if matched else Label(False, short_answer(answer))
 
 
 def find_gold(answer: str, gold: list[str]) -> Span | None:
@@ -72,8 +76,8 @@ def find_gold(answer: str, gold: list[str]) -> Span | None:
     return Span(words[start][1].start, words[start + length - 1][1].end)
 
 
-def short_answer(answer: str) -> Span | None:
-    """The short answer inside a longer text: without lead-in, explanation, quotes and punctuation."""
+def short_answer(answer: str) -> Span:
+    """The short answer inside a text that has words: without lead-in, explanation, quotes and punctuation."""
     lead = LEAD_IN.match(answer)
     start = lead.end() if lead else 0
     tail = TAIL.search(answer, start + 1)

@@ -1,7 +1,6 @@
 """From a source in the config to a local folder with a manifest, and from a manifest to a model in memory."""
 
 import hashlib
-import importlib.util
 from pathlib import Path
 
 import torch
@@ -14,17 +13,17 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from anchorscope.files import canonical_json, sha256_of_file
+from anchorscope.files import canonical_json, package_file, sha256_of_file
 from anchorscope.logs import log
 
-WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "tokenizer.model"]
+WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 
 
 def fetch(source: dict, target: Path) -> None:
     """Fill the folder `target` with a model's safetensors and tokenizer, or with links to them."""
     target.mkdir(parents=True, exist_ok=True)
     if "gguf" in source:
-        convert_gguf(source["gguf"]["package"], source["gguf"]["file"], target)
+        convert_gguf(package_file(source["gguf"]["package"], source["gguf"]["file"]), target)
         return
     folder = Path(source["path"]) if "path" in source else fetch_hub(source["hub"], source["revision"])
     for pattern in WANTED_FILES:
@@ -39,16 +38,12 @@ def fetch_hub(repo: str, revision: str) -> Path:
     return Path(snapshot_download(repo, revision=revision, allow_patterns=WANTED_FILES))
 
 
-def convert_gguf(package: str, file: str, target: Path) -> None:
-    """Convert a GGUF that an installed Python package ships to dense float32 safetensors in `target`."""
-    spec = importlib.util.find_spec(package)
-    folder = Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
-    if folder is None or not (folder / file).exists():
-        raise FileNotFoundError(f"The package '{package}' with the file '{file}' is not installed; pip install it.")
+def convert_gguf(source: Path, target: Path) -> None:
+    """Convert a GGUF file to dense float32 safetensors in the folder `target`."""
     model = AutoModelForCausalLM.from_pretrained(
-        folder, gguf_file=file, quantization_config=GgufConfig(dequantize=True), dtype=torch.float32
+        source.parent, gguf_file=source.name, quantization_config=GgufConfig(dequantize=True), dtype=torch.float32
     )
-    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file)
+    tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     model.save_pretrained(target)
     tokenizer.save_pretrained(target)
 
@@ -58,8 +53,9 @@ def describe(folder: Path, name: str, source: dict) -> dict:
     config = AutoConfig.from_pretrained(folder).get_text_config()
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
-        raise FileNotFoundError(f"The model folder {folder} has no .safetensors file; other formats are not loaded.")
-    log.info("hashing %d weight files of %s", len(weights), name)
+        raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
+    check_architecture(folder, name)
+    tokenizer = load_tokenizer({"path": folder, "name": name})
     return {
         "name": name,
         "source": source,
@@ -69,9 +65,21 @@ def describe(folder: Path, name: str, source: dict) -> dict:
         "layers": config.num_hidden_layers,
         "width": config.hidden_size,
         "stored_dtype": str(config.dtype).removeprefix("torch."),
-        "tokenizer": sha256_of_file(folder / "tokenizer.json")[:16],
-        "weights": "pretrained",
+        "tokenizer": _hash_of(tokenizer.backend_tokenizer.to_str()),
     }
+
+
+def check_architecture(folder: Path, name: str) -> None:
+    """Notice a model that cannot be hooked before any question is asked; no weights are loaded for it."""
+    config = AutoConfig.from_pretrained(folder)
+    with torch.device("meta"):
+        decoder = AutoModelForCausalLM.from_config(config).get_decoder()
+    blocks = getattr(decoder, "layers", None)
+    if not blocks or not all(hasattr(blocks[0], part) for part in ("self_attn", "mlp")):
+        raise ValueError(
+            f"{name} is a {config.model_type} model, whose blocks are not self_attn and mlp; "
+            "Llama, Qwen3, Mistral and Gemma types are supported."
+        )
 
 
 def _hash_of(value: object) -> str:

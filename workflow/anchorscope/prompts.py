@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from transformers import PreTrainedTokenizerBase
 
-from anchorscope.content_words import Span
+from anchorscope.spans import Span
 
 # Some chat templates print the day. A fixed one keeps prompts the same tomorrow.
 TEMPLATE_DATE = "26 Jul 2024"
@@ -25,6 +25,7 @@ class Encoded:
     ids: list[int]
     offsets: list[tuple[int, int]]
     question: Span  # characters of the question within the prompt
+    special: frozenset[int]  # indices of the tokenizer's special tokens
 
     @property
     def question_tokens(self) -> list[int]:
@@ -73,8 +74,14 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[s
         return_attention_mask=False,
     )
     start = len(prompt.before)
+    marks = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
     return [
-        Encoded(ids, [tuple(pair) for pair in offsets], Span(start, start + len(question)))
+        Encoded(
+            ids,
+            [tuple(pair) for pair in offsets],
+            Span(start, start + len(question)),
+            frozenset(index for index, token in enumerate(ids) if token in marks),
+        )
         for ids, offsets, question in zip(batch["input_ids"], batch["offset_mapping"], questions, strict=True)
     ]
 

@@ -15,11 +15,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import polars as pl
 
-from anchorscope.content_words import Span, exact_question_spans
+from anchorscope.content_words import exact_question_spans
+from anchorscope.labels import normal_words
+from anchorscope.spans import Span
 
 SCHEMA = {
     "id": pl.String,
@@ -57,7 +58,9 @@ def _hotpotqa(row: dict) -> tuple[list[str], str | None, int | None]:
 
 
 def _nq(row: dict) -> tuple[list[str], str | None, int | None]:
-    return list(row["answer"] or []), None, None
+    if isinstance(row["answer"], str):
+        raise TypeError("answer is a text, not a list of texts")
+    return row["answer"] or [], None, None
 
 
 @dataclass(frozen=True)
@@ -74,14 +77,6 @@ LAYOUTS = {
     "hotpotqa": Layout(("question", "answer"), _hotpotqa),
     "nq": Layout(("question", "answer"), _nq),
 }
-
-
-def read_raw(path: Path | str) -> pl.DataFrame:
-    """Read a local Parquet or JSON Lines file as it is."""
-    path = Path(path)
-    if path.suffix in (".jsonl", ".ndjson"):
-        return pl.read_ndjson(path, infer_schema_length=None)
-    return pl.read_parquet(path)
 
 
 def normalize(raw: pl.DataFrame, layout: str, seed: int, where: str) -> tuple[pl.DataFrame, dict[str, int]]:
@@ -112,14 +107,13 @@ def _judged(raw: pl.DataFrame, layout: str, where: str) -> Iterator[tuple[Questi
     for number, row in enumerate(raw.select(columns).iter_rows(named=True), start=1):
         try:
             gold, subject, popularity = LAYOUTS[layout].read(row)
+            text, subject = _clean(row["question"]), _clean(subject) or None
+            gold = list(dict.fromkeys(alias for alias in map(_clean, gold) if normal_words(alias)))
         except (AttributeError, TypeError, ValueError) as error:
             found = ", ".join(f"{column} {raw.schema[column]}" for column in columns)
             raise ValueError(
                 f"Row {number} of {where} does not read as layout '{layout}' ({error}); found {found}."
             ) from error
-        text = _clean(row["question"])
-        gold = list(dict.fromkeys(alias for alias in map(_clean, gold) if alias))
-        subject = _clean(subject) or None
         spans = exact_question_spans(text, subject)
         name = hashlib.sha256(text.casefold().encode()).hexdigest()[:12]
         question = Question(name, text, gold, subject, popularity, spans)

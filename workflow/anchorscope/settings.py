@@ -5,6 +5,8 @@ from pathlib import Path
 
 from jsonschema import Draft202012Validator, ValidationError
 
+from anchorscope.files import package_file
+
 MODEL_SOURCES = ("hub", "path", "gguf")
 SOURCE_KEYS = {"bundled": (), "file": ("path",), "hub": ("repo", "split", "revision")}
 OPTIONAL_KEYS = {"hub": ("subset",)}
@@ -15,7 +17,7 @@ def mistakes(config: dict, schema: dict) -> list[str]:
     """Every mistake in `config`, one sentence each; empty when it can be run."""
     errors = sorted(Draft202012Validator(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
     if errors:
-        return [_sentence(error) for error in errors]
+        return list(dict.fromkeys(_sentence(error) for error in errors))
     return [
         *(sentence for name, model in config["models"].items() for sentence in _model_mistakes(name, model)),
         *(sentence for name, dataset in config["datasets"].items() for sentence in _dataset_mistakes(name, dataset)),
@@ -75,6 +77,11 @@ def _model_mistakes(name: str, model: dict) -> list[str]:
         return [f"{where} comes from the hub without a pinned `revision` (a commit of 40 hexadecimal digits)."]
     if sources != ["hub"] and "revision" in model:
         return [f"{where} has a `revision`, which only a model from the hub can have."]
+    if sources == ["gguf"]:
+        try:
+            package_file(**model["gguf"])
+        except FileNotFoundError as error:
+            return [f"{where}.gguf: {str(error).removesuffix('.')}; install it with pip."]
     if sources == ["path"] and not (Path(model["path"]) / "config.json").is_file():
         return [f"{where}.path names {model['path']}, which is not a folder with a model's config.json."]
     return []

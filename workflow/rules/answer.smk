@@ -16,7 +16,7 @@ rule answer:
         "results/benchmarks/answer/{model}/{dataset}/{shard}.tsv"
     conda:
         "../../envs/model.yaml"
-    threads: THREADS
+    threads: MODEL_THREADS
     resources:
         mem_mb=4000,
         runtime=240,

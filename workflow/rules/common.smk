@@ -2,6 +2,7 @@
 # functions that turn config and code into params.
 # In: config. Out: nothing on disk.
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -12,14 +13,17 @@ from snakemake.utils import validate
 
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "workflow"))
+# Jobs import the library of this checkout, the one that is fingerprinted, whatever else is installed.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "workflow"), os.environ.get("PYTHONPATH")]))
 
-from anchorscope.files import canonical_json, folder_identity, sha256_of_file
+from anchorscope.files import canonical_json, file_identity, folder_identity, package_file, sha256_of_file
 from anchorscope.fingerprint import fingerprint
 from anchorscope.settings import mistakes
 
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
 PROMPTS = yaml.safe_load((ROOT / "workflow" / "resources" / "prompts.yaml").read_text(encoding="utf-8"))
-BUNDLED = ROOT / "workflow" / "resources" / "questions"
+# Relative, so that a finished run can move to another folder.
+BUNDLED = Path(os.path.relpath(ROOT / "workflow" / "resources" / "questions"))
 
 found = mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
 if found:
@@ -34,6 +38,8 @@ FORMATS = ["png", "pdf", "svg"]
 # A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread a
 # job beats two jobs that fight over two cores.
 THREADS = max(1, (workflow.cores or 4) // 4)
+# A GPU takes one model at a time: its jobs ask for every core, so that no second one starts beside it.
+MODEL_THREADS = workflow.cores if workflow.cores and Path("/dev/nvidia0").exists() else THREADS
 
 
 def one_of(names):
@@ -83,9 +89,13 @@ def model_source(wildcards):
 
 
 def model_identity(wildcards):
-    """What identifies a model's files: its source and, for a local folder, its files' sizes and times."""
+    """What identifies a model's files, where they are on this disk."""
     source = model_source(wildcards)
-    return canonical_json({**source, "files": folder_identity(source["path"]) if "path" in source else None})
+    if "path" in source:
+        return canonical_json(folder_identity(source["path"]))
+    if "gguf" in source:
+        return canonical_json(file_identity(package_file(**source["gguf"])))
+    return source["revision"]
 
 
 def prompt_of(wildcards, names):

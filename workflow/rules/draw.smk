@@ -1,13 +1,12 @@
 # Figures: delta P against layer, one panel a model.
-# In:  results/summary.parquet, results/models/{model}.json
+# In:  results/summary.parquet
 # Out: results/figures/{figure}.png, .pdf, .svg
 
 
 rule draw:
     """Draw one figure of the config in three formats."""
     input:
-        summary="results/summary.parquet",
-        manifests=lambda wildcards: expand("results/models/{model}.json", model=FIGURES[wildcards.figure]["models"]),
+        "results/summary.parquet",
     output:
         expand("results/figures/{{figure}}.{format}", format=FORMATS),
     log:

@@ -16,7 +16,7 @@ rule extract:
         "results/benchmarks/extract/{model}/{dataset}/{shard}.tsv"
     conda:
         "../../envs/model.yaml"
-    threads: THREADS
+    threads: MODEL_THREADS
     resources:
         mem_mb=4000,
         runtime=240,

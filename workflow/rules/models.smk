@@ -21,6 +21,7 @@ rule fetch_model:
     params:
         source=lambda wildcards: canonical_json(model_source(wildcards)),
         identity=model_identity,
+        libraries=locked("torch", "transformers", "gguf"),
         code=code("fetch_model.py"),
     script:
         "../../scripts/fetch_model.py"

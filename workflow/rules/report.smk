@@ -1,5 +1,5 @@
 # Report: everything a run shows, on one page.
-# In:  results/summary.parquet, results/examples.csv, results/figures/*.png, results/models/*.json
+# In:  results/summary.parquet, results/examples.csv, results/figures/*.png
 # Out: results/report.html
 
 
@@ -9,7 +9,6 @@ rule report:
         summary="results/summary.parquet",
         examples="results/examples.csv",
         figures=expand("results/figures/{figure}.png", figure=FIGURES),
-        manifests=expand("results/models/{model}.json", model=MODELS),
     output:
         "results/report.html",
     log:
@@ -23,7 +22,6 @@ rule report:
         runtime=10,
     params:
         config=canonical_json(config),
-        titles=canonical_json([model["title"] for model in MODELS.values()]),
         bundled=canonical_json(bundled_titles()),
         code=code("report.py"),
     script:
