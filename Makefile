@@ -5,6 +5,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CORES ?= all
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .PHONY: run test style
 

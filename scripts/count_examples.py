@@ -12,38 +12,36 @@ from anchorscope.files import atomic
 from anchorscope.logs import configure_logging
 
 
-def count(model: str, dataset: str, shards: list[str]) -> dict:
-    """One row of the table."""
-    counts = json.loads(pq.read_metadata(f"results/questions/{dataset}.parquet").metadata[b"counts"])
-    answers = pl.concat(
-        pl.read_parquet(
-            f"results/answers/{model}/{dataset}/{shard}.parquet", columns=["right", "refused", "exact_first"]
-        )
-        for shard in shards
-    )
-    kept = sum(pq.read_metadata(f"results/activations/{model}/{dataset}/{shard}.parquet").num_rows for shard in shards)
-    located = answers.filter(~pl.col("refused") & pl.col("exact_first").is_not_null()).height
-    right = int(answers["right"].sum() or 0)
-    refused = int(answers["refused"].sum() or 0)
+def count(questions: str, answers: list[str], activations: list[str]) -> dict:
+    """The counts of one model on one dataset, from its files."""
+    dropped = json.loads(pq.read_metadata(questions).metadata[b"counts"])
+    kept = dropped.pop("kept")
+    verdicts = pl.concat(pl.read_parquet(path, columns=["right"])["right"] for path in answers)
+    right, refused = verdicts.sum(), verdicts.null_count()
+    wrong = len(verdicts) - right - refused
+    analysed = sum(pq.read_metadata(path).num_rows for path in activations)
     return {
-        "model": model,
-        "dataset": dataset,
-        "questions": counts.pop("kept", 0),
-        "dropped_questions": sum(counts.values()),
-        "dropped_because": ", ".join(f"{number} {reason}" for reason, number in counts.items()),
-        "asked": answers.height,
+        "questions": kept,
+        "dropped_questions": sum(dropped.values()),
+        "dropped_because": ", ".join(f"{number} {reason}" for reason, number in dropped.items()),
+        "asked": len(verdicts),
         "right": right,
-        "wrong": answers.height - refused - right,
+        "wrong": wrong,
         "refused": refused,
-        "no_exact_answer": answers.height - refused - located,
-        "left_out_by_balance": located - kept,
-        "analysed": kept,
+        "left_out_by_balance": right + wrong - analysed,
+        "analysed": analysed,
     }
 
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    shards = json.loads(snakemake.params.shards)
-    table = pl.DataFrame([count(model, dataset, shards) for model, dataset in json.loads(snakemake.params.pairs)])
+    files, pairs = snakemake.input, json.loads(snakemake.params.pairs)
+    questions = dict(zip(json.loads(snakemake.params.datasets), files.questions, strict=True))
+    shards = len(files.answers) // len(pairs)  # the files of a pair stand together, in the order of the pairs
+    rows = []
+    for index, (model, dataset) in enumerate(pairs):
+        own = slice(index * shards, (index + 1) * shards)
+        counts = count(questions[dataset], files.answers[own], files.activations[own])
+        rows.append({"model": model, "dataset": dataset, **counts})
     with atomic(snakemake.output[0]) as target:
-        table.write_csv(target)
+        pl.DataFrame(rows).write_csv(target)

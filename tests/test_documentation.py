@@ -48,7 +48,10 @@ def test_the_command_for_the_published_models_builds_its_whole_plan(tmp_path):
     arguments = command.split()
     assert arguments[0] == "snakemake"
     done = subprocess.run(
-        [*arguments, "--dry-run", "--directory", str(tmp_path)], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", *arguments, "--dry-run", "--directory", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     for job in ("fetch_model=4", "fetch_questions=4", "answer=64", "extract=64", "probe=16"):

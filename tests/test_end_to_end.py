@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from conftest import ROOT
-from test_workflow import copy_project, jobs
+from test_workflow import SNAKEMAKE, copy_project, jobs
 
 MIDDLE = range(13, 20)  # of SmolLM2's 30 layers
 
@@ -17,7 +17,7 @@ MIDDLE = range(13, 20)  # of SmolLM2's 30 layers
 def default_run(tmp_path_factory):
     """A finished default run in a copy of the project."""
     folder = copy_project(tmp_path_factory.mktemp("default"))
-    done = subprocess.run(["snakemake", "--cores", "all"], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run([*SNAKEMAKE, "--cores", "all"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     yield folder
     shutil.rmtree(folder)  # its activations take a gigabyte
@@ -46,7 +46,7 @@ def test_the_random_control_is_flat(default_run):
     control = series(default_run, rule="flip", anchor="all", intervention="random_question")
     knockout = series(default_run, rule="flip", anchor="all", intervention="exact_question")
     assert control["delta_p"].abs().max() < 5
-    assert knockout["delta_p"].min() < 3 * control["delta_p"].min()
+    assert knockout["delta_p"].min() < -3 * control["delta_p"].abs().max()
 
 
 def test_the_probe_reads_a_signal_that_the_knockout_destroys_in_most_sets(default_run):
@@ -76,7 +76,7 @@ def test_the_report_holds_the_figures_and_asks_for_nothing_from_outside(default_
 
 
 def test_a_second_run_does_nothing(default_run):
-    done = subprocess.run(["snakemake", "--cores", "all"], cwd=default_run, capture_output=True, text=True)
+    done = subprocess.run([*SNAKEMAKE, "--cores", "all"], cwd=default_run, capture_output=True, text=True)
     assert not jobs(done)
 
 

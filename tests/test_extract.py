@@ -79,7 +79,9 @@ def test_stored_activations_equal_the_plain_reference(family, batch_tokens, toke
                 expected = plain_states(slow, row.ids, row.cut, row.keep, layer)
                 for component in COMPONENTS:
                     for place, position in enumerate(POSITIONS):
-                        stored = reader.read(component, position, prompt, intervention)[layer, order[example["id"]]]
+                        stored = reader.read(component, position, prompt, intervention, range(layer, layer + 1))[
+                            0, order[example["id"]]
+                        ]
                         torch.testing.assert_close(stored, expected[component][place], atol=1e-4, rtol=1e-4)
 
 
@@ -153,9 +155,16 @@ def test_vectors_come_back_bit_for_bit_in_the_order_of_ids(dtype, tmp_path):
     for c, component in enumerate(COMPONENTS):
         for r, run in enumerate(PASSES):
             for p, position in enumerate(POSITIONS):
-                read = reader.read(component, position, *run)
+                read = reader.read(component, position, *run, range(2))
                 assert read.dtype == dtype
                 assert torch.equal(read, together[c, :, r, p])
+
+
+def test_shards_of_different_dtypes_are_refused_by_name(tmp_path):
+    for name, dtype in (("a", torch.float32), ("b", torch.bfloat16)):
+        ActivationWriter(tmp_path / f"{name}.parquet", 1, 4, dtype, {}).close()
+    with pytest.raises(ValueError, match=r"b\.parquet holds .* 1, 4, bfloat16, but .*a\.parquet 1, 4, float32"):
+        ActivationReader([tmp_path / "a.parquet", tmp_path / "b.parquet"])
 
 
 def test_the_store_reads_from_plain_pyarrow(tmp_path):

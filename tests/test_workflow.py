@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -20,11 +21,12 @@ from anchorscope.prompts import common_prefix, decoded_offsets, encode, few_shot
 from conftest import ROOT, tiny_model
 
 COPIED = ["Snakefile", "config.yaml", "requirements.lock", "workflow", "scripts", "envs", "profiles"]
+SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 WORDS = "river mountain king queen city planet colour metal language ocean painter author battle island desert".split()
 
 
 def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    command = ["snakemake", *arguments, "--cores", "2", "--configfile", "test.yaml"]
+    command = [*SNAKEMAKE, *arguments, "--cores", "2", "--configfile", "test.yaml"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"})
 
 
@@ -143,8 +145,9 @@ def test_the_summary_holds_every_series(finished):
 def test_counts_add_up(finished):
     for row in pl.read_csv(finished / "results/examples.csv").iter_rows(named=True):
         assert row["asked"] == row["right"] + row["wrong"] + row["refused"] == min(120, row["questions"])
-        analysed = row["asked"] - row["refused"] - row["no_exact_answer"] - row["left_out_by_balance"]
-        assert row["analysed"] == analysed > 40
+        assert row["analysed"] == row["asked"] - row["refused"] - row["left_out_by_balance"] > 40
+        files = sorted((finished / "results/activations/tiny" / row["dataset"]).glob("*.parquet"))
+        assert row["analysed"] == sum(pq.read_metadata(file).num_rows for file in files)
     first = pq.read_table(finished / "results/activations/tiny/one/0000.parquet", columns=["right"])["right"]
     assert first.to_pylist().count(True) == first.to_pylist().count(False)
 
@@ -208,6 +211,55 @@ def test_adding_a_model_runs_only_its_jobs_the_aggregation_and_the_figures(rerun
     }
     touched = set(re.findall(r"model=([\w-]+)", done.stdout + done.stderr))
     assert touched == {"other"}
+
+
+def test_adding_a_dataset_runs_only_its_jobs_the_aggregation_and_the_figures(rerun):
+    config = base_config()
+    shutil.copy(rerun / "two.jsonl", rerun / "three.jsonl")
+    config["datasets"]["three"] = {"title": "Three", "layout": "nq", "source": "file", "path": "three.jsonl"}
+    write_config(rerun, config)
+    done = snakemake(rerun, "--dry-run")
+    assert jobs(done) == {
+        "fetch_questions": 1,
+        "normalize": 1,
+        "answer": 2,
+        "extract": 2,
+        "probe": 1,
+        "summarise": 1,
+        "count_examples": 1,
+        "draw": 2,
+        "report": 1,
+    }
+    assert set(re.findall(r"dataset=([\w-]+)", done.stdout + done.stderr)) == {"three"}
+
+
+@pytest.mark.parametrize(("prompt", "answers"), [("first", 4), ("second", 0)])
+def test_a_new_prompt_reruns_what_was_run_under_it(rerun, prompt, answers):
+    path = rerun / "workflow/resources/prompts.yaml"
+    texts = yaml.safe_load(path.read_text())
+    texts["few_shot"][prompt].pop()
+    path.write_text(yaml.safe_dump(texts))
+    assert jobs(snakemake(rerun, "--dry-run")) == Counter(answer=answers, count_examples=1) + Counter(
+        extract=4, probe=2, summarise=1, draw=2, report=1
+    )
+
+
+def test_other_cores_rerun_nothing(rerun):
+    done = subprocess.run(
+        [*SNAKEMAKE, "--cores", "16", "--configfile", "test.yaml", "--dry-run"],
+        cwd=rerun,
+        capture_output=True,
+        text=True,
+    )
+    assert jobs(done) == Counter()
+
+
+def test_jobs_use_the_library_of_their_own_checkout(rerun):
+    module = rerun / "workflow/anchorscope/report.py"
+    module.write_text(module.read_text().replace("<h1>Anchorscope</h1>", "<h1>Edited</h1>"))
+    done = snakemake(rerun)
+    assert done.returncode == 0, done.stderr
+    assert "<h1>Edited</h1>" in (rerun / "results/report.html").read_text()
 
 
 def test_more_questions_run_only_the_new_shards(rerun):

@@ -14,6 +14,7 @@ from anchorscope.rules import FULL, ROLES, role_columns
 from anchorscope.store import COMPONENTS, PASSES, POSITIONS, ActivationReader
 
 MIN_PER_CLASS = 20
+CHUNK_BYTES = 256 * 2**20  # activations read and probed at a time
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,7 @@ def measure(reader: ActivationReader, folds: int, seed: int, where: str) -> tupl
     deltas, layers = [], []
     units = [(component, position) for component in COMPONENTS for position in POSITIONS]
     for component, position in progress(units, len(units), "fitting probes"):
-        scores = score(
-            read_states(reader, component, position),
-            torch.from_numpy(examples.hallucinated),
-            torch.from_numpy(examples.folds),
-            torch.from_numpy(examples.halves),
-        )
+        scores = score_layers(reader, component, position, examples)
         reference = reference_layer(scores, examples.hallucinated)
         unit = [pl.lit(component).alias("component"), pl.lit(position).alias("position")]
         deltas.append(delta_rows(scores, examples, reference).with_columns(unit))
@@ -67,9 +63,20 @@ def measure(reader: ActivationReader, folds: int, seed: int, where: str) -> tupl
     return pl.concat(deltas), pl.concat(layers)
 
 
-def read_states(reader: ActivationReader, component: str, position: str) -> dict[tuple[str, str], torch.Tensor]:
-    """Activations [layers, examples, width] in float32 of every pass."""
-    return {run: reader.read(component, position, *run).float() for run in PASSES}
+def score_layers(reader: ActivationReader, component: str, position: str, examples: Examples) -> Scores:
+    """Out-of-fold logits of all layers, a few layers at a time so that memory stays bounded."""
+    layer_bytes = len(PASSES) * len(reader.keys) * reader.width * 4
+    step = max(1, CHUNK_BYTES // layer_bytes)
+    split = [torch.from_numpy(part) for part in (examples.hallucinated, examples.folds, examples.halves)]
+    parts = []
+    for start in range(0, reader.layers, step):
+        layers = range(start, min(start + step, reader.layers))
+        parts.append(score({run: reader.read(component, position, *run, layers).float() for run in PASSES}, *split))
+    return Scores(
+        {key: torch.cat([part.logits[key] for part in parts]) for key in parts[0].logits},
+        torch.cat([part.strengths for part in parts]),
+        torch.cat([part.converged for part in parts]),
+    )
 
 
 def delta_rows(scores: Scores, examples: Examples, reference: int) -> pl.DataFrame:
@@ -96,7 +103,10 @@ def delta_rows(scores: Scores, examples: Examples, reference: int) -> pl.DataFra
 
 
 def layer_rows(scores: Scores, examples: Examples, reference: int) -> pl.DataFrame:
-    """How good each layer's probe is, clean and under each intervention."""
+    """How good each layer's probe is, clean and under each intervention; and how well the two prompts' labels agree."""
+    first, second = (
+        role.question_anchored[reference] for role in roles(scores, "replicate", "exact_question", reference)
+    )
     tables = []
     for intervention in ("clean", *MEASURED):
         logits = logits_of(scores, FULL, intervention)
@@ -109,6 +119,7 @@ def layer_rows(scores: Scores, examples: Examples, reference: int) -> pl.DataFra
                     "calibration_error": calibration_error(logits, examples.hallucinated),
                     "is_reference": np.arange(len(logits)) == reference,
                     "converged": scores.converged.all(dim=1).numpy(),
+                    "label_agreement": np.full(len(logits), (first == second).mean()),
                 }
             )
         )

@@ -98,22 +98,29 @@ class ActivationReader:
     def __init__(self, paths: list[Path | str]):
         # Opened once: a footer of thousands of columns takes longer to parse than a layer to read.
         self.files = [pq.ParquetFile(path) for path in paths]
-        metadata = self.files[0].schema_arrow.metadata
-        self.layers = int(metadata[b"layers"])
-        self.width = int(metadata[b"width"])
-        self.dtype = DTYPES[metadata[b"dtype"].decode()]
+        shapes = [
+            tuple(file.schema_arrow.metadata[name].decode() for name in (b"layers", b"width", b"dtype"))
+            for file in self.files
+        ]
+        for path, shape in zip(paths, shapes, strict=True):
+            if shape != shapes[0]:
+                raise ValueError(
+                    f"{path} holds layers, width and dtype {', '.join(shape)}, but {paths[0]} {', '.join(shapes[0])}; "
+                    "delete one of them, or set the model's dtype in the config."
+                )
+        self.layers, self.width, self.dtype = int(shapes[0][0]), int(shapes[0][1]), DTYPES[shapes[0][2]]
         rows = [row for file in self.files for row in file.read(columns=KEYS.names).to_pylist()]
         self.order = np.argsort([row["id"] for row in rows], kind="stable")
         self.keys = [rows[index] for index in self.order]
 
-    def read(self, component: str, position: str, prompt: str, intervention: str) -> Tensor:
+    def read(self, component: str, position: str, prompt: str, intervention: str, layers: range) -> Tensor:
         """Vectors [layers, examples, width] in the stored dtype."""
-        names = [column(component, position, prompt, intervention, layer) for layer in range(self.layers)]
+        names = [column(component, position, prompt, intervention, layer) for layer in layers]
         tables = [file.read(columns=names) for file in self.files]
-        raw = np.empty((self.layers, len(self.keys), self.width * self.dtype.itemsize), np.uint8)
-        for layer, name in enumerate(names):
+        raw = np.empty((len(layers), len(self.keys), self.width * self.dtype.itemsize), np.uint8)
+        for index, name in enumerate(names):
             chunks = [_bytes(chunk) for table in tables for chunk in table.column(name).chunks]
-            raw[layer] = np.concatenate(chunks)[self.order] if chunks else raw[layer]
+            raw[index] = np.concatenate(chunks)[self.order] if chunks else raw[index]
         return torch.from_numpy(raw).view(self.dtype)
 
 

@@ -59,7 +59,7 @@ rule count_examples:
         runtime=10,
     params:
         pairs=canonical_json([[model, dataset] for model in MODELS for dataset in DATASETS]),
-        shards=canonical_json(SHARDS),
+        datasets=canonical_json(list(DATASETS)),
         code=code("count_examples.py"),
     script:
         "../../scripts/count_examples.py"
