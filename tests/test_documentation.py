@@ -36,7 +36,11 @@ def test_the_readme_opens_with_the_figure_then_the_two_commands():
 def test_make_runs_what_the_readme_says():
     for target, last in (("run", "snakemake --cores all"), ("test", "-m pytest")):
         done = subprocess.run(
-            ["make", "--dry-run", "--always-make", target], cwd=ROOT, capture_output=True, text=True, check=True
+            ["make", "--no-print-directory", "--dry-run", "--always-make", target],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         lines = done.stdout.strip().splitlines()
         assert lines[-1].endswith(last)

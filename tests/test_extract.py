@@ -60,9 +60,9 @@ def family(request) -> str:
     return request.param
 
 
-@pytest.mark.parametrize("batch_tokens", [64, 4096])
-def test_stored_activations_equal_the_plain_reference(family, batch_tokens, tokenizer, tmp_path):
-    fast = tiny_model(family, len(tokenizer))
+@pytest.mark.parametrize(("batch_tokens", "attention"), [(64, "sdpa"), (4096, "sdpa"), (4096, "eager")])
+def test_stored_activations_equal_the_plain_reference(family, batch_tokens, attention, tokenizer, tmp_path):
+    fast = tiny_model(family, len(tokenizer), attention=attention)
     slow = tiny_model(family, len(tokenizer), attention="eager")
     rows = examples(tokenizer)
     writer = ActivationWriter(tmp_path / "a.parquet", 4, 32, torch.float32, {})

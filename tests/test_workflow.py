@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from anchorscope.generate import generate, stop_tokens
 from anchorscope.labels import normal_words
@@ -330,6 +331,46 @@ def test_a_dataset_that_cannot_be_used_says_why_and_the_others_finish(rerun):
     hard = (rerun / "results/logs/probe/tiny/hard.log").read_text().splitlines()[-1]
     assert re.search(r"tiny on hard: \d+ right and \d+ hallucinated answers are too few to probe; 20 of each", hard)
     assert (rerun / "results/delta/tiny/one.parquet").exists(), "the other datasets still finish"
+
+
+def test_hub_sources_are_read_at_their_pinned_revision(rerun, tokenizer, monkeypatch):
+    """A hub that is already in the cache needs no network: a real snapshot, and a dataset in a folder of its name."""
+    revision = "0123456789abcdef0123456789abcdef01234567"
+    save_model(rerun / f"hub/hub/models--somebody--tiny/snapshots/{revision}", tokenizer, seed=0)
+    (rerun / "somebody/questions").mkdir(parents=True)
+    shutil.copy(rerun / "one.jsonl", rerun / "somebody/questions/test.jsonl")
+    config = base_config()
+    config["models"]["tiny"] = {"title": "T", "hub": "somebody/tiny", "revision": revision, "dtype": "float32"}
+    config["datasets"]["one"] = {
+        "title": "One",
+        "layout": "nq",
+        "source": "hub",
+        "repo": "somebody/questions",
+        "split": "test",
+        "revision": revision,
+    }
+    write_config(rerun, config)
+    monkeypatch.setenv("HF_HOME", str(rerun / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    before = pl.read_parquet(rerun / "results/answers/tiny/one/0000.parquet")
+    done = snakemake(rerun, "results/answers/tiny/one/0000.parquet")
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((rerun / "results/models/tiny.json").read_text())
+    assert manifest["revision"] == revision
+    assert pl.read_parquet(rerun / "results/answers/tiny/one/0000.parquet").equals(before)
+
+
+def test_a_model_type_without_the_known_blocks_is_refused_before_any_question_is_asked(rerun, tokenizer):
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_embd=8, n_layer=1, n_head=2))
+    model.save_pretrained(rerun / "gpt2-model")
+    tokenizer.save_pretrained(rerun / "gpt2-model")
+    config = base_config()
+    config["models"]["old"] = {"title": "Old", "path": "gpt2-model"}
+    write_config(rerun, config)
+    done = snakemake(rerun, "results/answers/old/one/0000.parquet")
+    assert done.returncode != 0
+    last = (rerun / "results/logs/fetch_model/old.log").read_text().splitlines()[-1]
+    assert "old is a gpt2 model, whose blocks are not self_attn and mlp" in last
 
 
 def test_non_finite_activations_stop_the_job_and_are_named(rerun, tokenizer):
