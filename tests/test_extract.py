@@ -85,6 +85,12 @@ def test_stored_activations_equal_the_plain_reference(family, batch_tokens, atte
                         torch.testing.assert_close(stored, expected[component][place], atol=1e-4, rtol=1e-4)
 
 
+def test_rows_follow_the_passes_whatever_the_order_of_the_prompts(tokenizer):
+    rows = examples(tokenizer)
+    backwards = dict(reversed(prompts().items()))
+    assert build_rows(tokenizer, backwards, rows) == build_rows(tokenizer, prompts(), rows)
+
+
 def test_the_knockout_changes_every_stored_layer(tokenizer, tmp_path):
     """Guards the test above: clean and knocked-out references must differ for equality to mean anything."""
     slow = tiny_model("llama", len(tokenizer), attention="eager")

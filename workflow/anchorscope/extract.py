@@ -51,11 +51,11 @@ def analysable(answers: list[dict]) -> list[dict]:
 def build_rows(
     tokenizer: PreTrainedTokenizerBase, prompts: dict[str, Prompt], examples: list[dict]
 ) -> tuple[list[list[Row]], dict[str, int]]:
-    """For each example one row a pass; and how many leading tokens each prompt's rows share."""
+    """For each example one row a pass, in the order of PASSES; and how many leading tokens a prompt's rows share."""
     rows: list[list[Row]] = [[] for _ in examples]
     shared = {}
-    for name, prompt in prompts.items():
-        encoded = encode(tokenizer, prompt, [example["question"] for example in examples])
+    for name in dict.fromkeys(prompt for prompt, _ in PASSES):
+        encoded = encode(tokenizer, prompts[name], [example["question"] for example in examples])
         shared[name] = common_prefix(encoded)
         for example, item, target in zip(examples, encoded, rows, strict=True):
             exact = item.tokens_of([Span(**span) for span in example["spans"]])
