@@ -14,10 +14,11 @@ from snakemake.utils import validate
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "workflow"))
 # Jobs import the library of this checkout, the one that is fingerprinted, whatever else is installed.
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "workflow"), os.environ.get("PYTHONPATH")]))
+os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"), os.getenv("PYTHONPATH")])))
 
 from anchorscope.files import canonical_json, file_identity, folder_identity, package_file, sha256_of_file
 from anchorscope.fingerprint import fingerprint
+from anchorscope.hardware import has_gpu
 from anchorscope.settings import mistakes
 
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
@@ -39,7 +40,7 @@ FORMATS = ["png", "pdf", "svg"]
 # job beats two jobs that fight over two cores.
 THREADS = max(1, (workflow.cores or 4) // 4)
 # A GPU takes one model at a time: its jobs ask for every core, so that no second one starts beside it.
-MODEL_THREADS = workflow.cores if workflow.cores and Path("/dev/nvidia0").exists() else THREADS
+MODEL_THREADS = workflow.cores if workflow.cores and has_gpu() else THREADS
 
 
 def one_of(names):
