@@ -18,15 +18,14 @@ def mistakes(config: dict, schema: dict) -> list[str]:
     errors = sorted(Draft202012Validator(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
     if errors:
         return list(dict.fromkeys(_sentence(error) for error in errors))
-    return [
-        *(sentence for name, model in config["models"].items() for sentence in _model_mistakes(name, model)),
-        *(sentence for name, dataset in config["datasets"].items() for sentence in _dataset_mistakes(name, dataset)),
-        *(
-            sentence
-            for name, figure in config["figures"].items()
-            for sentence in _figure_mistakes(name, figure, config)
-        ),
-    ]
+    found = []
+    for name, model in config["models"].items():
+        found += _model_mistakes(name, model)
+    for name, dataset in config["datasets"].items():
+        found += _dataset_mistakes(name, dataset)
+    for name, figure in config["figures"].items():
+        found += _figure_mistakes(name, figure, config)
+    return found
 
 
 def _sentence(error: ValidationError) -> str:
@@ -46,8 +45,6 @@ def _sentence(error: ValidationError) -> str:
             return f"{where} must be of type {error.validator_value}, not {value!r}."
         case "enum":
             return f"{where} is {value!r}; it must be one of {', '.join(error.validator_value)}."
-        case "pattern" if error.parent is not None and error.parent.validator == "propertyNames":
-            return _name_sentence(value, where)
         case "pattern" if "propertyNames" in error.absolute_schema_path:
             return _name_sentence(value, where)
         case "pattern":
