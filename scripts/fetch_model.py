@@ -1,7 +1,7 @@
 """Bring a model's files here and describe them.
 
-Writes a folder with the model's safetensors and tokenizer (links, unless they had to be converted)
-and a manifest of what it is.
+Writes a folder with the model's safetensors and tokenizer (links, unless they had to be converted;
+no safetensors where the weights are random) and a manifest of what it is.
 """
 
 import json

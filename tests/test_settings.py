@@ -11,6 +11,7 @@ from conftest import ROOT
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
 DEFAULT = yaml.safe_load((ROOT / "config.yaml").read_text())
 MODEL, DATASET, FIGURE = "smollm2-135m", "popqa-mini", "flip"
+SHAPE = "workflow/resources/shapes/qwen3-8b.json"
 
 
 def config(path: str, value: object) -> dict:
@@ -32,6 +33,13 @@ def test_the_shipped_configs_have_no_mistake(file):
     assert mistakes(yaml.safe_load((ROOT / file).read_text()), SCHEMA) == []
 
 
+def test_every_shipped_shape_can_be_given_with_random_weights():
+    shapes = sorted((ROOT / "workflow/resources/shapes").glob("*.json"))
+    assert len(shapes) == 4
+    for file in shapes:
+        assert mistakes(config("models/m", {"title": "M", "random": {"config": str(file)}}), SCHEMA) == []
+
+
 @pytest.mark.parametrize(
     ("path", "value", "parts"),
     [
@@ -42,8 +50,15 @@ def test_the_shipped_configs_have_no_mistake(file):
         ("balance", "no", ["balance must be of type boolean, not 'no'"]),
         ("models", {}, ["models is empty"]),
         ("datasets", None, ["'datasets' is missing"]),
-        (f"models/{MODEL}/gguf", None, [f"models.{MODEL} has no source", "hub, path, gguf"]),
+        (f"models/{MODEL}/gguf", None, [f"models.{MODEL} has no source", "hub, path, gguf, random"]),
         (f"models/{MODEL}/path", "/tmp", [f"models.{MODEL} has path and gguf"]),
+        (f"models/{MODEL}/random", {"config": SHAPE}, [f"models.{MODEL} has gguf and random"]),
+        ("models/m", {"title": "M", "random": {"seed": 1}}, ["'config' is missing in models.m.random"]),
+        ("models/m", {"title": "M", "random": {"config": SHAPE, "seed": -1}}, ["models.m.random.seed is -1", "is 0"]),
+        ("models/m", {"title": "M", "random": {"config": SHAPE, "seed": 0.5}}, ["random.seed must be of type integer"]),
+        ("models/m", {"title": "M", "random": {"config": SHAPE}, "revision": "0" * 40}, ["only a model from the hub"]),
+        ("models/m", {"title": "M", "random": {"config": "no.json"}}, ["random.config names no.json", "not exist"]),
+        ("models/m", {"title": "M", "random": {"config": "README.md"}}, ["random.config names README.md", "not JSON"]),
         (
             "models/m",
             {"title": "M", "gguf": {"package": "no_such_thing", "file": "x.gguf"}},
@@ -80,6 +95,23 @@ def test_a_mistake_is_one_sentence_that_names_it(path, value, parts, monkeypatch
     assert sentence.endswith((".", "?"))
     for part in parts:
         assert part in sentence, sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('{"hidden_size": 8}', "which has no `model_type` and so is not a transformers config."),
+        ('["model_type"]', "which has no `model_type` and so is not a transformers config."),
+        ('{"model_type": "lama"}', "whose model_type 'lama' transformers does not know."),
+        ('{"model_type": ["llama"]}', "whose model_type ['llama'] transformers does not know."),
+        ('{"model_type": "llama"}', None),
+    ],
+)
+def test_a_file_that_is_no_config_of_a_known_model_is_one_sentence(text, fault, tmp_path):
+    file = tmp_path / "shape.json"
+    file.write_text(text)
+    found = mistakes(config("models/m", {"title": "M", "random": {"config": str(file)}}), SCHEMA)
+    assert found == ([f"models.m.random.config names {file}, {fault}"] if fault else [])
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "-x", "a b", "a\nb"])

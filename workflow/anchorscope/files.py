@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 VERSIONED = ("torch", "transformers", "tokenizers", "pyarrow", "polars", "numpy")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 
 @contextmanager
@@ -60,6 +61,12 @@ def package_file(package: str, file: str) -> Path:
         if (Path(folder) / file).is_file():
             return Path(folder) / file
     raise FileNotFoundError(f"No installed Python package '{package}' has the file '{file}'.")
+
+
+def tokenizer_beside(config: Path | str) -> list[Path]:
+    """The files of the tokenizer in a config's folder; none where there is no tokenizer.json."""
+    files = [Path(config).with_name(name) for name in TOKENIZER_FILES]
+    return [file for file in files if file.is_file()] if files[0].is_file() else []
 
 
 def file_identity(file: Path | str) -> list:

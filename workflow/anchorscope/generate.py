@@ -79,6 +79,6 @@ def stop_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> T
     stops = torch.zeros(size, dtype=torch.bool)
     stops[[index for index, text in enumerate(texts) if "\n" in text]] = True
     for end in [tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])]:
-        if end is not None:
+        if end is not None and end < size:  # a config may name a token that its model cannot say
             stops[end] = True
     return stops.to(model.device)

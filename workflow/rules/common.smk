@@ -16,7 +16,14 @@ sys.path.insert(0, str(ROOT / "workflow"))
 # Jobs import the library of this checkout, the one that is fingerprinted, whatever else is installed.
 os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"), os.getenv("PYTHONPATH")])))
 
-from anchorscope.files import canonical_json, file_identity, folder_identity, package_file, sha256_of_file
+from anchorscope.files import (
+    canonical_json,
+    file_identity,
+    folder_identity,
+    package_file,
+    sha256_of_file,
+    tokenizer_beside,
+)
 from anchorscope.fingerprint import fingerprint
 from anchorscope.hardware import has_gpu
 from anchorscope.settings import mistakes
@@ -85,18 +92,23 @@ def raw_origin(wildcards):
 
 
 def model_source(wildcards):
+    """Where a model comes from."""
     model = MODELS[wildcards.model]
-    return {key: model[key] for key in ("hub", "revision", "path", "gguf") if key in model}
+    return {key: model[key] for key in ("hub", "revision", "path", "gguf", "random") if key in model}
 
 
 def model_identity(wildcards):
-    """What identifies a model's files, where they are on this disk."""
+    """What identifies a model: its source and files; for random weights their contents, wherever they stand."""
     source = model_source(wildcards)
+    if "random" in source:
+        config = source["random"]["config"]
+        files = [sha256_of_file(file) for file in [config, *tokenizer_beside(config)]]
+        return canonical_json([files, source["random"]["seed"]])
     if "path" in source:
-        return canonical_json(folder_identity(source["path"]))
+        return canonical_json([source, folder_identity(source["path"])])
     if "gguf" in source:
-        return canonical_json(file_identity(package_file(**source["gguf"])))
-    return source["revision"]
+        return canonical_json([source, file_identity(package_file(**source["gguf"]))])
+    return canonical_json(source)
 
 
 def prompt_of(wildcards, names):

@@ -1,7 +1,7 @@
-# Models: from a hub, a local folder or a GGUF in a Python package to a folder and a manifest.
+# Models: from a hub, a local folder, a GGUF in a Python package or a bare config to a folder and a manifest.
 # In:  config: models.
 # Out: results/models/{model}/          the model's files, or links to them
-#      results/models/{model}.json      manifest: path, revision, layers, width, tokenizer
+#      results/models/{model}.json      manifest: path, weights (trained or random), revision, layers, width, tokenizer
 
 
 rule fetch_model:
@@ -19,7 +19,8 @@ rule fetch_model:
         mem_mb=4000,
         runtime=240,
     params:
-        source=lambda wildcards: canonical_json(model_source(wildcards)),
+        # Snakemake does not compare a param that takes `output`: the identity alone decides on a rerun.
+        source=lambda wildcards, output: canonical_json(model_source(wildcards)),
         identity=model_identity,
         libraries=locked("torch", "transformers", "gguf"),
         code=code("fetch_model.py"),
