@@ -8,7 +8,7 @@ import json
 import polars as pl
 import pyarrow.parquet as pq
 
-from anchorscope.files import atomic
+from anchorscope.files import atomic, made_from
 from anchorscope.logs import configure_logging
 
 
@@ -42,6 +42,7 @@ if __name__ == "__main__":
     for index, (model, dataset) in enumerate(pairs):
         own = slice(index * shards, (index + 1) * shards)
         counts = count(questions[dataset], files.answers[own], files.activations[own])
-        rows.append({"model": model, "dataset": dataset, **counts})
+        weights = made_from(files.answers[own][0])["model"]["weights"]
+        rows.append({"model": model, "weights": weights, "dataset": dataset, **counts})
     with atomic(snakemake.output[0]) as target:
         pl.DataFrame(rows).write_csv(target)

@@ -7,7 +7,7 @@ layers table with each probe's AUC and calibration error.
 import torch
 
 from anchorscope.delta import measure
-from anchorscope.files import atomic, provenance
+from anchorscope.files import atomic, made_from, provenance
 from anchorscope.logs import configure_logging
 from anchorscope.store import ActivationReader
 
@@ -17,7 +17,8 @@ if __name__ == "__main__":
     params, names = snakemake.params, snakemake.wildcards
     where = f"{names.model} on {names.dataset}"
     delta, layers = measure(ActivationReader(list(snakemake.input)), params.folds, params.seed, where)
-    about = provenance(stage="probe", model=names.model, dataset=names.dataset, folds=params.folds, code=params.code)
+    model = made_from(snakemake.input[0])["model"]
+    about = provenance(stage="probe", model=model, dataset=names.dataset, folds=params.folds, code=params.code)
     for table, output in ((delta, snakemake.output.delta), (layers, snakemake.output.layers)):
         with atomic(output) as target:
             table.write_parquet(target, metadata=about)

@@ -46,6 +46,13 @@ def provenance(**made_from: object) -> dict[str, str]:
     return {"anchorscope": canonical_json({**made_from, "versions": versions})}
 
 
+def made_from(parquet: Path | str) -> dict:
+    """What `provenance` wrote into a Parquet file."""
+    import pyarrow.parquet as pq
+
+    return json.loads(pq.read_metadata(parquet).metadata[b"anchorscope"])
+
+
 def _installed(name: str) -> bool:
     try:
         importlib.metadata.version(name)
