@@ -6,21 +6,23 @@ import polars as pl
 
 from anchorscope.figures import draw_family, save
 from anchorscope.logs import configure_logging
-from anchorscope.notes import note
+from anchorscope.notes import note, random_models
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params = snakemake.params
     spec = json.loads(params.figure)
+    summary = pl.read_parquet(snakemake.input[0])
+    models = dict(zip(spec["models"], json.loads(params.titles), strict=True))
     figure = draw_family(
-        pl.read_parquet(snakemake.input[0]),
-        models=dict(zip(spec["models"], json.loads(params.titles), strict=True)),
+        summary,
+        models=models,
         datasets=dict(json.loads(params.datasets)),
         rule=spec["rule"],
         intervention=spec["intervention"],
         component=spec["component"],
         position=spec["position"],
-        note=note(json.loads(params.bundled)),
+        note=note(json.loads(params.bundled), [models[name] for name in random_models(summary) if name in models]),
     )
     for path in snakemake.output:
         save(figure, path)

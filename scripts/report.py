@@ -4,24 +4,26 @@ import json
 from pathlib import Path
 
 import polars as pl
-import pyarrow.parquet as pq
 
-from anchorscope.files import atomic
+from anchorscope.files import atomic, made_from
 from anchorscope.logs import configure_logging
-from anchorscope.notes import note
+from anchorscope.notes import note, random_models
 from anchorscope.report import deepest_layers, page
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params = snakemake.params
-    made = json.loads(pq.read_metadata(snakemake.input.summary).metadata[b"anchorscope"])
+    config = json.loads(params.config)
+    summary = pl.read_parquet(snakemake.input.summary)
+    random = [config["models"][name]["title"] for name in random_models(summary)]
+    versions = made_from(snakemake.input.summary)["versions"]
     text = page(
         figures={Path(path).stem: Path(path).read_bytes() for path in snakemake.input.figures},
-        note=note(json.loads(params.bundled)),
-        deepest=deepest_layers(pl.read_parquet(snakemake.input.summary)),
+        note=note(json.loads(params.bundled), random),
+        deepest=deepest_layers(summary),
         examples=pl.read_csv(snakemake.input.examples),
-        settings=json.dumps(json.loads(params.config), indent=2, ensure_ascii=False),
-        made_by=" · ".join(f"{name} {version}" for name, version in sorted(made["versions"].items())),
+        settings=json.dumps(config, indent=2, ensure_ascii=False),
+        made_by=" · ".join(f"{name} {version}" for name, version in sorted(versions.items())),
     )
     with atomic(snakemake.output[0]) as target:
         target.write_text(text, encoding="utf-8")

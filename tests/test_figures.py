@@ -9,7 +9,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from anchorscope.figures import FAINT, draw_family, save
-from anchorscope.notes import note
+from anchorscope.notes import note, random_models
 
 DATASETS = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
 MODELS = {"small": "Small-1B", "large": "Large-3B"}
@@ -43,6 +43,7 @@ def summary() -> pl.DataFrame:
                         rows.append(
                             {
                                 "model": model,
+                                "weights": "trained",
                                 "dataset": dataset,
                                 "component": "resid",
                                 "position": "answer_last",
@@ -116,8 +117,22 @@ def test_all_rules_share_one_y_axis(summary):
 
 
 def test_the_note_says_what_the_figure_is_not():
-    assert note([]) == ""
-    assert note(["PopQA-mini"]) == "PopQA-mini: questions bundled with Anchorscope, not the published datasets."
+    bundled = "PopQA-mini: questions bundled with Anchorscope, not the published datasets."
+    random = "A, B: random weights; their numbers mean nothing about trained models."
+    assert note([], []) == ""
+    assert note(["PopQA-mini"], []) == bundled
+    assert note([], ["A", "B"]) == random
+    assert note(["PopQA-mini"], ["A", "B"]) == f"{bundled}\n{random}"
+
+
+def test_the_panel_of_a_model_with_random_weights_says_so_whatever_its_title(summary):
+    weights = pl.when(pl.col("model") == "large").then(pl.lit("random")).otherwise(pl.col("weights"))
+    marked = summary.with_columns(weights=weights)
+    assert random_models(summary) == []
+    assert random_models(marked) == ["large"]
+    for title in ("Large-3B", "Large-3B (trained weights)"):
+        figure = draw_family(marked, {"small": "Small-1B", "large": title}, DATASETS)
+        assert [panel.get_title() for panel in figure.axes] == ["Small-1B", f"{title} (random weights)"]
 
 
 def test_files_hold_real_text_and_are_the_same_twice(summary, tmp_path):

@@ -51,6 +51,7 @@ def test_the_deepest_layer_is_where_question_anchored_is_lowest():
                 rows.append(
                     {
                         "model": "m",
+                        "weights": "random",
                         "dataset": "d",
                         "component": "resid",
                         "position": "answer_last",
@@ -71,4 +72,5 @@ def test_the_deepest_layer_is_where_question_anchored_is_lowest():
         ("flip", 1, -40.0, -41.0),
         ("replicate", 2, -9.0, -10.0),
     ]
+    assert {row["weights"] for row in found} == {"random"}
     assert (found[0]["gap_low"], found[0]["gap_high"], found[0]["AUC_clean"]) == (-43.0, -39.0, "0.81")

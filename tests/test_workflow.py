@@ -16,6 +16,7 @@ import torch
 import yaml
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from anchorscope.files import made_from
 from anchorscope.generate import generate, stop_tokens
 from anchorscope.labels import normal_words
 from anchorscope.prompts import common_prefix, decoded_offsets, encode, few_shot_prompt
@@ -205,6 +206,79 @@ def test_adding_a_model_runs_only_its_jobs_the_aggregation_and_the_figures(rerun
     assert jobs(done) == dict(AGGREGATION, fetch_model=1, answer=4, extract=4, probe=2)
     touched = set(re.findall(r"model=([\w-]+)", done.stdout + done.stderr))
     assert touched == {"other"}
+
+
+@pytest.fixture(scope="module")
+def random_run(finished, tmp_path_factory, tokenizer) -> Path:
+    """The finished run with a second model: the config of the first one, whose weights are the draw of seed 0."""
+    folder = tmp_path_factory.mktemp("random") / "run"
+    shutil.copytree(finished, folder, symlinks=True)
+    tiny_model("llama", len(tokenizer), layers=2).config.to_json_file(folder / "shape.json")
+    write_config(folder, random_config("shape.json"))
+    done = snakemake(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def random_config(shape: str) -> dict:
+    config = base_config()
+    del config["datasets"]["two"]
+    config["models"]["shape"] = {"title": "Trained", "random": {"config": shape}, "dtype": "float32"}
+    config["figures"]["main"]["models"].append("shape")
+    return config
+
+
+def test_every_output_of_a_model_with_random_weights_says_so(random_run):
+    results = random_run / "results"
+    expected = {"tiny": "trained", "shape": "random"}
+    for name, weights in expected.items():
+        assert json.loads((results / f"models/{name}.json").read_text())["weights"] == weights
+        for file in ("answers/{}/one/0000", "activations/{}/one/0001", "delta/{}/one", "layers/{}/one"):
+            about = made_from(results / f"{file.format(name)}.parquet")
+            assert (about["model"]["name"], about["model"]["weights"]) == (name, weights)
+    models = made_from(results / "summary.parquet")["models"]
+    assert {name: manifest["weights"] for name, manifest in models.items()} == expected
+    for table in (
+        pl.read_parquet(results / "summary.parquet"),
+        pl.read_csv(results / "summary.csv"),
+        pl.read_csv(results / "examples.csv"),
+    ):
+        assert dict(table.select("model", "weights").unique().iter_rows()) == expected
+
+    note = "Trained: random weights; their numbers mean nothing about trained models."
+    marks = {"Tiny", "Trained (random weights)", note}
+    assert marks <= svg_texts(results / "figures/main.svg")
+    assert marks & svg_texts(results / "figures/honest.svg") == {"Tiny"}
+    page = (results / "report.html").read_text()
+    assert f'<p class="note">{note}</p>' in page
+    assert page.count("<td>shape</td><td>random</td>") == 3  # two rules at the deepest layer, and the counts
+    assert page.count("<td>tiny</td><td>trained</td>") == 3
+
+
+def svg_texts(path: Path) -> set[str]:
+    return {text.strip() for text in re.findall(r">([^<>]+)</(?:text|tspan)>", path.read_text())}
+
+
+def test_random_weights_take_no_disk_and_answer_as_the_same_weights_do_from_disk(random_run):
+    assert not list((random_run / "results/models/shape").glob("*.safetensors"))
+    drawn, saved = (
+        pl.read_parquet(random_run / f"results/answers/{name}/one/0000.parquet") for name in ("shape", "tiny")
+    )
+    assert drawn.equals(saved)
+
+
+def test_moving_a_config_with_random_weights_reruns_nothing_and_editing_it_reruns_its_model(random_run, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(random_run, folder, symlinks=True)
+    (folder / "elsewhere").mkdir()
+    shape = (folder / "shape.json").rename(folder / "elsewhere/renamed.json")
+    write_config(folder, random_config("elsewhere/renamed.json"))
+    moved = jobs(snakemake(folder, "--dry-run"))
+    shape.write_text(json.dumps(json.loads(shape.read_text()) | {"rms_norm_eps": 1e-5}))
+    edited = snakemake(folder, "--dry-run")
+    assert moved == {"report": 1}, "its settings name the file"
+    assert jobs(edited) == dict(AGGREGATION, fetch_model=1, answer=2, extract=2, probe=1)
+    assert set(re.findall(r"model=([\w-]+)", edited.stdout + edited.stderr)) == {"shape"}
 
 
 def test_adding_a_dataset_runs_only_its_jobs_the_aggregation_and_the_figures(rerun):

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from anchorscope.files import atomic
+from anchorscope.notes import random_models
 
 FEW = 20  # a group of fewer examples is drawn faint
 FAINT = 0.25
@@ -50,6 +51,7 @@ def draw_family(
     )
     chosen = place.filter((pl.col("rule") == rule) & (pl.col("intervention") == intervention))
     colours = sns.color_palette("tab10")
+    random = random_models(summary)
     with matplotlib.rc_context({**sns.axes_style("whitegrid"), **STYLE}):
         figure = Figure(figsize=(max(6.4, 4.6 * len(models)), 4.6), layout="constrained")
         panels = figure.subplots(1, len(models), sharey=True, squeeze=False)[0]
@@ -61,7 +63,7 @@ def draw_family(
                 ).sort("layer")
                 label = f"{LETTERS[anchor]} {datasets[dataset]}"
                 _draw_series(panel, rows, colours[index % len(colours)], LINES[anchor], label)
-            panel.set(title=title, xlabel="Layer")
+            panel.set(title=f"{title} (random weights)" if model in random else title, xlabel="Layer")
             panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panels[0].set(ylabel="ΔP", ylim=_limits(place))

@@ -71,7 +71,7 @@ def _text(value: object) -> str:
 
 def deepest_layers(summary: pl.DataFrame) -> pl.DataFrame:
     """One row a model, dataset and rule: Q, A and gap at the layer where Q is lowest."""
-    keys = ["model", "dataset", "rule"]
+    keys = ["model", "weights", "dataset", "rule"]
     rows = summary.filter(
         (pl.col("component") == "resid")
         & (pl.col("position") == "answer_last")
