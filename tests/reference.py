@@ -7,9 +7,10 @@ from transformers import PreTrainedModel
 
 @torch.inference_mode()
 def plain_states(
-    model: PreTrainedModel, ids: list[int], cut: list[int], keep: list[int], layer: int
+    model: PreTrainedModel, ids: list[int], cut: list[int], keep: list[int], layer: int, window: int | None = None
 ) -> dict[str, Tensor]:
-    """Vectors [positions, width] of each component at `layer`, knocked out in layers 0 ... `layer` only.
+    """Vectors [positions, width] of each component at `layer`, knocked out in layers 0 ... `layer` only, or in the
+    last `window` of these.
 
     One example, no cache, no padding, eager attention; the model makes its own causal mask and a hook
     on each layer's attention sets the cut scores to the smallest number before the softmax.
@@ -34,7 +35,10 @@ def plain_states(
         return hook
 
     block = layers[layer]
-    handles = [part.self_attn.register_forward_pre_hook(cutting, with_kwargs=True) for part in layers[: layer + 1]]
+    first = 0 if window is None else max(0, layer - window + 1)
+    handles = [
+        part.self_attn.register_forward_pre_hook(cutting, with_kwargs=True) for part in layers[first : layer + 1]
+    ]
     handles += [
         block.register_forward_hook(keeping("resid")),
         block.self_attn.register_forward_hook(keeping("attn")),

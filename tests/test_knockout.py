@@ -1,14 +1,18 @@
 """The knockout cuts what it says, and nothing else."""
 
+import numpy as np
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from anchorscope.attention import allowed, compute_prefix
+from anchorscope.attention import packed_attention
 from anchorscope.content_words import Span
-from anchorscope.extract import Recorder, Row, run_rows
+from anchorscope.extract import Engine
 from anchorscope.knockout import CONTROL_REACH, exact_question, random_question
+from anchorscope.packing import Pack
 from anchorscope.prompts import Encoded, chat_prompt, encode, few_shot_prompt
+from anchorscope.recorder import recording
+from anchorscope.rows import Row, grow_tree
 from conftest import tiny_model
 
 SUBJECT, FEATURE = 7, 3  # the token that carries the feature, and the feature's dimension
@@ -46,17 +50,20 @@ def copying_toy() -> LlamaForCausalLM:
     return model
 
 
-def states(model, row: Row) -> torch.Tensor:
+def states(model, ids: list[int], cut: list[int], keep: list[int]) -> torch.Tensor:
     """Residual states [layers, positions, width] of one row."""
-    return run_rows(model, Recorder(model), compute_prefix(model, []), 0, [row])[0, :, 0]
+    row = Row(np.array(ids), cut, keep)
+    with packed_attention(model), recording(model) as recorder, torch.inference_mode():
+        engine = Engine(model, recorder, [("first", "exact_question")], [row], {"first": 0})
+        return engine.run([[row]])[0][0, :, 0, :, 0]
 
 
 def test_the_copied_feature_vanishes_under_exact_question_and_stays_under_random_question():
     model = copying_toy()
     ids = [0, 1, SUBJECT, 2, 3, 4, 5]  # the subject stands in the question, the answer is the last token
-    clean = states(model, Row(ids, [], [6]))[:, 0, FEATURE]
-    cut = states(model, Row(ids, [2], [6]))[:, 0, FEATURE]
-    control = states(model, Row(ids, [3], [6]))[:, 0, FEATURE]
+    clean = states(model, ids, [], [6])[:, 0, FEATURE]
+    cut = states(model, ids, [2], [6])[:, 0, FEATURE]
+    control = states(model, ids, [3], [6])[:, 0, FEATURE]
     assert (clean > 0.05).all()
     assert (cut == 0).all()
     assert (control > 0.05).all()
@@ -65,15 +72,8 @@ def test_the_copied_feature_vanishes_under_exact_question_and_stays_under_random
 def test_information_does_not_flow_around_the_knockout_through_tokens_between():
     model = copying_toy()
     ids = [0, 1, SUBJECT, 2, 3, 4, 5]
-    between = states(model, Row(ids, [2], [3, 4, 5, 6]))
+    between = states(model, ids, [2], [3, 4, 5, 6])
     assert (between[:, :, FEATURE] == 0).all()
-
-
-def test_the_cut_tokens_still_see_each_other_and_what_is_before_them():
-    model = copying_toy()
-    ids = [0, SUBJECT, 2, 3]
-    inside = states(model, Row(ids, [1, 2], [2]))[:, 0, FEATURE]
-    assert (inside > 0.05).all()
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "mistral", "gemma3"])
@@ -83,20 +83,33 @@ def test_later_tokens_do_not_depend_on_the_identity_of_knocked_out_ones(family):
     cut = [12, 13, 17]
     other = [401 + index if index in cut else token for index, token in enumerate(ids)]
     later = [index for index in range(12, 30) if index not in cut]
-    same = states(model, Row(ids, cut, later))
-    assert torch.equal(same, states(model, Row(other, cut, later)))
-    assert not torch.allclose(states(model, Row(ids, [], later)), states(model, Row(other, [], later)), atol=1e-3)
+    same = states(model, ids, cut, later)
+    assert torch.equal(same, states(model, other, cut, later))
+    assert not torch.allclose(states(model, ids, [], later), states(model, other, [], later), atol=1e-3)
 
 
-def test_the_mask_is_the_written_definition():
-    cut, window = {2, 4}, 3
-    positions = torch.arange(7)[None]
-    cut_keys = torch.tensor([[index in cut for index in range(7)]])
-    mask = allowed(positions, positions, cut_keys, window)[0, 0]
-    for query in range(7):
-        for key in range(7):
-            visible = key <= query and query - key < window and not (key in cut and query not in cut)
-            assert bool(mask[query, key]) is visible, (query, key)
+@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("prefix", [0, 2, 4])
+def test_the_mask_of_a_tree_is_the_written_definition(prefix, window):
+    """Every computed token of a knocked-out row sees what the method says, and clean ones see all before them."""
+    length, cut = 9, [3, 5]
+    row, clean = Row(np.arange(length), cut, [8]), Row(np.arange(length), [], [8])
+    tree = grow_tree([clean, row], prefix)
+    pack = Pack([tree], prefix)
+    mask = pack.on(torch.device("cpu")).mask(window)[0, 0]
+    trunk, _, branch = tree.branches
+    keys = [("trunk", place) for place in range(prefix)] + [("trunk", place) for place in trunk.positions]
+    keys += [("branch", place) for place in branch.positions]
+    assert branch.positions.tolist() == [4, 6, 7, 8]
+    for number, query in enumerate([*trunk.positions, *branch.positions]):
+        mine = "trunk" if number < len(trunk.positions) else "branch"
+        seen = sorted(place for (whose, place), visible in zip(keys, mask[number].tolist(), strict=True) if visible)
+        hidden = cut if mine == "branch" else []
+        near = [place for place in range(query + 1) if window is None or query - place < window]
+        assert seen == [place for place in near if place not in hidden], (mine, query)
+        if mine == "branch":  # what the knockout has changed is its own, what it has not is the trunk's
+            whose = {place: name for (name, place), visible in zip(keys, mask[number].tolist(), strict=True) if visible}
+            assert all(name == ("branch" if place >= cut[0] else "trunk") for place, name in whose.items())
 
 
 def question(tokenizer, text: str) -> Encoded:

@@ -91,11 +91,11 @@ def test_the_shared_prefix_ends_before_the_first_question_token(tokenizer):
 
 
 def test_batches_hold_every_example_once_within_the_budget():
-    lengths = [5, 30, 7, 7, 90, 12, 6, 31]
-    plan = plan_batches(lengths, [2] * len(lengths), budget=120)
-    assert sorted(index for batch in plan for index in batch) == list(range(len(lengths)))
+    sizes = [5, 30, 7, 7, 130, 12, 60, 31]
+    plan = plan_batches(sizes, budget=120)
+    assert sorted(index for batch in plan for index in batch) == list(range(len(sizes)))
     for batch in plan:
-        assert len(batch) == 1 or 2 * len(batch) * max(lengths[index] for index in batch) <= 120
-    assert [lengths[index] for index in plan[0]] == [90], "longest first, alone when over the budget"
-    assert len(plan) < len(lengths)
-    assert plan == plan_batches(lengths, [2] * len(lengths), budget=120)
+        assert len(batch) == 1 or sum(sizes[index] for index in batch) <= 120
+    assert [sizes[index] for index in plan[0]] == [130], "largest first, alone when over the budget"
+    assert len(plan) < len(sizes)
+    assert plan == plan_batches(sizes, budget=120)

@@ -1,22 +1,64 @@
 """Which examples are computed together: a fixed plan, so that a rerun repeats every rounding."""
 
+from collections.abc import Callable, Iterator
 
-def plan_batches(lengths: list[int], rows: list[int], budget: int) -> list[list[int]]:
-    """Group examples of similar length so that rows x longest length stays within `budget` tokens.
+import torch
 
-    `lengths[i]` and `rows[i]` are the tokens of example i's longest row and its number of rows. An
-    example that alone exceeds the budget makes a batch of its own. Longest first, so that a lack
+from anchorscope.logs import log, progress
+
+
+def plan_batches(sizes: list[int], budget: int) -> list[list[int]]:
+    """Group examples of similar size so that the tokens of a group stay within `budget`.
+
+    An example that alone exceeds the budget makes a batch of its own. Largest first, so that a lack
     of memory shows at once and not at the end.
     """
-    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     plan: list[list[int]] = []
     filled = 0
-    for index in order:
-        longest = lengths[plan[-1][0]] if plan else 0
-        if plan and longest * (filled + rows[index]) <= budget:
+    for index in sorted(range(len(sizes)), key=lambda index: (-sizes[index], index)):
+        if plan and filled + sizes[index] <= budget:
             plan[-1].append(index)
-            filled += rows[index]
+            filled += sizes[index]
         else:
             plan.append([index])
-            filled = rows[index]
+            filled = sizes[index]
     return plan
+
+
+def run_batches(run: Callable[[list[int]], None], sizes: list[int], budget: int, what: str) -> int:
+    """Call `run` on batches of examples until all are done, and return the budget that fitted.
+
+    When memory runs out the budget is halved for that batch and all that follow. `run` must leave
+    nothing behind when it fails.
+    """
+    plan = plan_batches(sizes, budget)
+
+    def finished() -> Iterator[list[int]]:
+        nonlocal plan, budget
+        while plan:
+            if _fits(run, plan[0]):
+                yield plan.pop(0)
+                continue
+            tokens = sum(sizes[index] for index in plan[0])
+            if len(plan[0]) == 1:
+                raise MemoryError(f"A single example of {tokens} tokens does not fit into memory.")
+            budget = tokens // 2
+            log.warning("out of memory at %d tokens a batch; going on with %d", tokens, budget)
+            torch.cuda.empty_cache()
+            left = [index for batch in plan for index in batch]
+            plan = [[left[place] for place in batch] for batch in plan_batches([sizes[i] for i in left], budget)]
+
+    for _ in progress(finished(), len(sizes), what, weight=len):
+        pass
+    return budget
+
+
+def _fits(run: Callable[[list[int]], None], batch: list[int]) -> bool:
+    """Whether there was memory for the batch. Tensors of a failed one are gone when this returns."""
+    try:
+        run(batch)
+    except (RuntimeError, MemoryError) as error:
+        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(error):
+            raise
+        return False
+    return True

@@ -1,14 +1,15 @@
 """Greedy answers, many at a time, on top of one shared prefix."""
 
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from anchorscope.attention import NOWHERE, Prefix, compute_prefix, run_decoder
-from anchorscope.batches import plan_batches
-from anchorscope.logs import progress
+from anchorscope.attention import Past, compute_prefix, packed_attention, run_decoder
+from anchorscope.batches import run_batches
+from anchorscope.packing import Pack, trunk
 
 
 @torch.inference_mode()
@@ -24,51 +25,52 @@ def generate(
 
     `stops` is boolean [vocabulary].
     """
-    prefix = compute_prefix(model, prompts[0][:shared])
     suffixes = [prompt[shared:] for prompt in prompts]
-    lengths = [len(suffix) + max_new_tokens for suffix in suffixes]
-    plan = plan_batches(lengths, [1] * len(prompts), batch_tokens)
+    sizes = [len(suffix) + max_new_tokens for suffix in suffixes]
     answers: list[list[int]] = [[] for _ in prompts]
-    for batch in progress(plan, len(prompts), "answering questions", weight=len):
-        for row, token in _greedy(model, prefix, [suffixes[index] for index in batch], stops, max_new_tokens):
-            answers[batch[row]].append(token)
+
+    def answer(batch: list[int]) -> None:
+        found = _greedy(model, prefix, [suffixes[index] for index in batch], stops, max_new_tokens)
+        for index, tokens in zip(batch, found, strict=True):
+            answers[index] = tokens
+
+    with packed_attention(model):
+        prefix = compute_prefix(model, prompts[0][:shared])
+        run_batches(answer, sizes, batch_tokens, "answering questions")
     return answers
 
 
+@dataclass
+class Row:
+    """An answer in the making: where its tokens lie in the pool, and those that come next."""
+
+    known: np.ndarray
+    new: list[int]
+    answer: list[int] = field(default_factory=list)
+
+
 def _greedy(
-    model: PreTrainedModel, prefix: Prefix, suffixes: list[list[int]], stops: Tensor, max_new_tokens: int
-) -> Iterator[tuple[int, int]]:
-    """Yield (row, token) for each generated token of a batch; finished rows leave it."""
-    device = model.device
-    lengths = torch.tensor([len(suffix) for suffix in suffixes], device=device)
-    tokens = _right_padded(suffixes).to(device)
-    rows = torch.arange(len(suffixes), device=device)
-    cache = prefix.cache(len(suffixes), len(prefix))
-    past = torch.arange(len(prefix), device=device).expand(len(suffixes), -1)
-    queries = len(prefix) + torch.arange(tokens.shape[1], device=device).expand_as(tokens)
-    keys = torch.cat([past, queries.masked_fill(queries >= len(prefix) + lengths[:, None], NOWHERE)], dim=1)
-    last = lengths - 1  # index of each row's last real token among the queries
-
-    for step in range(max_new_tokens):
-        hidden = run_decoder(model, tokens, queries, keys, None, cache)
-        final = hidden[torch.arange(len(rows), device=device), last]  # [rows, width]
-        chosen = model.get_output_embeddings()(final).argmax(dim=-1)
-        yield from zip(rows.tolist(), chosen.tolist(), strict=True)
-        going = ~stops[chosen]
-        if step + 1 == max_new_tokens or not going.any():
-            return
-        if not going.all():
-            rows, chosen, lengths, keys = rows[going], chosen[going], lengths[going], keys[going]
-            cache.batch_select_indices(going.nonzero().squeeze(1))
-        tokens = chosen[:, None]
-        queries = (len(prefix) + lengths + step)[:, None]
-        keys = torch.cat([keys, queries], dim=1)
-        last = torch.zeros_like(chosen)
-
-
-def _right_padded(rows: list[list[int]]) -> Tensor:
-    longest = max(map(len, rows))
-    return torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+    model: PreTrainedModel, prefix: Past, suffixes: list[list[int]], stops: Tensor, max_new_tokens: int
+) -> list[list[int]]:
+    """The answers of a batch; a row that has reached a stop token leaves it."""
+    past = prefix.growing()
+    rows = [Row(np.arange(len(prefix)), suffix) for suffix in suffixes]
+    going = rows
+    for _ in range(max_new_tokens):
+        pack = Pack([trunk(row.known, row.new) for row in going], len(past))
+        hidden = run_decoder(model, pack, past)  # [tokens, width]
+        starts = [start for (start,) in pack.starts]
+        last = torch.tensor([start + len(row.new) - 1 for row, start in zip(going, starts, strict=True)])
+        chosen = model.get_output_embeddings()(hidden[last.to(hidden.device)]).argmax(dim=-1)
+        for row, start, token in zip(going, starts, chosen.tolist(), strict=True):
+            row.known = np.append(row.known, pack.pool + start + np.arange(len(row.new)))
+            row.new = [token]
+            row.answer.append(token)
+        stopped = stops[chosen].tolist()
+        going = [row for row, done in zip(going, stopped, strict=True) if not done]
+        if not going:
+            break
+    return [row.answer for row in rows]
 
 
 def stop_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Tensor:

@@ -32,8 +32,14 @@ def random_question(encoded: Encoded, exact: list[int], example: str) -> list[in
     return sorted(others + draw.sample(before, min(missing, len(before))))
 
 
+def clean(encoded: Encoded, exact: list[int], example: str) -> list[int]:
+    """No intervention."""
+    return []
+
+
 # One row an intervention; all are measured by the same code.
 INTERVENTIONS: dict[str, Callable[[Encoded, list[int], str], list[int]]] = {
+    "clean": clean,
     "exact_question": exact_question,
     "random_question": random_question,
 }

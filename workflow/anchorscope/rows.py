@@ -1,0 +1,81 @@
+"""From an answered question to the sequences that are run: one row a pass, and one tree a prompt."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from anchorscope.knockout import INTERVENTIONS
+from anchorscope.packing import Branch, Tree, trunk
+from anchorscope.prompts import Prompt, common_prefix, encode
+from anchorscope.spans import Span
+
+ENCODED_AT_ONCE = 256  # questions; their offsets take far more memory than their ids
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sequence as the method defines it: prompt and answer tokens, those cut, and the positions to keep."""
+
+    ids: np.ndarray
+    cut: list[int]
+    keep: list[int]
+
+    @property
+    def fork(self) -> int:
+        """The first token that the cut can change."""
+        return min(self.cut, default=len(self.ids))
+
+    @property
+    def tail(self) -> int:
+        """How many tokens the cut changes."""
+        return len(self.ids) - self.fork - len(self.cut)
+
+
+def build_rows(
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: dict[str, Prompt],
+    examples: list[dict],
+    passes: list[tuple[str, str]],
+) -> tuple[list[list[Row]], dict[str, int]]:
+    """For each example one row a pass; and how many leading tokens a prompt's rows share."""
+    rows: list[list[Row]] = [[None] * len(passes) for _ in examples]
+    shared = {}
+    for name in dict.fromkeys(prompt for prompt, _ in passes):
+        first = encode(tokenizer, prompts[name], [examples[0]["question"]])
+        shared[name] = len(first[0].ids)
+        for start in range(0, len(examples), ENCODED_AT_ONCE):
+            part = examples[start : start + ENCODED_AT_ONCE]
+            encoded = encode(tokenizer, prompts[name], [example["question"] for example in part])
+            shared[name] = min(shared[name], common_prefix(first + encoded))
+            for index, (example, item) in enumerate(zip(part, encoded, strict=True), start):
+                exact = item.tokens_of([Span(**span) for span in example["spans"]])
+                final, last = example["answer_final"], example["exact_last"]
+                ids = np.array(item.ids + example["generated_ids"][: max(final, last) + 1], np.int32)
+                keep = [len(item.ids) + last, len(item.ids) + final]
+                for place, (prompt, intervention) in enumerate(passes):
+                    if prompt == name:
+                        cut = INTERVENTIONS[intervention](item, exact, example["id"])
+                        rows[index][place] = Row(ids, cut, keep)
+    return rows, shared
+
+
+def grow_tree(rows: list[Row], prefix: int, copies: int | None = None) -> Tree:
+    """The rows of one prompt as a tree: the clean sequence is the trunk, each row a branch of it.
+
+    A cut token is hidden from every later token that is not cut itself, in every layer. So what is
+    kept depends on no cut token at all, and a branch leaves them out: its tokens are those after the
+    first cut that are not cut, at their own positions. A clean row is a branch of no tokens.
+
+    With `copies` each row has so many branches, and the trunk begins before all of them.
+    """
+    ids = rows[0].ids
+    start = prefix if copies is None else min(prefix, *(row.fork for row in rows))
+    tree = trunk(np.arange(start), ids[start:])
+    for row in rows:
+        left = np.ones(len(ids), bool)
+        left[: row.fork] = False
+        left[row.cut] = False
+        positions = left.nonzero()[0]
+        tree.branches.extend([Branch(ids[positions], positions, row.fork)] * (copies or 1))
+    return tree
