@@ -1,0 +1,218 @@
+"""Extraction, side by side: this engine, plain batching, and one example at a time.
+
+(a) engine  packed trees on a shared prefix, as the extract stage runs them, vectors copied to the host
+(b) plain   padded batches of whole sequences, clean and knocked out, only the kept vectors copied to the host
+(c) single  one sequence at a time, every hidden state copied to the host, as research code does it
+
+All three use the same weights, dtype, examples and passes. Random weights of the published shapes are
+drawn on the device; `--model` takes a folder with real ones.
+"""
+
+import copy
+import gc
+from pathlib import Path
+
+import torch
+from common import (
+    ROOT,
+    TWO_PASSES,
+    arguments,
+    machine,
+    matmul_rate,
+    operations_a_token,
+    report,
+    seconds,
+    synthetic_rows,
+)
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from anchorscope.attention import packed_attention
+from anchorscope.extract import Engine, extract_rows
+from anchorscope.models import pick_dtype
+from anchorscope.recorder import recording
+from anchorscope.rows import Row
+from anchorscope.store import COMPONENTS, PASSES
+from anchorscope.stream import to_host
+
+SHAPES = ["llama-3.2-1b", "llama-3.2-3b", "qwen3-8b", "qwen3-32b"]
+
+
+class Nowhere:
+    """A writer that drops what has arrived on the host."""
+
+    def add(self, keys: list[dict], block: Tensor) -> None:
+        pass
+
+
+def load(shape: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    torch.manual_seed(0)
+    config = AutoConfig.from_pretrained(ROOT / "workflow" / "resources" / "shapes" / f"{shape}.json")
+    with device:
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
+    return model.eval().requires_grad_(False)
+
+
+def run_engine(model, rows, shared, batch_tokens, passes) -> None:
+    extract_rows(model, rows, shared, [{"id": ""}] * len(rows), Nowhere(), batch_tokens, passes=passes)
+
+
+def whole_mask(rows: list[Row], longest: int, device: torch.device) -> Tensor:
+    """The method's definition of the knockout for padded whole sequences, boolean [rows, 1, queries, keys]."""
+    cut = torch.zeros(len(rows), longest, dtype=torch.bool)
+    for index, row in enumerate(rows):
+        cut[index, row.cut] = True
+    cut = cut.to(device)
+    causal = torch.ones(longest, longest, dtype=torch.bool, device=device).tril()
+    return (causal & ~(cut[:, None, :] & ~cut[:, :, None]))[:, None]
+
+
+@torch.inference_mode()
+def run_plain(model: PreTrainedModel, rows: list[list[Row]], batch_tokens: int) -> Tensor:
+    """(b): [layers x components, rows, positions, width] of the last batch, on the host.
+
+    Copied to pinned memory beside the next batch's computation, as (a) does it.
+    """
+    flat = sorted((row for item in rows for row in item), key=lambda row: -len(row.ids))
+    size = max(1, batch_tokens // len(flat[0].ids))
+    kept: list[Tensor] = []
+    places = None
+
+    def hook(module, inputs, output):
+        states = output[0] if isinstance(output, tuple) else output
+        kept.append(states[torch.arange(len(states), device=states.device)[:, None], places])
+
+    layers = model.get_decoder().layers
+    handles = [part.register_forward_hook(hook) for layer in layers for part in (layer, layer.self_attn, layer.mlp)]
+    arrive = None
+    for start in range(0, len(flat), size):
+        batch = flat[start : start + size]
+        longest = len(batch[0].ids)
+        ids = torch.tensor([row.ids.tolist() + [0] * (longest - len(row.ids)) for row in batch], device=model.device)
+        places = torch.tensor([row.keep for row in batch], device=model.device)
+        mask = whole_mask(batch, longest, model.device)
+        # Models with several kinds of layers take a mask for each.
+        kinds = getattr(model.config, "layer_types", None)
+        model.get_decoder()(
+            input_ids=ids, attention_mask=dict.fromkeys(kinds, mask) if kinds else mask, use_cache=False
+        )
+        on_the_way = to_host([torch.stack(kept)[:, None]])
+        kept.clear()
+        if arrive:
+            arrive()
+        arrive = on_the_way
+    for handle in handles:
+        handle.remove()
+    return arrive().squeeze(1)
+
+
+@torch.inference_mode()
+def run_single(model: PreTrainedModel, rows: list[list[Row]]) -> None:
+    """(c)"""
+    kinds = getattr(model.config, "layer_types", None)
+    for item in rows:
+        for row in item:
+            mask = whole_mask([row], len(row.ids), model.device)
+            output = model(
+                input_ids=torch.tensor(row.ids[None], device=model.device),
+                attention_mask=dict.fromkeys(kinds, mask) if kinds else mask,
+                output_hidden_states=True,
+                use_cache=False,
+            )
+            for states in output.hidden_states:
+                states.cpu()
+
+
+@torch.inference_mode()
+def accuracy(model: PreTrainedModel, passes: list[tuple[str, str]], options) -> dict:
+    """How far the engine and plain batching are from each other, and each from float32 where that fits."""
+    rows, shared = synthetic_rows(4, options.prefix, options.suffix, passes)
+
+    def plain(some: PreTrainedModel) -> Tensor:  # [examples, passes, layers x components, positions, width]
+        found = torch.stack([torch.stack([run_plain(some, [[row]], 1)[:, 0] for row in item]) for item in rows])
+        attention_mlp_block = found.float().unflatten(2, (-1, len(COMPONENTS)))  # in the order in which they end
+        return attention_mlp_block[:, :, :, [2, 0, 1]].flatten(2, 3)
+
+    with packed_attention(model), recording(model) as recorder:
+        block = Engine(model, recorder, passes, rows[0], shared).run(rows)[0].float().cpu()
+    fast = block.permute(4, 2, 1, 0, 3, 5).flatten(2, 3)  # as above
+    slow = plain(model)
+    errors = {"engine - plain": _distance(fast, slow)}
+    if model.dtype != torch.float32 and model.num_parameters() < 10e9:
+        exact = plain(copy.deepcopy(model).float())
+        errors |= {"engine error": _distance(fast, exact), "plain error": _distance(slow, exact)}
+    return errors
+
+
+def _distance(some: Tensor, other: Tensor) -> float:
+    return ((some - other).norm() / other.norm()).item()
+
+
+def compare(shape: str, model: PreTrainedModel, rate: float, options) -> dict:
+    passes = PASSES if options.all_passes else TWO_PASSES
+    cuda = model.device.type == "cuda"
+    budget = options.batch_tokens or (16384 if cuda else 2048)
+    weights = torch.cuda.memory_allocated() if cuda else 0
+
+    def examples(count: int):
+        return synthetic_rows(count, options.prefix, options.suffix, passes)
+
+    rows, shared = examples(options.examples)
+    with torch.inference_mode(), packed_attention(model), recording(model) as recorder:
+        engine = Engine(model, recorder, passes, rows[0], shared)
+        tokens = sum(sum(engine.tokens(item).values()) for item in rows)
+    run_engine(model, rows, shared, budget, passes)  # warm
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()
+    fast = seconds(lambda: run_engine(model, rows, shared, budget, passes)) / len(rows)
+    peak = (torch.cuda.max_memory_allocated() - weights) / 2**30 if cuda else None
+    result = {
+        "model": Path(shape).name,
+        "engine ex/s": 1 / fast,
+        "engine tok/s": tokens / len(rows) / fast,
+        "tok/ex": tokens / len(rows),
+        "matmul share": tokens / len(rows) / fast * operations_a_token(model) / rate,
+        "peak GiB": peak,
+    }
+    for name, work, count in (
+        ("plain", lambda some: run_plain(model, some, budget), options.plain),
+        ("single", lambda some: run_single(model, some), options.single),
+    ):
+        if count:
+            some = examples(count)[0]
+            work(some[: max(2, count // 8)])
+            slow = seconds(lambda: work(some)) / count  # noqa: B023
+            result |= {f"{name} ex/s": 1 / slow, f"engine / {name}": slow / fast}
+    return result | accuracy(model, passes, options)
+
+
+if __name__ == "__main__":
+    options = arguments(
+        shapes={"nargs": "+", "default": SHAPES, "help": "published shapes, with random weights"},
+        model={"help": "a folder with a real model, instead of shapes"},
+        examples={"type": int, "default": 4096},
+        plain={"type": int, "default": 512, "help": "examples of (b)"},
+        single={"type": int, "default": 16, "help": "examples of (c)"},
+        prefix={"type": int, "default": 80},
+        suffix={"type": int, "default": 24},
+        batch_tokens={"type": int},
+        all_passes={"action": "store_true", "help": "the workflow's five passes, not clean and exact_question alone"},
+        dtype={"default": "auto"},
+        threads={"type": int, "default": torch.get_num_threads()},
+    )
+    torch.set_num_threads(options.threads)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    dtype = pick_dtype(options.dtype, device)
+    rate = matmul_rate(device, dtype)
+    results = []
+    for shape in [options.model] if options.model else options.shapes:
+        if options.model:
+            model = AutoModelForCausalLM.from_pretrained(shape, dtype=dtype).to(device).eval().requires_grad_(False)
+        else:
+            model = load(shape, dtype, device)
+        results.append(compare(shape, model, rate, options))
+        print(results[-1], flush=True)
+        del model
+        gc.collect()
+        torch.cuda.empty_cache()
+    report(results, {"matmul TFLOP/s": rate / 1e12, "dtype": str(dtype), **machine()}, options.record)

@@ -1,0 +1,118 @@
+"""What the benchmarks share: the machine, its matmul rate, synthetic examples, tables and records."""
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from torch import nn
+from transformers import PreTrainedModel
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "workflow"))
+
+from anchorscope.rows import Row  # noqa: E402
+
+TWO_PASSES = [("first", "clean"), ("first", "exact_question")]
+
+
+def synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long `work` takes, the device's part included."""
+    synchronize()
+    start = time.perf_counter()
+    work()
+    synchronize()
+    return time.perf_counter() - start
+
+
+def machine() -> dict[str, str]:
+    processor = next(
+        (line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")),
+        platform.processor(),
+    )
+    return {
+        "processor": f"{processor}, {torch.get_num_threads()} threads",
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "python": platform.python_version(),
+        "command": f"python {' '.join([str(Path(sys.argv[0])), *sys.argv[1:]])}",
+    }
+
+
+def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """Floating-point operations a second of one large matrix product on random numbers."""
+    size = 8192 if device.type == "cuda" else 2048
+    left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    for _ in range(3):
+        left @ right
+    times = [seconds(lambda: left @ right) for _ in range(10)]
+    return 2 * size**3 / sorted(times)[len(times) // 2]
+
+
+def operations_a_token(model: PreTrainedModel) -> int:
+    """Multiplications and additions of the blocks' matrices; attention's own products are not counted."""
+    linear = (module for module in model.get_decoder().layers.modules() if isinstance(module, nn.Linear))
+    return sum(2 * module.weight.numel() for module in linear)
+
+
+def synthetic_rows(count: int, prefix: int, suffix: int, passes: list[tuple[str, str]], seed: int = 0):
+    """Examples with the bundled TriviaQA set's lengths: question and answer of `suffix` tokens on average with a
+    standard deviation of 4, the first exact question token after 1.7, and 9.2 of them."""
+    draw = np.random.default_rng(seed)
+    starts = {name: draw.integers(1000, 40000, prefix) for name in dict.fromkeys(prompt for prompt, _ in passes)}
+    rows = []
+    for _ in range(count):
+        length = int(np.clip(round(draw.normal(suffix, 4)), suffix - 10, suffix + 16))
+        first = int(draw.integers(0, 4))
+        question = np.arange(length - 8)  # the answer and what stands between follow it
+        later = question[first + 1 :]
+        exact = np.append(first, draw.choice(later, min(round(9.2 / 24 * length) - 1, len(later)), replace=False))
+        others = np.setdiff1d(question, exact)
+        control = draw.choice(others, min(len(exact), len(others)), replace=False)
+        cut, control = (sorted((prefix + tokens).tolist()) for tokens in (exact, control))
+        cuts = {"clean": [], "exact_question": cut, "random_question": control}
+        tail = draw.integers(1000, 40000, length)
+        keep = [prefix + length - 2, prefix + length - 1]
+        ids = {name: np.concatenate([start, tail]) for name, start in starts.items()}
+        rows.append([Row(ids[prompt], cuts[intervention], keep) for prompt, intervention in passes])
+    return rows, dict.fromkeys(starts, prefix)
+
+
+def arguments(**options: dict) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    for name, option in options.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", **option)
+    parser.add_argument("--record", type=Path, help="write the results to this JSON file")
+    return parser.parse_args()
+
+
+def report(rows: list[dict], about: dict, record: Path | None) -> None:
+    """Print a table, and write it as JSON."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [columns] + [[_cell(row.get(name)) for name in columns] for row in rows]
+    widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
+    for line in cells:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+    for name, value in about.items():
+        print(f"{name}: {value}")
+    if record:
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text(json.dumps({"machine": machine(), **about, "results": rows}, indent=2) + "\n")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
+    return "" if value is None else str(value)
