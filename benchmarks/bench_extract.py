@@ -25,11 +25,11 @@ from common import (
     synthetic_rows,
 )
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from anchorscope.attention import packed_attention
 from anchorscope.extract import Engine, extract_rows
-from anchorscope.models import pick_dtype
+from anchorscope.loading import pick_dtype, random_model
 from anchorscope.recorder import recording
 from anchorscope.rows import Row
 from anchorscope.store import COMPONENTS, PASSES
@@ -46,11 +46,7 @@ class Nowhere:
 
 
 def load(shape: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
-    torch.manual_seed(0)
-    config = AutoConfig.from_pretrained(ROOT / "workflow" / "resources" / "shapes" / f"{shape}.json")
-    with device:
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
-    return model.eval().requires_grad_(False)
+    return random_model(ROOT / "workflow" / "resources" / "shapes" / f"{shape}.json", 0, dtype, device)
 
 
 def run_engine(model, rows, shared, batch_tokens, passes) -> None:
@@ -103,7 +99,7 @@ def run_plain(model: PreTrainedModel, rows: list[list[Row]], batch_tokens: int) 
         arrive = on_the_way
     for handle in handles:
         handle.remove()
-    return arrive().squeeze(1)
+    return arrive()[0].squeeze(1)
 
 
 @torch.inference_mode()

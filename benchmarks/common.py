@@ -37,10 +37,8 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def machine() -> dict[str, str]:
-    processor = next(
-        (line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")),
-        platform.processor(),
-    )
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    processor = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     return {
         "processor": f"{processor}, {torch.get_num_threads()} threads",
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",

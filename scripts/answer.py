@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from anchorscope.answers import answer_questions
 from anchorscope.files import atomic, provenance, read_json
+from anchorscope.loading import load_model, load_tokenizer
 from anchorscope.logs import configure_logging, log
-from anchorscope.models import load_model, load_tokenizer
 from anchorscope.prompts import build_prompt
 
 MAX_NEW_TOKENS = 32

@@ -14,6 +14,7 @@ if __name__ == "__main__":
     spec = json.loads(params.figure)
     summary = pl.read_parquet(snakemake.input[0])
     models = dict(zip(spec["models"], json.loads(params.titles), strict=True))
+    random = [models[name] for name in random_models(summary) if name in models]
     figure = draw_family(
         summary,
         models=models,
@@ -22,7 +23,7 @@ if __name__ == "__main__":
         intervention=spec["intervention"],
         component=spec["component"],
         position=spec["position"],
-        note=note(json.loads(params.bundled), [models[name] for name in random_models(summary) if name in models]),
+        note=note(json.loads(params.bundled), random, params.window),
     )
     for path in snakemake.output:
         save(figure, path)

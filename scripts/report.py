@@ -19,7 +19,7 @@ if __name__ == "__main__":
     versions = made_from(snakemake.input.summary)["versions"]
     text = page(
         figures={Path(path).stem: Path(path).read_bytes() for path in snakemake.input.figures},
-        note=note(json.loads(params.bundled), random),
+        note=note(json.loads(params.bundled), random, params.window),
         deepest=deepest_layers(summary),
         examples=pl.read_csv(snakemake.input.examples),
         settings=json.dumps(config, indent=2, ensure_ascii=False),

@@ -5,7 +5,6 @@ from collections import Counter
 
 import polars as pl
 import pytest
-import yaml
 
 from anchorscope.labels import normal_words
 from anchorscope.questions import LAYOUTS, normalize
@@ -130,7 +129,7 @@ def test_a_bundled_set_has_400_usable_questions_none_repeated_none_giving_its_an
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_no_demonstration_of_a_prompt_stands_in_a_bundled_set(layout):
-    prompts = yaml.safe_load((ROOT / "workflow" / "resources" / "prompts.yaml").read_text())["few_shot"]
+    prompts = json.loads((ROOT / "workflow" / "resources" / "prompts.json").read_text())["few_shot"]
     shown = {words(shot["question"]) for shots in prompts.values() for shot in shots}
     asked = {words(text) for text in read_raw(BUNDLED / f"{layout}-mini.jsonl")["question"]}
     assert not shown & asked

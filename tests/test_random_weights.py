@@ -8,7 +8,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBase
 
 from anchorscope.answers import answer_questions
-from anchorscope.models import describe, fetch, load_model, load_tokenizer, random_model
+from anchorscope.loading import load_model, load_tokenizer, random_model
+from anchorscope.models import describe, fetch
 from anchorscope.prompts import few_shot_prompt
 from conftest import ROOT, tiny_model
 

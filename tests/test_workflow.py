@@ -64,7 +64,7 @@ def save_model(folder: Path, tokenizer, seed: int) -> None:
 
 def write_questions(path: Path, tokenizer, count: int) -> None:
     """Questions in NQ's layout of which the random model happens to answer every second one "rightly"."""
-    shots = yaml.safe_load((ROOT / "workflow/resources/prompts.yaml").read_text())["few_shot"]["first"]
+    shots = json.loads((ROOT / "workflow/resources/prompts.json").read_text())["few_shot"]["first"]
     questions = [f"which {WORDS[i % 15]} is number {i} of the {WORDS[i // 15 % 15]}" for i in range(count)]
     model = tiny_model("llama", len(tokenizer), layers=2, seed=0)
     encoded = encode(tokenizer, few_shot_prompt(shots), questions)
@@ -293,7 +293,7 @@ def test_adding_a_dataset_runs_only_its_jobs_the_aggregation_and_the_figures(rer
 
 @pytest.mark.parametrize(("prompt", "answers"), [("first", 4), ("second", 0)])
 def test_a_new_prompt_reruns_what_was_run_under_it(rerun, prompt, answers):
-    path = rerun / "workflow/resources/prompts.yaml"
+    path = rerun / "workflow/resources/prompts.json"
     texts = yaml.safe_load(path.read_text())
     texts["few_shot"][prompt].pop()
     path.write_text(yaml.safe_dump(texts))

@@ -34,7 +34,7 @@ def answer_questions(
     prompt: Prompt,
     questions: list[dict],
     max_new_tokens: int,
-    batch_tokens: int,
+    batch_tokens: int | None,
 ) -> pa.Table:
     """Ask every question under `prompt`; one row a question, refusals included."""
     if not questions:

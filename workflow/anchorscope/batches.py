@@ -3,8 +3,14 @@
 from collections.abc import Callable, Iterator
 
 import torch
+from transformers import PreTrainedModel
 
 from anchorscope.logs import log, progress
+
+
+def default_tokens(model: PreTrainedModel) -> int:
+    """Tokens of a batch that keep the model's device busy; more is hardly faster and takes more memory."""
+    return 16384 if model.device.type == "cuda" else 2048
 
 
 def plan_batches(sizes: list[int], budget: int) -> list[list[int]]:
@@ -25,8 +31,8 @@ def plan_batches(sizes: list[int], budget: int) -> list[list[int]]:
     return plan
 
 
-def run_batches(run: Callable[[list[int]], None], sizes: list[int], budget: int, what: str) -> int:
-    """Call `run` on batches of examples until all are done, and return the budget that fitted.
+def run_batches(run: Callable[[list[int]], None], sizes: list[int], budget: int, what: str) -> None:
+    """Call `run` on batches of examples until all are done.
 
     When memory runs out the budget is halved for that batch and all that follow. `run` must leave
     nothing behind when it fails.
@@ -50,7 +56,6 @@ def run_batches(run: Callable[[list[int]], None], sizes: list[int], budget: int,
 
     for _ in progress(finished(), len(sizes), what, weight=len):
         pass
-    return budget
 
 
 def _fits(run: Callable[[list[int]], None], batch: list[int]) -> bool:

@@ -13,7 +13,8 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.attention import compute_prefix, packed_attention, run_decoder
-from anchorscope.batches import run_batches
+from anchorscope.batches import default_tokens, run_batches
+from anchorscope.check import check_packed
 from anchorscope.packing import Pack, place
 from anchorscope.prompts import Prompt
 from anchorscope.recorder import Recorder, Watch, recording
@@ -45,7 +46,7 @@ def extract(
     prompts: dict[str, Prompt],
     examples: list[dict],
     writer: ActivationWriter,
-    batch_tokens: int,
+    batch_tokens: int | None,
     window: int | None = None,
     passes: list[tuple[str, str]] = PASSES,
 ) -> None:
@@ -66,11 +67,12 @@ def extract_rows(
     shared: dict[str, int],
     keys: list[dict],
     writer: ActivationWriter,
-    batch_tokens: int,
+    batch_tokens: int | None,
     window: int | None = None,
     passes: list[tuple[str, str]] = PASSES,
 ) -> None:
     """Run rows whose first `shared` tokens under each prompt are equal."""
+    check_packed(model, rows[0][0].ids.tolist(), shared[passes[0][0]])
     with packed_attention(model), recording(model) as recorder, writing(writer) as write:
         engine = Engine(model, recorder, passes, rows[0], shared, window)
 
@@ -78,7 +80,8 @@ def extract_rows(
             blocks = engine.run([rows[index] for index in batch])
             write([keys[index] for index in batch], blocks)
 
-        run_batches(run, [max(engine.tokens(item).values()) for item in rows], batch_tokens, "extracting activations")
+        sizes = [max(engine.tokens(item).values()) for item in rows]
+        run_batches(run, sizes, batch_tokens or default_tokens(model), "extracting activations")
 
 
 class Engine:

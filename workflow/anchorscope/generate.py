@@ -8,7 +8,8 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.attention import Past, compute_prefix, packed_attention, run_decoder
-from anchorscope.batches import run_batches
+from anchorscope.batches import default_tokens, run_batches
+from anchorscope.check import check_packed
 from anchorscope.packing import Pack, trunk
 
 
@@ -19,7 +20,7 @@ def generate(
     shared: int,
     stops: Tensor,
     max_new_tokens: int,
-    batch_tokens: int,
+    batch_tokens: int | None,
 ) -> list[list[int]]:
     """Greedy continuations of `prompts`, whose first `shared` tokens are equal, up to and with a stop token.
 
@@ -34,9 +35,10 @@ def generate(
         for index, tokens in zip(batch, found, strict=True):
             answers[index] = tokens
 
+    check_packed(model, prompts[0], shared)
     with packed_attention(model):
         prefix = compute_prefix(model, prompts[0][:shared])
-        run_batches(answer, sizes, batch_tokens, "answering questions")
+        run_batches(answer, sizes, batch_tokens or default_tokens(model), "answering questions")
     return answers
 
 
@@ -66,7 +68,7 @@ def _greedy(
             row.known = np.append(row.known, pack.pool + start + np.arange(len(row.new)))
             row.new = [token]
             row.answer.append(token)
-        stopped = stops[chosen].tolist()
+        stopped = stops.to(chosen.device)[chosen].tolist()
         going = [row for row, done in zip(going, stopped, strict=True) if not done]
         if not going:
             break

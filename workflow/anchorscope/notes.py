@@ -3,13 +3,16 @@
 import polars as pl
 
 
-def note(bundled: list[str], random: list[str]) -> str:
-    """A line for bundled question sets and one for models with random weights, by their titles; empty without them."""
+def note(bundled: list[str], random: list[str], window: int | None) -> str:
+    """A line for bundled question sets, one for models with random weights, both by their titles, and one for a
+    windowed knockout; empty without them."""
     lines = []
     if bundled:
         lines.append(f"{', '.join(bundled)}: questions bundled with Anchorscope, not the published datasets.")
     if random:
         lines.append(f"{', '.join(random)}: random weights; their numbers mean nothing about trained models.")
+    if window is not None:
+        lines.append(f"Windowed knockout: attention is cut in the last {window} layers up to the one plotted.")
     return "\n".join(lines)
 
 

@@ -44,8 +44,9 @@ class Recorder:
 
     def _keep(self, component: int, layer: int):
         def hook(module, inputs, output):
+            states = output[0] if isinstance(output, tuple) else output  # [1, tokens, width]
+            self.devices[layer] = states.device
             if self.watch is not None:
-                states = output[0] if isinstance(output, tuple) else output  # [1, tokens, width]
                 places = self.watch.keep[self.watch.copy_at(layer)].to(states.device)
                 target = self.watch.into[layer][component]
                 torch.index_select(states.flatten(0, 1), 0, places, out=target)

@@ -56,7 +56,6 @@ class ActivationWriter:
 
     def add(self, keys: list[dict], block: Tensor) -> None:
         """Add examples; `block` is [components, layers, passes, positions, examples, width]."""
-        check_finite(keys, block)
         self.keys.extend(keys)
         self.blocks.append(block)
         if sum(held.nbytes for held in self.blocks) >= GROUP_BYTES:
@@ -78,6 +77,15 @@ class ActivationWriter:
     def close(self) -> None:
         self._flush()
         self.writer.close()
+
+    def __enter__(self) -> "ActivationWriter":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.writer.close()
 
 
 def check_finite(keys: list[dict], block: Tensor) -> None:

@@ -25,7 +25,7 @@ rule answer:
         # Answers are generated under the first prompt; the second cannot change them.
         prompt=lambda wildcards: prompt_of(wildcards, ["first"]),
         dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
-        batch_tokens=config["batch_tokens"],
+        batch_tokens=config.get("batch_tokens"),
         libraries=locked("torch", "transformers", "tokenizers"),
         code=code("answer.py"),
     script:

@@ -21,15 +21,16 @@ from anchorscope.files import (
     file_identity,
     folder_identity,
     package_file,
+    read_json,
     sha256_of_file,
     tokenizer_beside,
 )
 from anchorscope.fingerprint import fingerprint
-from anchorscope.hardware import has_gpu
+from anchorscope.hardware import gpu_count
 from anchorscope.settings import mistakes
 
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
-PROMPTS = yaml.safe_load((ROOT / "workflow" / "resources" / "prompts.yaml").read_text(encoding="utf-8"))
+PROMPTS = read_json(ROOT / "workflow" / "resources" / "prompts.json")
 # Relative, so that a finished run can move to another folder.
 BUNDLED = Path(os.path.relpath(ROOT / "workflow" / "resources" / "questions"))
 
@@ -46,8 +47,8 @@ FORMATS = ["png", "pdf", "svg"]
 # A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread a
 # job beats two jobs that fight over two cores.
 THREADS = max(1, (workflow.cores or 4) // 4)
-# A GPU takes one model at a time: its jobs ask for every core, so that no second one starts beside it.
-MODEL_THREADS = workflow.cores if workflow.cores and has_gpu() else THREADS
+# Each GPU takes one job at a time, with its share of the cores; a job that needs several waits for them itself.
+MODEL_THREADS = max(1, (workflow.cores or 1) // gpu_count()) if gpu_count() else THREADS
 
 
 def one_of(names):

@@ -23,6 +23,7 @@ rule draw:
         titles=lambda wildcards: canonical_json([MODELS[name]["title"] for name in FIGURES[wildcards.figure]["models"]]),
         datasets=canonical_json([[name, dataset["title"]] for name, dataset in DATASETS.items()]),
         bundled=canonical_json(bundled_titles()),
+        window=config.get("window"),
         libraries=locked("matplotlib", "seaborn"),
         code=code("draw.py"),
     script:

@@ -23,7 +23,8 @@ rule extract:
     params:
         prompts=lambda wildcards: prompt_of(wildcards, ["first", "second"]),
         dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
-        batch_tokens=config["batch_tokens"],
+        batch_tokens=config.get("batch_tokens"),
+        window=config.get("window"),
         balance=config["balance"],
         seed=config["seed"],
         libraries=locked("torch", "transformers", "tokenizers"),

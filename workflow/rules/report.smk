@@ -23,6 +23,7 @@ rule report:
     params:
         config=canonical_json(config),
         bundled=canonical_json(bundled_titles()),
+        window=config.get("window"),
         code=code("report.py"),
     script:
         "../../scripts/report.py"

@@ -1,0 +1,50 @@
+"""`python -m anchorscope`: the extract stage alone, for a GPU node without the workflow engine."""
+
+import argparse
+import os
+from pathlib import Path
+
+from anchorscope.files import made_from, read_json
+from anchorscope.fingerprint import fingerprint
+from anchorscope.jobs import extract_file
+from anchorscope.logs import configure_logging
+
+PROMPTS = Path(__file__).resolve().parents[1] / "resources" / "prompts.json"
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m anchorscope",
+        description="Extract clean and knocked-out activations of a file of answers.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("manifest", type=Path, help="results/models/{model}.json")
+    parser.add_argument("answers", type=Path, help="results/answers/{model}/{dataset}/{shard}.parquet")
+    parser.add_argument("output", type=Path, help="the Parquet file of activations to write")
+    parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16", "float16"], default="auto")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads")
+    parser.add_argument("--batch-tokens", type=int, help="tokens computed together; by default what suits the device")
+    parser.add_argument("--all", action="store_true", help="keep all examples, not as many right as wrong ones")
+    parser.add_argument("--seed", type=int, default=0, help="draws the balanced examples")
+    parser.add_argument("--window", type=int, help="knock out in so many layers up to the one read, not in all")
+    parser.add_argument("--log", type=Path, default=os.devnull, help="a file for the log")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    options = parse()
+    configure_logging(options.log)
+    style = made_from(options.answers)["prompt"]["style"]
+    extract_file(
+        options.answers,
+        options.manifest,
+        options.output,
+        {"style": style, "texts": read_json(PROMPTS)[style]},
+        options.dtype,
+        options.threads,
+        options.batch_tokens,
+        not options.all,
+        options.seed,
+        options.window,
+        fingerprint(Path(__file__)),
+    )

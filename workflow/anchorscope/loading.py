@@ -1,0 +1,85 @@
+"""From a manifest to a tokenizer and a model in memory, on the hardware that is there."""
+
+import math
+import tempfile
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from anchorscope.hardware import claim
+from anchorscope.logs import log
+
+FOR_WEIGHTS = 0.85  # the share of a card's memory that weights may take; the rest is for a batch
+
+
+def load_tokenizer(manifest: dict) -> PreTrainedTokenizerBase:
+    tokenizer = AutoTokenizer.from_pretrained(manifest["path"])
+    if not tokenizer.is_fast:
+        raise ValueError(f"The tokenizer of {manifest['name']} has no offset mapping (tokenizer.json is missing).")
+    return tokenizer
+
+
+def load_model(manifest: dict, dtype: str, threads: int) -> PreTrainedModel:
+    """Load a model for inference on as many GPUs as hold it, or on `threads` CPU threads."""
+    torch.set_num_threads(threads)
+    folder = Path(manifest["path"])
+    if not torch.cuda.is_available():
+        return _load(manifest, pick_dtype(dtype, torch.device("cpu")), {"": torch.device("cpu")})
+    chosen = pick_dtype(dtype, torch.device("cuda"))
+    cards = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    room = [int(FOR_WEIGHTS * card.total_memory) for card in cards]
+    needed = math.ceil(weight_bytes(folder, chosen) / min(room))
+    held = claim([str(card.uuid) for card in cards], needed, Path(tempfile.gettempdir()))
+    first = min(held)
+    torch.cuda.set_device(first)
+    if needed == 1:
+        model = _load(manifest, chosen, {"": torch.device("cuda", first)})
+    else:
+        model = _load(manifest, chosen, "auto", {index: room[index] for index in sorted(held)})
+    model.held = held  # the cards are free again when the model is gone
+    return model
+
+
+def _load(
+    manifest: dict, dtype: torch.dtype, devices: dict | str, room: dict[int, int] | None = None
+) -> PreTrainedModel:
+    if manifest["weights"] == "random":
+        if devices == "auto":
+            raise RuntimeError(f"Random weights are drawn on one GPU, and {manifest['name']} needs {len(room)}.")
+        model = random_model(Path(manifest["path"]), manifest["source"]["random"]["seed"], dtype, devices[""])
+    else:
+        model = AutoModelForCausalLM.from_pretrained(
+            manifest["path"], dtype=dtype, device_map=devices, max_memory=room, use_safetensors=True
+        )
+    places = sorted({str(parameter.device) for parameter in model.parameters()})
+    log.info("%s is on %s as %s", manifest["name"], ", ".join(places), model.dtype)
+    return model.eval().requires_grad_(False)
+
+
+def random_model(folder: Path, seed: int, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    """A model of the folder's config with freshly drawn weights, made where it will run.
+
+    The same seed gives the same weights on the same kind of device in the same dtype.
+    """
+    config = AutoConfig.from_pretrained(folder)
+    torch.manual_seed(seed)
+    with device:
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    log.info("drew random weights for %s with seed %d", folder.name, seed)
+    return model.eval().requires_grad_(False)
+
+
+def weight_bytes(folder: Path, dtype: torch.dtype) -> int:
+    """Memory that a model's weights take, known without loading them."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=dtype)
+    return model.num_parameters() * dtype.itemsize
+
+
+def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
+    """`auto` is bfloat16 where the hardware multiplies it fast, else float32."""
+    if dtype != "auto":
+        return getattr(torch, dtype)
+    fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if fast else torch.float32
