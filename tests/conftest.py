@@ -7,6 +7,8 @@ import pytest
 import torch
 from transformers import (
     AutoTokenizer,
+    Gemma2Config,
+    Gemma2ForCausalLM,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     LlamaConfig,
@@ -20,7 +22,7 @@ from transformers import (
 )
 
 ROOT = Path(__file__).resolve().parents[1]
-FAMILIES = ("llama", "qwen3", "mistral", "gemma3")
+FAMILIES = ("llama", "qwen3", "mistral", "gemma2", "gemma3")
 WINDOW = 24  # shorter than the few-shot prefix, so that sliding windows matter
 
 
@@ -57,6 +59,9 @@ def tiny_model(
         model = Qwen3ForCausalLM(Qwen3Config(**shape))
     elif family == "mistral":
         model = MistralForCausalLM(MistralConfig(**shape, sliding_window=WINDOW))
+    elif family == "gemma2":  # caps its attention scores
+        config = Gemma2Config(**shape, sliding_window=WINDOW, query_pre_attn_scalar=8, attn_logit_softcapping=2.0)
+        model = Gemma2ForCausalLM(config)
     else:
         kinds = ["sliding_attention" if layer % 2 == 0 else "full_attention" for layer in range(layers)]
         config = Gemma3TextConfig(**shape, sliding_window=WINDOW, layer_types=kinds, query_pre_attn_scalar=8)

@@ -119,10 +119,11 @@ def test_all_rules_share_one_y_axis(summary):
 def test_the_note_says_what_the_figure_is_not():
     bundled = "PopQA-mini: questions bundled with Anchorscope, not the published datasets."
     random = "A, B: random weights; their numbers mean nothing about trained models."
-    assert note([], []) == ""
-    assert note(["PopQA-mini"], []) == bundled
-    assert note([], ["A", "B"]) == random
-    assert note(["PopQA-mini"], ["A", "B"]) == f"{bundled}\n{random}"
+    window = "Windowed knockout: attention is cut in the last 3 layers up to the one plotted."
+    assert note([], [], None) == ""
+    assert note(["PopQA-mini"], [], None) == bundled
+    assert note([], ["A", "B"], None) == random
+    assert note(["PopQA-mini"], ["A", "B"], 3) == f"{bundled}\n{random}\n{window}"
 
 
 def test_the_panel_of_a_model_with_random_weights_says_so_whatever_its_title(summary):

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -164,6 +165,30 @@ def test_every_output_says_what_made_it(finished):
         assert "polars" in about["versions"]
 
 
+def extract_command(folder: Path, output: str) -> list[str]:
+    answers = "results/answers/tiny/one/0000.parquet"
+    options = ["--dtype", "float32", "--threads", "1"]  # as the rule does on two cores
+    return [sys.executable, "-m", "anchorscope", "results/models/tiny.json", answers, output, *options]
+
+
+def test_the_extract_command_gives_what_the_rule_gives(finished, tmp_path):
+    output = tmp_path / "alone.parquet"
+    done = subprocess.run(extract_command(finished, str(output)), cwd=finished, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert pq.read_table(output).equals(pq.read_table(finished / "results/activations/tiny/one/0000.parquet"))
+
+
+def test_a_killed_extraction_leaves_nothing_that_passes_for_whole(finished, tmp_path):
+    output = tmp_path / "killed.parquet"
+    process = subprocess.Popen([*extract_command(finished, str(output)), "--batch-tokens", "64"], cwd=finished)
+    while process.poll() is None and not list(tmp_path.glob(".killed.parquet.*.part")):
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert list(tmp_path.glob(".killed.parquet.*.part")), "it was killed while it wrote"
+    assert not output.exists()
+
+
 def test_a_second_run_does_no_job(rerun):
     assert jobs(snakemake(rerun)) == Counter()
 
@@ -294,9 +319,9 @@ def test_adding_a_dataset_runs_only_its_jobs_the_aggregation_and_the_figures(rer
 @pytest.mark.parametrize(("prompt", "answers"), [("first", 4), ("second", 0)])
 def test_a_new_prompt_reruns_what_was_run_under_it(rerun, prompt, answers):
     path = rerun / "workflow/resources/prompts.json"
-    texts = yaml.safe_load(path.read_text())
+    texts = json.loads(path.read_text())
     texts["few_shot"][prompt].pop()
-    path.write_text(yaml.safe_dump(texts))
+    path.write_text(json.dumps(texts))
     assert jobs(snakemake(rerun, "--dry-run")) == Counter(answer=answers, count_examples=1) + Counter(
         extract=4, probe=2, summarise=1, draw=2, report=1
     )
@@ -332,6 +357,7 @@ def test_more_questions_run_only_the_new_shards(rerun):
     [
         ({"bootstrap_draws": 300}, {"summarise": 1, "draw": 2, "report": 1}),
         ({"folds": 4}, {"probe": 2, "summarise": 1, "draw": 2, "report": 1}),
+        ({"window": 1}, {"extract": 4, "probe": 2, "summarise": 1, "count_examples": 1, "draw": 2, "report": 1}),
         ({"balance": False}, {"extract": 4, "probe": 2, "summarise": 1, "count_examples": 1, "draw": 2, "report": 1}),
     ],
 )

@@ -89,10 +89,12 @@ class ActivationWriter:
 
 
 def check_finite(keys: list[dict], block: Tensor) -> None:
-    """Stop at the first NaN or infinity, and say where it is."""
-    if torch.isfinite(block).all():
+    """Stop at the first NaN or infinity, in the order of computation, and say where it is."""
+    bad = (~torch.isfinite(block)).any(dim=-1).nonzero().tolist()
+    if not bad:
         return
-    component, layer, run, position, example, _ = (~torch.isfinite(block)).nonzero()[0].tolist()
+    made_last = COMPONENTS.index("resid")
+    component, layer, run, position, example = min(bad, key=lambda place: (place[1], place[0] == made_last, place))
     raise ValueError(
         f"Activation of example {keys[example]['id']} is not finite in layer {layer}, component "
         f"{COMPONENTS[component]}, position {POSITIONS[position]}, intervention {PASSES[run][1]}; "

@@ -1,0 +1,90 @@
+"""The same on a GPU: its own kernels, its memory, several devices. Skipped, and said so, where there is none."""
+
+import pytest
+import torch
+from accelerate import dispatch_model
+
+from anchorscope.attention import packed_attention
+from anchorscope.extract import Engine, extract_rows
+from anchorscope.generate import generate
+from anchorscope.recorder import recording
+from anchorscope.store import PASSES, ActivationReader, ActivationWriter
+from conftest import FAMILIES, tiny_model
+from test_engine import forest
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
+PREFIX = 40
+
+
+def rows():
+    return [item + item[:1] for item in forest(30, PREFIX)]  # four cuts, and one pass under the second prompt
+
+
+def states(model) -> torch.Tensor:
+    """[components, layers, passes, positions, examples, width] on the CPU, in float32."""
+    items = rows()
+    with torch.inference_mode(), packed_attention(model), recording(model) as recorder:
+        engine = Engine(model, recorder, PASSES_HERE, items[0], {"first": PREFIX, "second": PREFIX})
+        return torch.cat([block.float().cpu() for block in engine.run(items)], dim=1)
+
+
+PASSES_HERE = [("first", str(number)) for number in range(4)] + [("second", "clean")]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_float32_on_the_gpu_equals_the_cpu(family):
+    model = tiny_model(family, 500)
+    expected = states(model)
+    torch.testing.assert_close(states(model.cuda()), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bfloat16_kernels_are_as_near_to_float32_as_the_cpu_is(family):
+    """Two orders of summation in bfloat16: the GPU's kernels may not be further off than the CPU's, by half."""
+    model = tiny_model(family, 500)
+    exact = states(model)
+    cpu = states(model.bfloat16())
+    gpu = states(model.cuda())
+    errors = [((found - exact).norm() / exact.norm()).item() for found in (cpu, gpu)]
+    assert errors[0] > 1e-4
+    assert errors[1] < 1.5 * errors[0]
+
+
+def test_generation_on_the_gpu_equals_the_cpu():
+    model = tiny_model("qwen3", 500)
+    stops = torch.zeros(500, dtype=torch.bool)
+    stops[::5] = True
+    prompts = [item[0].ids.tolist() for item in rows()]
+    shared = [list(range(PREFIX)) + prompt[PREFIX:] for prompt in prompts]
+    expected = generate(model, shared, PREFIX, stops, 12, 128)
+    assert generate(model.cuda(), shared, PREFIX, stops.cuda(), 12, 128) == expected
+
+
+def test_a_model_on_two_devices_gives_the_same(tmp_path):
+    model = tiny_model("llama", 500)
+    expected = states(model)
+    devices = {f"model.layers.{layer}": "cpu" if layer < 2 else 0 for layer in range(4)}
+    devices |= {"model.embed_tokens": "cpu", "model.rotary_emb": "cpu", "model.norm": 0, "lm_head": 0}
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone(), requires_grad=False)  # untied
+    dispatch_model(model, devices, main_device="cpu")
+    assert {str(layer.mlp.up_proj.weight.device) for layer in model.model.layers} == {"cpu", "cuda:0"}
+    torch.testing.assert_close(states(model), expected, atol=1e-4, rtol=0)
+
+
+def test_a_batch_too_large_for_the_card_is_halved(tmp_path, caplog):
+    model = tiny_model("llama", 500, layers=2).cuda()
+    items = rows() * 40
+    keys = [{"id": f"{number:05d}", "right": True, "subject": None, "popularity": None} for number in range(len(items))]
+    total = torch.cuda.get_device_properties(0).total_memory
+    read = []
+    for name, room in (("plenty", 1.0), ("little", (torch.cuda.memory_reserved() + 60e6) / total)):
+        torch.cuda.empty_cache()
+        torch.cuda.set_per_process_memory_fraction(room)
+        with ActivationWriter(tmp_path / f"{name}.parquet", 2, 32, torch.float32, {}) as writer:
+            extract_rows(model, items, {"first": PREFIX, "second": PREFIX}, keys, writer, 10**6, passes=PASSES_HERE)
+        reader = ActivationReader([tmp_path / f"{name}.parquet"])
+        read.append([reader.read("resid", "final", *run, range(2)) for run in PASSES])
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    assert "out of memory at" in caplog.text
+    for some, other in zip(*read, strict=True):
+        torch.testing.assert_close(some, other, atol=1e-4, rtol=0)
