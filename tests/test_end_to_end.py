@@ -1,8 +1,10 @@
 """The default run: a real language model on the bundled questions, from nothing to the figure."""
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 
 import polars as pl
 import pytest
@@ -88,3 +90,12 @@ def test_no_output_names_this_machine(default_run):
         content = path.read_bytes()
         assert str(ROOT).encode() not in content, path
         assert str(default_run).encode() not in content, path
+
+
+def test_the_readmes_extract_command_keeps_the_examples_that_the_rule_keeps(default_run):
+    (command,) = re.findall(r"^python (-m anchorscope .*)$", (ROOT / "README.md").read_text(), re.M)
+    environment = {**os.environ, "PYTHONPATH": str(default_run / "workflow")}
+    subprocess.run([sys.executable, *command.split()], cwd=default_run, env=environment, check=True)
+    rule = default_run / "results/activations/smollm2-135m/nq-mini/0000.parquet"
+    found, expected = (set(pl.read_parquet(file, columns=["id"])["id"]) for file in (default_run / "nq.parquet", rule))
+    assert found == expected

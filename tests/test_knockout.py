@@ -112,6 +112,11 @@ def test_the_mask_of_a_tree_is_the_written_definition(prefix, window):
             assert all(name == ("branch" if place >= cut[0] else "trunk") for place, name in whose.items())
 
 
+def test_a_token_that_is_cut_cannot_be_kept():
+    with pytest.raises(ValueError, match="A token that is cut cannot be kept"):
+        Row(np.arange(6), [2, 3], [3])
+
+
 def question(tokenizer, text: str) -> Encoded:
     return encode(tokenizer, few_shot_prompt([{"question": "Who wrote Emma?", "answer": "Jane Austen"}] * 3), [text])[0]
 

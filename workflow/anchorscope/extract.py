@@ -48,16 +48,15 @@ def extract(
     writer: ActivationWriter,
     batch_tokens: int | None,
     window: int | None = None,
-    passes: list[tuple[str, str]] = PASSES,
 ) -> None:
     """Run every pass of every example and stream the kept vectors to `writer`.
 
     With a `window` the knockout acts in the last `window` layers up to the one that is read.
     """
     if examples:
-        rows, shared = build_rows(tokenizer, prompts, examples, passes)
+        rows, shared = build_rows(tokenizer, prompts, examples, PASSES)
         keys = [{name: example[name] for name in KEYS.names} for example in examples]
-        extract_rows(model, rows, shared, keys, writer, batch_tokens, window, passes)
+        extract_rows(model, rows, shared, keys, writer, batch_tokens, window)
 
 
 @torch.inference_mode()

@@ -13,13 +13,17 @@ from anchorscope.spans import Span
 ENCODED_AT_ONCE = 256  # questions; their offsets take far more memory than their ids
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One sequence as the method defines it: prompt and answer tokens, those cut, and the positions to keep."""
 
     ids: np.ndarray
     cut: list[int]
     keep: list[int]
+
+    def __post_init__(self) -> None:
+        if not set(self.keep).isdisjoint(self.cut):
+            raise ValueError("A token that is cut cannot be kept: it is left out of the computation.")
 
     @property
     def fork(self) -> int:
