@@ -64,8 +64,8 @@ class ActivationWriter:
     def _flush(self) -> None:
         if not self.keys:
             return
-        vectors = torch.cat(self.blocks, dim=-2).flatten(0, 3)  # [columns, examples, width]
-        raw = vectors.contiguous().view(torch.uint8).numpy()
+        block = self.blocks[0] if len(self.blocks) == 1 else torch.cat(self.blocks, dim=-2)
+        raw = block.contiguous().flatten(0, 3).view(torch.uint8).numpy()  # [columns, examples, bytes]
         table = pa.Table.from_pylist(self.keys, schema=KEYS)
         arrays = [
             pa.FixedSizeBinaryArray.from_buffers(pa.binary(rows.shape[1]), len(rows), [None, pa.py_buffer(rows)])
