@@ -1,0 +1,141 @@
+"""Host memory and time of the extract stage as its examples grow, through the command that a GPU node runs.
+
+`python -m anchorscope MANIFEST ANSWERS OUTPUT --all` runs in a process of its own for every number of examples, on a
+small random Llama with a real tokenizer. The questions are the bundled ones, numbered so that no two are the same, in
+a seeded order of which the smaller runs take the beginning: every size has the same distribution of lengths. Answers
+have 2 to 6 random tokens.
+
+Peak memory is the process's largest resident set; time is of the whole process ("wall") and of the extraction alone,
+without start-up, model loading and tokenising, as the stage logs it ("extract"). The sizes mean something only where
+all of them fill the writer's buffer of a row group; the default model's smaller run fills it once.
+"""
+
+import json
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from common import ROOT, arguments, machine, report
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
+from transformers.utils import logging
+
+from anchorscope.answers import SCHEMA
+from anchorscope.content_words import exact_question_spans
+from anchorscope.files import package_file, provenance
+from anchorscope.models import SPARE_TOKENIZER, describe
+
+QUESTIONS = ROOT / "workflow" / "resources" / "questions"
+# Between this benchmark and the stage, because a process inherits the peak of the one that starts it.
+LAUNCHER = """
+import os, sys
+process = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, *sys.argv[1:]])
+_, status, usage = os.wait4(process, 0)
+print(usage.ru_maxrss)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def make_model(tokenizer: PreTrainedTokenizerBase, folder: Path, layers: int, width: int) -> Path:
+    """A random model with its tokenizer in `folder`; the path of its manifest."""
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64,
+        num_key_value_heads=width // 64,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+    )
+    torch.manual_seed(0)
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    manifest = folder.with_suffix(".json")
+    manifest.write_text(json.dumps(describe(folder, "growth", {"path": str(folder)})))
+    return manifest
+
+
+def make_answers(tokenizer: PreTrainedTokenizerBase, count: int) -> list[dict]:
+    draw = random.Random(0)
+    files = sorted(QUESTIONS.glob("*.jsonl"))
+    texts = [json.loads(line)["question"] for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    texts = [text for text in texts if exact_question_spans(text)]
+    copies = -(-count // len(texts))
+    # Numbers of equal length, so that none makes a question longer than another's.
+    numbered = [f"{text} {copy:0{len(str(copies))}d}" for copy in range(copies) for text in texts]
+    draw.shuffle(numbered)
+    rows = []
+    for index, question in enumerate(numbered[:count]):
+        ids = [draw.randrange(1000, len(tokenizer)) for _ in range(draw.randint(2, 6))]
+        answer = tokenizer.decode(ids)
+        last = draw.randrange(len(ids))
+        row = {"id": f"{index:012d}", "question": question, "gold": [answer], "answer": answer, "exact_answer": answer}
+        row |= {"spans": [{"start": span.start, "end": span.end} for span in exact_question_spans(question)]}
+        row |= {"generated_ids": ids, "exact_first": 0, "exact_last": last, "answer_final": len(ids) - 1}
+        rows.append(row | {"right": index % 2 == 0, "refused": False, "subject": None, "popularity": None})
+    return rows
+
+
+def run(manifest: Path, answers: list[dict], folder: Path, options) -> dict:
+    """One run of the stage; its output is deleted."""
+    source, target, log = (folder / name for name in ("answers.parquet", "activations.parquet", "extract.log"))
+    about = provenance(stage="answer", prompt={"style": "few_shot"})
+    pq.write_table(pa.Table.from_pylist(answers, schema=SCHEMA).replace_schema_metadata(about), source)
+    command = ["-m", "anchorscope", manifest, source, target, "--all", "--log", log, "--dtype", options.dtype]
+    command += ["--threads", options.threads]
+    command += ["--batch-tokens", options.batch_tokens] if options.batch_tokens else []
+    start = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCHER, *map(str, command)], cwd=ROOT / "workflow", capture_output=True, text=True
+    )
+    wall = time.perf_counter() - start
+    if done.returncode:
+        raise RuntimeError(f"The stage failed:\n{done.stderr}")
+    count, extract = re.search(r"extracting activations: (\d+) done in ([\d.]+) s", log.read_text()).groups()
+    if not int(count) == pq.read_metadata(target).num_rows == len(answers):
+        raise AssertionError(f"{count} of {len(answers)} examples were extracted")
+    size = target.stat().st_size
+    target.unlink()
+    return {
+        "examples": len(answers),
+        "peak MiB": int(done.stdout) / 1024,
+        "wall s": wall,
+        "extract s": float(extract),
+        "examples/s": len(answers) / float(extract),
+        "file GB": size / 1e9,
+    }
+
+
+if __name__ == "__main__":
+    options = arguments(
+        examples={"type": int, "nargs": "+", "default": [1000, 10000], "help": "the first is compared with the last"},
+        layers={"type": int, "default": 6},
+        width={"type": int, "default": 256, "help": "a multiple of 64"},
+        batch_tokens={"type": int, "help": "by default what suits the device"},
+        tokenizer={"help": "a folder with a tokenizer; by default SmolLM2's, from the package that ships it"},
+        dtype={"default": "auto"},
+        threads={"type": int, "default": torch.get_num_threads()},
+    )
+    logging.disable_progress_bar()
+    if options.tokenizer:
+        tokenizer = AutoTokenizer.from_pretrained(options.tokenizer)
+    else:
+        spare = package_file(*SPARE_TOKENIZER)
+        tokenizer = AutoTokenizer.from_pretrained(spare.parent, gguf_file=spare.name)
+    answers = make_answers(tokenizer, max(options.examples))
+    with tempfile.TemporaryDirectory() as name:
+        manifest = make_model(tokenizer, Path(name) / "model", options.layers, options.width)
+        results = []
+        for count in options.examples:
+            results.append(run(manifest, answers[:count], Path(name), options))
+            print(results[-1], flush=True)
+    first, last = results[0], results[-1]
+    ratios = {f"{key}, last / first": last[key] / first[key] for key in list(first)[:4]}
+    report(results, {**ratios, "layers": options.layers, "width": options.width, **machine()}, options.record)
