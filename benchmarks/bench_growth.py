@@ -7,7 +7,7 @@ have 2 to 6 random tokens.
 
 Peak memory is the process's largest resident set; time is of the whole process ("wall") and of the extraction alone,
 without start-up, model loading and tokenising, as the stage logs it ("extract"). The sizes mean something only where
-all of them fill the writer's buffer of a row group; the default model's smaller run fills it once.
+all of them fill the writer's buffer of a row group; the default model's smaller run fills it at least once.
 """
 
 import json
