@@ -15,6 +15,7 @@ fifth of the vocabulary as stop tokens, so that rows end at different times.
 
 import json
 import statistics
+import time
 from pathlib import Path
 
 import numpy as np
@@ -96,9 +97,12 @@ def compare(name: str, model: PreTrainedModel, prompts: list[list[int]], shared:
     def plain() -> None:
         answers["plain"] = run_plain(model, prompts, plan, stops)
 
+    cores = {}
     for _ in range(options.repeats):  # in turn, so that both meet the same moods of the machine
-        times["engine"].append(seconds(engine))
-        times["plain"].append(seconds(plain))
+        for way, work in (("engine", engine), ("plain", plain)):
+            before = time.process_time()
+            times[way].append(seconds(work))
+            cores[f"{way} cores"] = (time.process_time() - before) / times[way][-1]  # few: others took them
     fast, slow = (statistics.median(times[way]) for way in ("engine", "plain"))
     tokens = {way: sum(len(answer) for answer in found) for way, found in answers.items()}
     same = sum(some == other for some, other in zip(answers["engine"], answers["plain"], strict=True))
@@ -113,6 +117,7 @@ def compare(name: str, model: PreTrainedModel, prompts: list[list[int]], shared:
         "engine tok/s": tokens["engine"] / fast,
         "plain tok/s": tokens["plain"] / slow,
         "same answers": same / len(prompts),
+        **cores,
     }
 
 
