@@ -6,8 +6,9 @@ a seeded order of which the smaller runs take the beginning: every size has the 
 have 2 to 6 random tokens.
 
 Peak memory is the process's largest resident set; time is of the whole process ("wall") and of the extraction alone,
-without start-up, model loading and tokenising, as the stage logs it ("extract"). The sizes mean something only where
-all of them fill the writer's buffer of a row group; the default model's smaller run fills it at least once.
+without start-up, model loading and tokenising, as the stage logs it ("extract"); "processor" is what the process used
+of all cores. The sizes mean something only where all of them fill the writer's buffer of a row group; the default
+model's smaller run fills it at least once.
 """
 
 import json
@@ -37,7 +38,7 @@ LAUNCHER = """
 import os, sys
 process = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, *sys.argv[1:]])
 _, status, usage = os.wait4(process, 0)
-print(usage.ru_maxrss)
+print(usage.ru_maxrss, usage.ru_utime + usage.ru_stime)
 sys.exit(os.waitstatus_to_exitcode(status))
 """
 
@@ -101,13 +102,15 @@ def run(manifest: Path, answers: list[dict], folder: Path, options) -> dict:
     count, extract = re.search(r"extracting activations: (\d+) done in ([\d.]+) s", log.read_text()).groups()
     if not int(count) == pq.read_metadata(target).num_rows == len(answers):
         raise AssertionError(f"{count} of {len(answers)} examples were extracted")
+    peak, used = map(float, done.stdout.split())
     size = target.stat().st_size
     target.unlink()
     return {
         "examples": len(answers),
-        "peak MiB": int(done.stdout) / 1024,
+        "peak MiB": peak / 1024,
         "wall s": wall,
         "extract s": float(extract),
+        "processor s": used,
         "examples/s": len(answers) / float(extract),
         "file GB": size / 1e9,
     }
@@ -137,5 +140,5 @@ if __name__ == "__main__":
             results.append(run(manifest, answers[:count], Path(name), options))
             print(results[-1], flush=True)
     first, last = results[0], results[-1]
-    ratios = {f"{key}, last / first": last[key] / first[key] for key in list(first)[:4]}
+    ratios = {f"{key}, last / first": last[key] / first[key] for key in list(first)[:5]}
     report(results, {**ratios, "layers": options.layers, "width": options.width, **machine()}, options.record)
