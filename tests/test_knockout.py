@@ -95,12 +95,13 @@ def test_the_mask_of_a_tree_is_the_written_definition(prefix, window):
     length, cut = 9, [3, 5]
     row, clean = Row(np.arange(length), cut, [8]), Row(np.arange(length), [], [8])
     tree = grow_tree([clean, row], prefix)
-    pack = Pack([tree], prefix)
-    mask = pack.on(torch.device("cpu")).mask(window)[0, 0]
+    mask = Pack([tree], prefix).on(torch.device("cpu")).mask(window)[0, 0]
     trunk, _, branch = tree.branches
     keys = [("trunk", place) for place in range(prefix)] + [("trunk", place) for place in trunk.positions]
     keys += [("branch", place) for place in branch.positions]
     assert branch.positions.tolist() == [4, 6, 7, 8]
+    assert not mask[: tree.size, len(keys) :].any(), "a pad is seen"
+    mask = mask[: tree.size, : len(keys)]
     for number, query in enumerate([*trunk.positions, *branch.positions]):
         mine = "trunk" if number < len(trunk.positions) else "branch"
         seen = sorted(place for (whose, place), visible in zip(keys, mask[number].tolist(), strict=True) if visible)

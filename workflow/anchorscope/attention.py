@@ -142,7 +142,7 @@ def run_decoder(model: PreTrainedModel, pack: Pack, past: Past) -> Tensor:
     device = model.get_input_embeddings().weight.device
     tokens, positions = (place(array, device)[None] for array in (pack.tokens, pack.positions))
     output = model.get_decoder()(input_ids=tokens, position_ids=positions, use_cache=False, pack=pack, past=past)
-    return output.last_hidden_state.squeeze(0)
+    return output.last_hidden_state[0, : pack.size]
 
 
 def compute_prefix(model: PreTrainedModel, ids: list[int]) -> Past:
@@ -150,4 +150,5 @@ def compute_prefix(model: PreTrainedModel, ids: list[int]) -> Past:
     past = Past.empty(model, grows=True)
     if len(ids):
         run_decoder(model, Pack([trunk([], ids)], 0), past)
-    return Past(past.keys, past.values, grows=False)
+    keys, values = ([pool[: len(ids)] for pool in pools] for pools in (past.keys, past.values))
+    return Past(keys, values, grows=False)

@@ -56,6 +56,7 @@ def extract(
     if examples:
         rows, shared = build_rows(tokenizer, prompts, examples, PASSES)
         keys = [{name: example[name] for name in KEYS.names} for example in examples]
+        del examples  # the caller's only, or gone: they take more memory than all that is still needed of them
         extract_rows(model, rows, shared, keys, writer, batch_tokens, window)
 
 

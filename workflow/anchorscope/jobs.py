@@ -28,9 +28,6 @@ def extract_file(
     code: str,
 ) -> None:
     """Write the activations of a file of answers; the file is whole or absent."""
-    usable = analysable(pq.read_table(answers, columns=NEEDED).to_pylist())
-    examples = balanced(usable, seed) if balance else usable
-    log.info("%d answers can be analysed, %d are left out by the balance", len(usable), len(usable) - len(examples))
     about = read_json(manifest)
     tokenizer = load_tokenizer(about)
     model = load_model(about, dtype, threads)
@@ -40,4 +37,12 @@ def extract_file(
         atomic(output) as target,
         ActivationWriter(target, about["layers"], about["width"], model.dtype, made_from) as writer,
     ):
-        extract(model, tokenizer, built, examples, writer, batch_tokens, window)
+        extract(model, tokenizer, built, read_examples(answers, balance, seed), writer, batch_tokens, window)
+
+
+def read_examples(answers: Path, balance: bool, seed: int) -> list[dict]:
+    """The answers that are analysed."""
+    usable = analysable(pq.read_table(answers, columns=NEEDED).to_pylist())
+    examples = balanced(usable, seed) if balance else usable
+    log.info("%d answers can be analysed, %d are left out by the balance", len(usable), len(usable) - len(examples))
+    return examples

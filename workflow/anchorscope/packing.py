@@ -14,6 +14,8 @@ from torch import Tensor
 
 # The position of a pad: later than any query, so that none ever sees it.
 NOWHERE = 2**30
+# A pack is filled up to a multiple of one of these: matrix libraries keep something for every shape they have met.
+FINE, COARSE = 8, 64
 
 
 @dataclass(frozen=True)
@@ -41,21 +43,23 @@ class Pack:
     """Trees packed for one forward pass; `known` tokens are in the pool already, new ones follow at its end."""
 
     def __init__(self, trees: list[Tree], pool: int):
-        self.trees = trees
+        self.size = sum(tree.size for tree in trees)
+        spare = -self.size % (COARSE if self.size > 4 * COARSE else FINE)
+        self.trees = [*trees, trunk([], [0] * spare)] if spare else trees
         self.pool = pool  # tokens in the pool before this pass
-        branches = [branch for tree in trees for branch in tree.branches]
+        branches = [branch for tree in self.trees for branch in tree.branches]
         self.tokens = np.concatenate([branch.tokens for branch in branches])
         self.positions = np.concatenate([branch.positions for branch in branches])
         self.longest = int(self.positions.max()) + 1
         ends = np.cumsum([len(branch.tokens) for branch in branches]).tolist()
         starts = iter([0, *ends])
-        self.starts = [[next(starts) for _ in tree.branches] for tree in trees]  # of each branch in the pack
+        self.starts = [[next(starts) for _ in tree.branches] for tree in self.trees]  # of each branch in the pack
         self._on: dict[torch.device, Placed] = {}
 
     def on(self, device: torch.device) -> "Placed":
         """The same pack with its indices on `device`."""
         if device not in self._on:
-            self._on[device] = Placed(self, device)
+            self._on[device] = Placed(self.trees, self.starts, self.pool, device)
         return self._on[device]
 
     def places(self, tree: int, branch: int, positions: list[int]) -> list[int]:
@@ -73,7 +77,7 @@ class Pack:
         """The packed tokens of these branches of every tree, and the trunk's tokens at the same positions."""
         own, clean = [], []
         for tree, starts in zip(self.trees, self.starts, strict=True):
-            for branch in branches:
+            for branch in branches[: len(tree.branches) - 1]:
                 positions = tree.branches[branch].positions
                 own.append(starts[branch] + np.arange(len(positions)))
                 clean.append(starts[0] + positions - tree.branches[0].positions[0])
@@ -89,8 +93,10 @@ def place(array: np.ndarray, device: torch.device) -> Tensor:
 class Placed:
     """What attention needs of a pack, as tensors on one device."""
 
-    def __init__(self, pack: Pack, device: torch.device):
-        self.pack = pack
+    def __init__(self, trees: list[Tree], starts: list[list[int]], pool: int, device: torch.device):
+        self.trees = trees
+        self.starts = starts
+        self.pool = pool
         self.device = device
         self._masks: dict[int | None, Tensor] = {}
 
@@ -102,13 +108,13 @@ class Placed:
         """For a kernel of ragged sequences: each branch's key places end to end, where the queries and keys of
         each branch begin, and the longest of both."""
         keys, queries, seen = [], [], []
-        for tree, starts in zip(self.pack.trees, self.pack.starts, strict=True):
-            first = self.pack.pool + starts[0]
+        for tree, starts in zip(self.trees, self.starts, strict=True):
+            first = self.pool + starts[0]
             trunk = np.concatenate([tree.known, np.arange(first, first + len(tree.branches[0].tokens))])
             for branch, start in zip(tree.branches, starts, strict=True):
                 if len(branch.tokens) == 0:
                     continue
-                own = self.pack.pool + start + np.arange(len(branch.tokens))
+                own = self.pool + start + np.arange(len(branch.tokens))
                 keys.append(np.concatenate([trunk[: branch.fork], own]))
                 queries.append(len(branch.tokens))
                 seen.append(len(keys[-1]))
@@ -119,16 +125,17 @@ class Placed:
     def padded(self) -> tuple[Tensor, Tensor, Tensor]:
         """For a kernel of equal sequences, a tree each: query places [trees, queries], key places [trees, keys],
         and where each packed token stands among the padded queries [tokens]."""
-        sizes = [tree.size for tree in self.pack.trees]
+        sizes = [tree.size for tree in self.trees]
         ends = np.cumsum(sizes)
-        queries = np.zeros((len(sizes), max(sizes)), np.int64)
-        keys = np.zeros((len(sizes), max(len(tree.known) + tree.size for tree in self.pack.trees)), np.int64)
+        width = _rounded(max(sizes))
+        queries = np.zeros((len(sizes), width), np.int64)
+        keys = np.zeros((len(sizes), _rounded(max(len(tree.known) + tree.size for tree in self.trees))), np.int64)
         back = []
-        for index, (tree, size, end) in enumerate(zip(self.pack.trees, sizes, ends, strict=True)):
+        for index, (tree, size, end) in enumerate(zip(self.trees, sizes, ends, strict=True)):
             own = np.arange(end - size, end)
             queries[index, :size] = own
-            keys[index, : len(tree.known) + size] = np.concatenate([tree.known, self.pack.pool + own])
-            back.append(index * max(sizes) + np.arange(size))
+            keys[index, : len(tree.known) + size] = np.concatenate([tree.known, self.pool + own])
+            back.append(index * width + np.arange(size))
         return self._tensor(queries), self._tensor(keys), self._tensor(np.concatenate(back))
 
     @cached_property
@@ -137,7 +144,7 @@ class Placed:
         shape = [tensor.shape for tensor in self.padded[:2]]
         query_branch, query_position, query_fork = (np.zeros(shape[0], np.int64) for _ in range(3))
         key_branch, key_position = np.zeros(shape[1], np.int64), np.full(shape[1], NOWHERE)
-        for index, tree in enumerate(self.pack.trees):
+        for index, tree in enumerate(self.trees):
             counts = [len(branch.tokens) for branch in tree.branches]
             numbers = np.repeat(np.arange(len(counts)), counts)
             positions = np.concatenate([branch.positions for branch in tree.branches])
@@ -167,6 +174,10 @@ class Placed:
         if window is not None:
             mask &= query_position - key_position < window
         return mask[:, None]
+
+
+def _rounded(size: int) -> int:
+    return -(-size // FINE) * FINE
 
 
 def trunk(known: np.ndarray | list[int], tokens: np.ndarray | list[int]) -> Tree:
