@@ -61,7 +61,7 @@ def _greedy(
     for _ in range(max_new_tokens):
         pack = Pack([trunk(row.known, row.new) for row in going], len(past))
         hidden = run_decoder(model, pack, past)  # [tokens, width]
-        starts = [start for (start,) in pack.starts]
+        starts = [start for (start,) in pack.starts[: len(going)]]
         last = torch.tensor([start + len(row.new) - 1 for row, start in zip(going, starts, strict=True)])
         chosen = model.get_output_embeddings()(hidden[last.to(hidden.device)]).argmax(dim=-1)
         for row, start, token in zip(going, starts, chosen.tolist(), strict=True):
