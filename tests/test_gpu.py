@@ -1,11 +1,14 @@
 """The same on a GPU: its own kernels, its memory, several devices. Skipped, and said so, where there is none."""
 
+import sys
+
 import pytest
 import torch
 from accelerate import dispatch_model
 
 from anchorscope.attention import packed_attention
 from anchorscope.extract import Engine, extract_rows
+from anchorscope.fused import fused
 from anchorscope.generate import generate
 from anchorscope.recorder import recording
 from anchorscope.store import PASSES, ActivationReader, ActivationWriter
@@ -48,6 +51,21 @@ def test_bfloat16_kernels_are_as_near_to_float32_as_the_cpu_is(family):
     errors = [((found - exact).norm() / exact.norm()).item() for found in (cpu, gpu)]
     assert errors[0] > 1e-4
     assert errors[1] < 1.5 * errors[0]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fused_parts_compute_the_same_on_the_gpu(family):
+    model = tiny_model(family, 500).cuda()
+    ids = torch.arange(30, device="cuda")[None]
+    plain = model(ids).logits
+    mlp, code = model.get_decoder().layers[0].mlp, sys.modules[type(model).__module__]
+    rotary = code.apply_rotary_pos_emb
+    with fused(model):
+        assert ("forward" in vars(mlp)) is (family in ("llama", "qwen3", "mistral"))
+        assert code.apply_rotary_pos_emb is not rotary
+        torch.testing.assert_close(model(ids).logits, plain, atol=1e-4, rtol=1e-4)
+    assert "forward" not in vars(mlp)
+    assert code.apply_rotary_pos_emb is rotary
 
 
 def test_generation_on_the_gpu_equals_the_cpu():

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, PreTrainedModel
 
-from anchorscope.norms import fused_norms
+from anchorscope.fused import fused
 from anchorscope.packing import Pack, Placed, place, trunk
 
 NAME = "anchorscope"
@@ -86,7 +86,7 @@ def packed_attention(model: PreTrainedModel) -> Iterator[None]:
     before = model.config._attn_implementation
     model.set_attn_implementation(NAME)
     try:
-        with fused_norms(model):
+        with fused(model):
             yield
     finally:
         model.set_attn_implementation(before)
