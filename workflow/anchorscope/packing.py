@@ -67,10 +67,8 @@ class Pack:
         starts, branches = self.starts[tree], self.trees[tree].branches
         own, trunk = branches[branch], branches[0]
         return [
-            starts[branch] + int(np.searchsorted(own.positions, position))
-            if position >= own.fork
-            else starts[0] + position - int(trunk.positions[0])
-            for position in positions
+            starts[branch] + place if position >= own.fork else starts[0] + position - int(trunk.positions[0])
+            for position, place in zip(positions, own.positions.searchsorted(positions).tolist(), strict=True)
         ]
 
     def with_trunk_places(self, branches: range) -> tuple[np.ndarray, np.ndarray]:
@@ -107,19 +105,25 @@ class Placed:
     def ragged(self) -> tuple[Tensor, Tensor, Tensor, int, int]:
         """For a kernel of ragged sequences: each branch's key places end to end, where the queries and keys of
         each branch begin, and the longest of both."""
-        keys, queries, seen = [], [], []
-        for tree, starts in zip(self.trees, self.starts, strict=True):
-            first = self.pool + starts[0]
-            trunk = np.concatenate([tree.known, np.arange(first, first + len(tree.branches[0].tokens))])
-            for branch, start in zip(tree.branches, starts, strict=True):
-                if len(branch.tokens) == 0:
-                    continue
-                own = self.pool + start + np.arange(len(branch.tokens))
-                keys.append(np.concatenate([trunk[: branch.fork], own]))
-                queries.append(len(branch.tokens))
-                seen.append(len(keys[-1]))
+        new = self.pool + np.arange(sum(tree.size for tree in self.trees))
+        trunks = [
+            part
+            for tree, starts in zip(self.trees, self.starts, strict=True)
+            for part in (tree.known, new[starts[0] : starts[0] + len(tree.branches[0].tokens)])
+        ]
+        ends = np.cumsum([len(part) for part in trunks])[1::2].tolist()
+        places = np.concatenate([*trunks, new])
+        starts, lengths = [], []  # for each branch, its stretch of the trunk and its own tokens among these places
+        for tree, own, begin in zip(self.trees, self.starts, [0, *ends], strict=False):
+            for branch, start in zip(tree.branches, own, strict=True):
+                if len(branch.tokens):
+                    starts += (begin, ends[-1] + start)
+                    lengths += (branch.fork, len(branch.tokens))
+        queries = np.array(lengths[1::2])
+        seen = queries + lengths[0::2]
+        keys = places[_stretches(np.array(starts), np.array(lengths))]
         bounds = [np.concatenate([[0], np.cumsum(counts)]).astype(np.int32) for counts in (queries, seen)]
-        return (self._tensor(np.concatenate(keys)), *map(self._tensor, bounds), max(queries), max(seen))
+        return (self._tensor(keys), *map(self._tensor, bounds), int(queries.max()), int(seen.max()))
 
     @cached_property
     def padded(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -174,6 +178,12 @@ class Placed:
         if window is not None:
             mask &= query_position - key_position < window
         return mask[:, None]
+
+
+def _stretches(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """start, start + 1, ... of each stretch, end to end."""
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - ends + lengths, lengths) + np.arange(ends[-1])
 
 
 def _rounded(size: int) -> int:

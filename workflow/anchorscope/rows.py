@@ -10,6 +10,7 @@ from anchorscope.packing import Branch, Tree, trunk
 from anchorscope.prompts import Prompt, common_prefix, encode
 from anchorscope.spans import Span
 
+NOTHING = np.arange(0)
 ENCODED_AT_ONCE = 256  # questions; their offsets take far more memory than their ids
 
 
@@ -77,9 +78,11 @@ def grow_tree(rows: list[Row], prefix: int, copies: int | None = None) -> Tree:
     start = prefix if copies is None else min(prefix, *(row.fork for row in rows))
     tree = trunk(np.arange(start), ids[start:])
     for row in rows:
-        left = np.ones(len(ids), bool)
-        left[: row.fork] = False
-        left[row.cut] = False
-        positions = left.nonzero()[0]
+        positions = NOTHING
+        if row.cut:
+            left = np.ones(len(ids), bool)
+            left[: row.fork] = False
+            left[row.cut] = False
+            positions = left.nonzero()[0]
         tree.branches.extend([Branch(ids[positions], positions, row.fork)] * (copies or 1))
     return tree
