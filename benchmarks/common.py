@@ -45,8 +45,14 @@ def machine() -> dict[str, str]:
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "python": platform.python_version(),
-        "command": f"python {' '.join([str(Path(sys.argv[0])), *sys.argv[1:]])}",
+        "command": f"python {' '.join(_without_record(sys.argv))}",
     }
+
+
+def _without_record(words: list[str]) -> list[str]:
+    """The command line less where its record goes."""
+    place = words.index("--record") if "--record" in words else len(words)
+    return words[:place] + words[place + 2 :]
 
 
 def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
@@ -107,7 +113,7 @@ def report(rows: list[dict], about: dict, record: Path | None) -> None:
         print(f"{name}: {value}")
     if record:
         record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text(json.dumps({"machine": machine(), **about, "results": rows}, indent=2) + "\n")
+        record.write_text(json.dumps({**about, "results": rows}, indent=2) + "\n")
 
 
 def _cell(value: object) -> str:
