@@ -193,6 +193,7 @@ def test_balance_keeps_the_smaller_class_and_an_equal_seeded_draw_of_the_larger(
     assert {row["id"] for row in kept if row["right"]} == {"0", "1", "2"}
     assert sum(not row["right"] for row in kept) == 3
     assert kept == balanced(rows[::-1], seed=0)
+    assert [row["right"] for row in kept] != sorted((row["right"] for row in kept), reverse=True), "classes are mixed"
     assert any(balanced(rows, seed=seed) != kept for seed in range(1, 5))
 
 

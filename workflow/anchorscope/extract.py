@@ -24,15 +24,18 @@ from anchorscope.stream import writing
 
 
 def balanced(answers: list[dict], seed: int) -> list[dict]:
-    """Every example of the smaller class and an equal, seeded draw of the larger one."""
+    """Every example of the smaller class and an equal, seeded draw of the larger one.
+
+    In an order that knows nothing of the classes: which examples share a batch must not either.
+    """
     right = [row for row in answers if row["right"]]
     wrong = [row for row in answers if not row["right"]]
     size = min(len(right), len(wrong))
 
-    def draw(rows: list[dict]) -> list[dict]:
-        return sorted(rows, key=lambda row: hashlib.sha256(f"{seed}\n{row['id']}".encode()).digest())[:size]
+    def draw(rows: list[dict], count: int) -> list[dict]:
+        return sorted(rows, key=lambda row: hashlib.sha256(f"{seed}\n{row['id']}".encode()).digest())[:count]
 
-    return draw(right) + draw(wrong)
+    return draw(draw(right, size) + draw(wrong, size), 2 * size)
 
 
 def analysable(answers: list[dict]) -> list[dict]:
