@@ -31,11 +31,6 @@ class Past:
         self.values = values
         self.grows = grows  # whether the tokens of a forward pass stay in the pool
 
-    @staticmethod
-    def empty(model: PreTrainedModel, grows: bool) -> "Past":
-        layers = len(model.get_decoder().layers)
-        return Past([torch.empty(0)] * layers, [torch.empty(0)] * layers, grows)
-
     def growing(self) -> "Past":
         """A pool that begins with these tokens and can take more."""
         return Past(list(self.keys), list(self.values), grows=True)
@@ -147,7 +142,8 @@ def run_decoder(model: PreTrainedModel, pack: Pack, past: Past) -> Tensor:
 
 def compute_prefix(model: PreTrainedModel, ids: list[int]) -> Past:
     """Run the tokens that all sequences share once, alone."""
-    past = Past.empty(model, grows=True)
+    layers = len(model.get_decoder().layers)
+    past = Past([torch.empty(0)] * layers, [torch.empty(0)] * layers, grows=True)
     if len(ids):
         run_decoder(model, Pack([trunk([], ids)], 0), past)
     keys, values = ([pool[: len(ids)] for pool in pools] for pools in (past.keys, past.values))
