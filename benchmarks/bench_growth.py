@@ -7,8 +7,9 @@ have 2 to 6 random tokens.
 
 Peak memory is the process's largest resident set; time is of the whole process ("wall") and of the extraction alone,
 without start-up, model loading and tokenising, as the stage logs it ("extract"); "processor" is what the process used
-of all cores. The sizes mean something only where all of them fill the writer's buffer of a row group; the default
-model's smaller run fills it at least once.
+of all cores. The sizes take turns, `--repeats` times, and the median of each is shown: a run of a few seconds varies by
+a tenth. They mean something only where all of them fill the writer's buffer of a row group; the default model's smaller
+run fills it at least once.
 """
 
 import json
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -119,6 +121,7 @@ def run(manifest: Path, answers: list[dict], folder: Path, options) -> dict:
 if __name__ == "__main__":
     options = arguments(
         examples={"type": int, "nargs": "+", "default": [1000, 10000], "help": "the first is compared with the last"},
+        repeats={"type": int, "default": 3},
         layers={"type": int, "default": 6},
         width={"type": int, "default": 256, "help": "a multiple of 64"},
         batch_tokens={"type": int, "help": "by default what suits the device"},
@@ -135,10 +138,11 @@ if __name__ == "__main__":
     answers = make_answers(tokenizer, max(options.examples))
     with tempfile.TemporaryDirectory() as name:
         manifest = make_model(tokenizer, Path(name) / "model", options.layers, options.width)
-        results = []
-        for count in options.examples:
-            results.append(run(manifest, answers[:count], Path(name), options))
-            print(results[-1], flush=True)
+        runs = {count: [] for count in options.examples}
+        for count in options.examples * options.repeats:
+            runs[count].append(run(manifest, answers[:count], Path(name), options))
+            print(runs[count][-1], flush=True)
+    results = [{key: median(one[key] for one in same) for key in same[0]} for same in runs.values()]
     first, last = results[0], results[-1]
     ratios = {f"{key}, last / first": last[key] / first[key] for key in list(first)[:5]}
     report(results, {**ratios, "layers": options.layers, "width": options.width, **machine()}, options.record)

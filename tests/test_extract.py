@@ -1,11 +1,14 @@
 """Extraction equals the plain reference, family by family."""
 
+from itertools import accumulate
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 
+from anchorscope import store
 from anchorscope.answers import answer_questions
 from anchorscope.content_words import exact_question_spans
 from anchorscope.extract import balanced, extract
@@ -34,7 +37,7 @@ def prompts() -> dict[str, Prompt]:
     return {name: few_shot_prompt(shots) for name, shots in SHOTS.items()}
 
 
-def examples(tokenizer) -> list[dict]:
+def examples(tokenizer) -> pa.Table:
     """Questions with answers of several tokens whose exact part is not the whole."""
     rows = []
     for index, question in enumerate(QUESTIONS):
@@ -53,7 +56,7 @@ def examples(tokenizer) -> list[dict]:
                 "popularity": index,
             }
         )
-    return rows
+    return pa.Table.from_pylist(rows)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -74,7 +77,7 @@ def test_stored_activations_equal_the_plain_reference(family, batch_tokens, wind
     assert shared["first"] > 20, "the shared prefix is what this test is about"
     assert any(min(row.cut) < shared["first"] for row in (item[2] for item in built)), "no control reaches back"
     order = {key["id"]: index for index, key in enumerate(reader.keys)}
-    for example, passes in zip(rows, built, strict=True):
+    for example, passes in zip(rows.to_pylist(), built, strict=True):
         for (prompt, intervention), row in zip(PASSES, passes, strict=True):
             for layer in range(4):
                 expected = plain_states(slow, row.ids.tolist(), row.cut, row.keep, layer, window)
@@ -137,7 +140,7 @@ def test_answers_keep_the_generated_ids_and_point_into_them(tokenizer):
 def test_a_batch_of_no_examples_writes_a_file_of_no_rows(tokenizer, tmp_path):
     model = tiny_model("llama", len(tokenizer), layers=1)
     writer = ActivationWriter(tmp_path / "a.parquet", 1, 32, torch.float32, {})
-    extract(model, tokenizer, prompts(), [], writer, 4096)
+    extract(model, tokenizer, prompts(), examples(tokenizer).slice(0, 0), writer, 4096)
     writer.close()
     assert pq.read_metadata(tmp_path / "a.parquet").num_rows == 0
 
@@ -159,6 +162,20 @@ def test_vectors_come_back_bit_for_bit_in_the_order_of_ids(dtype, tmp_path):
                 read = reader.read(component, position, *run, range(2))
                 assert read.dtype == dtype
                 assert torch.equal(read, together[c, :, r, p])
+
+
+def test_blocks_of_any_size_fill_row_groups_of_one_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "GROUP_BYTES", 0)  # so that a group holds the least number of examples
+    sizes = [5, 40, 1, 16, 9]
+    blocks = [torch.randn(len(COMPONENTS), 1, len(PASSES), len(POSITIONS), size, 3) for size in sizes]
+    keys = [{"id": f"{i:02d}", "right": True, "subject": None, "popularity": None} for i in range(sum(sizes))]
+    with ActivationWriter(tmp_path / "a.parquet", 1, 3, torch.float32, {}) as writer:
+        for block, end in zip(blocks, accumulate(sizes), strict=True):
+            writer.add(keys[end - block.shape[-2] : end], block)
+    about = pq.read_metadata(tmp_path / "a.parquet")
+    assert [about.row_group(i).num_rows for i in range(about.num_row_groups)] == [16, 16, 16, 16, 7]
+    read = ActivationReader([tmp_path / "a.parquet"]).read("attn", "final", "first", "exact_question", range(1))
+    assert torch.equal(read, torch.cat(blocks, dim=-2)[1, :, 1, 1])
 
 
 def test_shards_of_different_dtypes_are_refused_by_name(tmp_path):
@@ -188,13 +205,16 @@ def test_a_non_finite_activation_is_named():
 
 
 def test_balance_keeps_the_smaller_class_and_an_equal_seeded_draw_of_the_larger():
-    rows = [{"id": str(i), "right": i < 3} for i in range(10)]
-    kept = balanced(rows, seed=0)
-    assert {row["id"] for row in kept if row["right"]} == {"0", "1", "2"}
-    assert sum(not row["right"] for row in kept) == 3
-    assert kept == balanced(rows[::-1], seed=0)
-    assert [row["right"] for row in kept] != sorted((row["right"] for row in kept), reverse=True), "classes are mixed"
-    assert any(balanced(rows, seed=seed) != kept for seed in range(1, 5))
+    ids, right = [str(i) for i in range(10)], [i < 3 for i in range(10)]
+    kept = balanced(ids, right, seed=0)
+    assert {index for index in kept if right[index]} == {0, 1, 2}
+    assert sum(not right[index] for index in kept) == 3
+    backwards = balanced(ids[::-1], right[::-1], seed=0)
+    assert [ids[index] for index in kept] == [ids[::-1][index] for index in backwards]
+    assert [right[index] for index in kept] != sorted((right[index] for index in kept), reverse=True), (
+        "classes are mixed"
+    )
+    assert any(balanced(ids, right, seed=seed) != kept for seed in range(1, 5))
 
 
 def test_nothing_half_written_is_left_behind(tmp_path):

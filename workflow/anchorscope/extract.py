@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -23,31 +24,22 @@ from anchorscope.store import COMPONENTS, KEYS, PASSES, ActivationWriter
 from anchorscope.stream import writing
 
 
-def balanced(answers: list[dict], seed: int) -> list[dict]:
-    """Every example of the smaller class and an equal, seeded draw of the larger one.
+def balanced(ids: list[str], right: list[bool], seed: int) -> list[int]:
+    """Which examples to keep: all of the smaller class and an equal, seeded draw of the larger one.
 
     In an order that knows nothing of the classes: which examples share a batch must not either.
     """
-    right = [row for row in answers if row["right"]]
-    wrong = [row for row in answers if not row["right"]]
-    size = min(len(right), len(wrong))
-
-    def draw(rows: list[dict], count: int) -> list[dict]:
-        return sorted(rows, key=lambda row: hashlib.sha256(f"{seed}\n{row['id']}".encode()).digest())[:count]
-
-    return draw(draw(right, size) + draw(wrong, size), 2 * size)
-
-
-def analysable(answers: list[dict]) -> list[dict]:
-    """Answers with a verdict; refusals stay out of the analysis."""
-    return [row for row in answers if not row["refused"]]
+    drawn = sorted(range(len(ids)), key=lambda index: hashlib.sha256(f"{seed}\n{ids[index]}".encode()).digest())
+    classes = [[index for index in drawn if right[index] is verdict] for verdict in (True, False)]
+    kept = {index for members in classes for index in members[: min(map(len, classes))]}
+    return [index for index in drawn if index in kept]
 
 
 def extract(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompts: dict[str, Prompt],
-    examples: list[dict],
+    examples: pa.Table,
     writer: ActivationWriter,
     batch_tokens: int | None,
     window: int | None = None,
@@ -56,10 +48,9 @@ def extract(
 
     With a `window` the knockout acts in the last `window` layers up to the one that is read.
     """
-    if examples:
+    if len(examples):
         rows, shared = build_rows(tokenizer, prompts, examples, PASSES)
-        keys = [{name: example[name] for name in KEYS.names} for example in examples]
-        del examples  # the caller's only, or gone: they take more memory than all that is still needed of them
+        keys = examples.select(KEYS.names).to_pylist()
         extract_rows(model, rows, shared, keys, writer, batch_tokens, window)
 
 

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from anchorscope.extract import analysable, balanced, extract
+from anchorscope.extract import balanced, extract
 from anchorscope.files import atomic, provenance, read_json
 from anchorscope.loading import load_model, load_tokenizer
 from anchorscope.logs import log
@@ -40,9 +42,10 @@ def extract_file(
         extract(model, tokenizer, built, read_examples(answers, balance, seed), writer, batch_tokens, window)
 
 
-def read_examples(answers: Path, balance: bool, seed: int) -> list[dict]:
-    """The answers that are analysed."""
-    usable = analysable(pq.read_table(answers, columns=NEEDED).to_pylist())
-    examples = balanced(usable, seed) if balance else usable
+def read_examples(answers: Path, balance: bool, seed: int) -> pa.Table:
+    """The answers that are analysed; refusals are not."""
+    usable = pq.read_table(answers, columns=NEEDED, filters=~pc.field("refused"))
+    ids, right = usable["id"].to_pylist(), usable["right"].to_pylist()
+    examples = usable.take(balanced(ids, right, seed)) if balance else usable
     log.info("%d answers can be analysed, %d are left out by the balance", len(usable), len(usable) - len(examples))
     return examples

@@ -3,15 +3,16 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
 from anchorscope.knockout import INTERVENTIONS
 from anchorscope.packing import Branch, Tree, trunk
-from anchorscope.prompts import Prompt, common_prefix, encode
+from anchorscope.prompts import Encoded, Prompt, common_prefix, encode
 from anchorscope.spans import Span
 
 NOTHING = np.arange(0)
-ENCODED_AT_ONCE = 256  # questions; their offsets take far more memory than their ids
+ENCODED_AT_ONCE = 256  # questions; as Python objects they take far more memory than their ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +41,40 @@ class Row:
 def build_rows(
     tokenizer: PreTrainedTokenizerBase,
     prompts: dict[str, Prompt],
-    examples: list[dict],
+    examples: pa.Table,
     passes: list[tuple[str, str]],
 ) -> tuple[list[list[Row]], dict[str, int]]:
     """For each example one row a pass; and how many leading tokens a prompt's rows share."""
-    rows: list[list[Row]] = [[None] * len(passes) for _ in examples]
-    shared = {}
-    for name in dict.fromkeys(prompt for prompt, _ in passes):
-        first = encode(tokenizer, prompts[name], [examples[0]["question"]])
-        shared[name] = len(first[0].ids)
-        for start in range(0, len(examples), ENCODED_AT_ONCE):
-            part = examples[start : start + ENCODED_AT_ONCE]
-            encoded = encode(tokenizer, prompts[name], [example["question"] for example in part])
-            shared[name] = min(shared[name], common_prefix(first + encoded))
-            for index, (example, item) in enumerate(zip(part, encoded, strict=True), start):
-                exact = item.tokens_of([Span(**span) for span in example["spans"]])
-                final, last = example["answer_final"], example["exact_last"]
-                ids = np.array(item.ids + example["generated_ids"][: max(final, last) + 1], np.int32)
-                keep = [len(item.ids) + last, len(item.ids) + final]
-                for place, (prompt, intervention) in enumerate(passes):
-                    if prompt == name:
-                        cut = INTERVENTIONS[intervention](item, exact, example["id"])
-                        rows[index][place] = Row(ids, cut, keep)
+    rows: list[list[Row]] = []
+    firsts: dict[str, Encoded] = {}
+    shared: dict[str, int] = {}
+    for start in range(0, len(examples), ENCODED_AT_ONCE):
+        part = examples.slice(start, ENCODED_AT_ONCE).to_pylist()
+        questions = [example["question"] for example in part]
+        encoded = {name: encode(tokenizer, prompts[name], questions) for name in dict(passes)}
+        for name, items in encoded.items():
+            first = firsts.setdefault(name, items[0])
+            shared[name] = min(shared.get(name, len(first.ids)), common_prefix([first, *items]))
+        for index, example in enumerate(part):
+            rows.append(_rows_of(example, {name: items[index] for name, items in encoded.items()}, passes))
     return rows, shared
+
+
+def _rows_of(example: dict, encoded: dict[str, Encoded], passes: list[tuple[str, str]]) -> list[Row]:
+    """The rows of one example under its encoded prompts; those of a prompt share their ids."""
+    last, final = example["exact_last"], example["answer_final"]
+    answer = example["generated_ids"][: max(final, last) + 1]
+    spans = [Span(**span) for span in example["spans"]]
+    exact = {name: item.tokens_of(spans) for name, item in encoded.items()}
+    ids = {name: np.array(item.ids + answer, np.int32) for name, item in encoded.items()}
+    return [
+        Row(
+            ids[name],
+            INTERVENTIONS[intervention](encoded[name], exact[name], example["id"]),
+            [len(encoded[name].ids) + place for place in (last, final)],
+        )
+        for name, intervention in passes
+    ]
 
 
 def grow_tree(rows: list[Row], prefix: int, copies: int | None = None) -> Tree:

@@ -24,7 +24,8 @@ PASSES = [
     ("second", "exact_question"),
 ]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-GROUP_BYTES = 64 * 2**20  # examples are written as soon as this much is held
+GROUP_BYTES = 64 * 2**20  # a row group holds so much
+GROUP_EXAMPLES = 16  # and at least so many examples: each column of each group has its entry in the footer
 KEYS = pa.schema(
     [("id", pa.string()), ("right", pa.bool_()), ("subject", pa.string()), ("popularity", pa.int64())],
 )
@@ -35,9 +36,10 @@ def column(component: str, position: str, prompt: str, intervention: str, layer:
 
 
 class ActivationWriter:
-    """Streams examples into a Parquet file, a row group at a time."""
+    """Streams examples into a Parquet file, a row group at a time, from one buffer that is filled again and again."""
 
     def __init__(self, path: Path, layers: int, width: int, dtype: torch.dtype, about: dict[str, str]):
+        shape = (len(COMPONENTS), layers, len(PASSES), len(POSITIONS))
         names = [
             column(component, position, prompt, intervention, layer)
             for component in COMPONENTS
@@ -45,34 +47,38 @@ class ActivationWriter:
             for prompt, intervention in PASSES
             for position in POSITIONS
         ]
-        shape = {"dtype": str(dtype).removeprefix("torch."), "width": str(width), "layers": str(layers)}
+        described = {"dtype": str(dtype).removeprefix("torch."), "width": str(width), "layers": str(layers)}
         vector = pa.binary(width * dtype.itemsize)
-        self.schema = pa.schema([*KEYS, *((name, vector) for name in names)]).with_metadata({**shape, **about})
+        self.schema = pa.schema([*KEYS, *((name, vector) for name in names)]).with_metadata({**described, **about})
         self.writer = pq.ParquetWriter(
             path, self.schema, compression="none", use_dictionary=list(KEYS.names), write_statistics=False
         )
+        capacity = max(GROUP_EXAMPLES, GROUP_BYTES // (len(names) * vector.byte_width))
+        self.buffer = torch.empty((*shape, capacity, width), dtype=dtype)
         self.keys: list[dict] = []
-        self.blocks: list[Tensor] = []
 
     def add(self, keys: list[dict], block: Tensor) -> None:
         """Add examples; `block` is [components, layers, passes, positions, examples, width]."""
-        self.keys.extend(keys)
-        self.blocks.append(block)
-        if sum(held.nbytes for held in self.blocks) >= GROUP_BYTES:
-            self._flush()
+        while keys:
+            held = len(self.keys)
+            taken = min(len(keys), self.buffer.shape[-2] - held)
+            self.buffer[..., held : held + taken, :] = block[..., :taken, :]
+            self.keys.extend(keys[:taken])
+            keys, block = keys[taken:], block[..., taken:, :]
+            if len(self.keys) == self.buffer.shape[-2]:
+                self._flush()
 
     def _flush(self) -> None:
         if not self.keys:
             return
-        block = self.blocks[0] if len(self.blocks) == 1 else torch.cat(self.blocks, dim=-2)
-        raw = block.contiguous().flatten(0, 3).view(torch.uint8).numpy()  # [columns, examples, bytes]
+        raw = self.buffer.flatten(0, 3).view(torch.uint8).numpy()[:, : len(self.keys)]  # [columns, examples, bytes]
         table = pa.Table.from_pylist(self.keys, schema=KEYS)
         arrays = [
             pa.FixedSizeBinaryArray.from_buffers(pa.binary(rows.shape[1]), len(rows), [None, pa.py_buffer(rows)])
             for rows in raw
         ]
         self.writer.write_table(pa.Table.from_arrays([*table.columns, *arrays], schema=self.schema))
-        self.keys, self.blocks = [], []
+        self.keys = []
 
     def close(self) -> None:
         self._flush()
