@@ -88,7 +88,7 @@ def synthetic_rows(count: int, prefix: int, suffix: int, passes: list[tuple[str,
         cut, control = (sorted((prefix + tokens).tolist()) for tokens in (exact, control))
         cuts = {"clean": [], "exact_question": cut, "random_question": control}
         tail = draw.integers(1000, 40000, length)
-        keep = [prefix + length - 2, prefix + length - 1]
+        keep = [prefix + length - 2, prefix + length - 1, prefix + length - 6]
         ids = {name: np.concatenate([start, tail]) for name, start in starts.items()}
         rows.append([Row(ids[prompt], cuts[intervention], keep) for prompt, intervention in passes])
     return rows, dict.fromkeys(starts, prefix)

@@ -89,6 +89,22 @@ def test_stored_activations_equal_the_plain_reference(family, batch_tokens, wind
                         torch.testing.assert_close(stored, expected[component][place], atol=1e-4, rtol=0)
 
 
+def test_the_kept_positions_are_the_ones_that_the_method_names(tokenizer):
+    rows = examples(tokenizer).to_pylist()
+    rows[0] |= {"exact_first": 0, "exact_last": 0}
+    built, _ = build_rows(tokenizer, prompts(), pa.Table.from_pylist(rows), PASSES)
+    for example, passes in zip(rows, built, strict=True):
+        for (prompt, _), row in zip(PASSES, passes, strict=True):
+            (encoded,) = encode(tokenizer, prompts()[prompt], [example["question"]])
+            whole = encoded.ids + example["generated_ids"]
+            answer_last, final, before_answer = row.keep
+            assert whole[answer_last] == example["generated_ids"][example["exact_last"]]
+            assert whole[final + 1] == 198, "the newline follows the answer's text"
+            assert whole[before_answer + 1] == example["generated_ids"][example["exact_first"]]
+            assert row.ids.tolist() == whole[: len(row.ids)]
+    assert built[0][0].keep[2] == len(encode(tokenizer, prompts()["first"], [rows[0]["question"]])[0].ids) - 1
+
+
 def test_the_knockout_changes_every_stored_layer(tokenizer, tmp_path):
     """Guards the test above: clean and knocked-out references must differ for equality to mean anything."""
     slow = tiny_model("llama", len(tokenizer), attention="eager")

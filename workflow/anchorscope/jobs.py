@@ -13,7 +13,7 @@ from anchorscope.logs import log
 from anchorscope.prompts import build_prompt
 from anchorscope.store import KEYS, ActivationWriter
 
-NEEDED = [*KEYS.names, "question", "spans", "generated_ids", "exact_last", "answer_final", "refused"]
+NEEDED = [*KEYS.names, "question", "spans", "generated_ids", "exact_first", "exact_last", "answer_final", "refused"]
 
 
 def extract_file(

@@ -62,8 +62,8 @@ def build_rows(
 
 def _rows_of(example: dict, encoded: dict[str, Encoded], passes: list[tuple[str, str]]) -> list[Row]:
     """The rows of one example under its encoded prompts; those of a prompt share their ids."""
-    last, final = example["exact_last"], example["answer_final"]
-    answer = example["generated_ids"][: max(final, last) + 1]
+    kept = (example["exact_last"], example["answer_final"], example["exact_first"] - 1)  # in the order of POSITIONS
+    answer = example["generated_ids"][: max(kept) + 1]
     spans = [Span(**span) for span in example["spans"]]
     exact = {name: item.tokens_of(spans) for name, item in encoded.items()}
     ids = {name: np.array(item.ids + answer, np.int32) for name, item in encoded.items()}
@@ -71,7 +71,7 @@ def _rows_of(example: dict, encoded: dict[str, Encoded], passes: list[tuple[str,
         Row(
             ids[name],
             INTERVENTIONS[intervention](encoded[name], exact[name], example["id"]),
-            [len(encoded[name].ids) + place for place in (last, final)],
+            [len(encoded[name].ids) + place for place in kept],
         )
         for name, intervention in passes
     ]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 COMPONENTS = ("resid", "attn", "mlp")
-POSITIONS = ("answer_last", "final")
+POSITIONS = ("answer_last", "final", "before_answer")
 # Every (prompt, intervention) that is run. `replicate` needs clean and exact_question once more.
 PASSES = [
     ("first", "clean"),
