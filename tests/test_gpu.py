@@ -7,6 +7,7 @@ import torch
 from accelerate import dispatch_model
 
 from anchorscope.attention import packed_attention
+from anchorscope.crossfit import score
 from anchorscope.extract import Engine, extract_rows
 from anchorscope.fused import fused
 from anchorscope.generate import generate
@@ -106,3 +107,17 @@ def test_a_batch_too_large_for_the_card_is_halved(tmp_path, caplog):
     assert "out of memory at" in caplog.text
     for some, other in zip(*read, strict=True):
         torch.testing.assert_close(some, other, atol=1e-4, rtol=0)
+
+
+def test_probes_on_the_card_are_those_on_the_cpu():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(200) % 2
+    clean = torch.randn(3, 200, 300, generator=generator)
+    clean[:, :, 0] += 2.0 * labels
+    passes = {run: clean + 0.3 * torch.randn(clean.shape, generator=generator) for run in PASSES}
+    split = labels.bool(), torch.arange(200) // 2 % 5, torch.arange(200) // 10 % 2
+    expected = score(passes, *split)
+    found = score({run: part.cuda() for run, part in passes.items()}, *(part.cuda() for part in split))
+    assert torch.equal(found.strengths, expected.strengths)
+    for key, logits in expected.logits.items():
+        torch.testing.assert_close(found.logits[key].sigmoid(), logits.sigmoid(), atol=1e-3, rtol=0)

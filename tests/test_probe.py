@@ -6,10 +6,12 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from anchorscope.anchors import auc, calibration_error, delta_p, flips
-from anchorscope.crossfit import PROBES, choose_strengths, score
+from anchorscope import probe
+from anchorscope.anchors import auc, auc_with_interval, calibration_error
+from anchorscope.crossfit import PROBES, STRENGTHS, choose_strengths, score
 from anchorscope.folds import assign_folds, assign_halves
-from anchorscope.probe import fit, standardise
+from anchorscope.probe import Probes, fit, path
+from anchorscope.verdicts import delta_p, flips
 
 RUNS = [("first", "clean"), ("first", "exact_question"), ("first", "random_question"), ("second", "clean")]
 RUNS.append(("second", "exact_question"))
@@ -25,36 +27,106 @@ def data(layers: int, examples: int, width: int, shift: float, seed: int = 0) ->
     return features, labels
 
 
+def all_of(labels: torch.Tensor) -> torch.Tensor:
+    """The training set of one probe that sees everyone."""
+    return torch.ones(1, len(labels), dtype=torch.bool)
+
+
+def fit_all(features: torch.Tensor, labels: torch.Tensor, strength: float) -> Probes:
+    return fit(features, labels, all_of(labels), torch.full((len(features), 1), strength))
+
+
+def oracle(features: np.ndarray, labels: np.ndarray, strength: float):
+    """scikit-learn's optimum on standardised features, as a function from features to logits."""
+    mean, scale = features.mean(0), features.std(0)
+    model = LogisticRegression(C=1 / (strength * len(labels)), class_weight="balanced", tol=1e-10, max_iter=10_000).fit(
+        (features - mean) / scale, labels
+    )
+    return lambda rows: model.decision_function((rows - mean) / scale)
+
+
+def chances(logits: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-logits))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shift", [0.0, 0.7, 6.0], ids=["random", "signal", "nearly separable"])
-@pytest.mark.parametrize("strength", [10.0, 0.3, 0.01])
+@pytest.mark.parametrize("strength", [64.0, 1.0, 0.0625, STRENGTHS[-1]])
 @pytest.mark.parametrize("width", [20, 300], ids=["narrow", "wide"])
-def test_probabilities_equal_scikit_learns(shift, strength, width):
+def test_probabilities_equal_scikit_learns(shift, strength, width, dtype):
+    """Several training sets at once; the largest error seen is 4e-5, of the weakest penalty in single precision."""
     features, labels = data(3, 160, width, shift)
-    probes = fit(features, labels, torch.full((3,), strength, dtype=torch.float64))
+    train = torch.stack([torch.ones(160, dtype=torch.bool), torch.arange(160) % 5 != 0, torch.arange(160) < 90])
+    probes = fit(features.to(dtype), labels, train, torch.full((3, 3), strength))
     assert probes.converged.all()
-    found = torch.sigmoid(probes.logits(features))
-    for layer in range(3):
-        scaled = standardise(features[layer : layer + 1].double())[0][0].numpy()
-        oracle = LogisticRegression(
-            C=1 / (strength * len(labels)), class_weight="balanced", tol=1e-10, max_iter=10_000
-        ).fit(scaled, labels.numpy())
-        np.testing.assert_allclose(found[layer], oracle.predict_proba(scaled)[:, 1], atol=1e-4)
+    found = torch.sigmoid(probes.logits(features.to(dtype))).numpy()
+    for layer, states in enumerate(features.double().numpy()):
+        for number, inside in enumerate(train.numpy()):
+            expected = chances(oracle(states[inside], labels.numpy()[inside], strength)(states))
+            np.testing.assert_allclose(found[layer, number], expected, atol=2e-4)
+
+
+def test_activations_far_from_zero_are_probed_as_exactly():
+    """Residual streams have features whose mean is a hundred times their spread."""
+    features, labels = data(2, 200, 60, 0.7)
+    features[:, :, ::3] += 300.0
+    features[:, :, 4] *= 1e4
+    found = torch.sigmoid(fit_all(features, labels, 0.25).logits(features)).numpy()
+    for layer, states in enumerate(features.double().numpy()):
+        expected = chances(oracle(states, labels.numpy(), 0.25)(states))
+        np.testing.assert_allclose(found[layer, 0], expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("width", [40, 400], ids=["narrow", "wide"])
+def test_a_path_of_strengths_ends_where_each_probe_alone_does(width):
+    features, labels = data(2, 150, width, 0.7)
+    groups, train = ((4.0, 0.25), (0.0625,)), torch.arange(150) % 3 != 0
+    found = torch.cat(list(path(features, labels, train, groups, 1e-6)), dim=1)
+    for place, strength in enumerate((4.0, 0.25, 0.0625)):
+        alone = fit(features, labels, train[None], torch.full((2, 1), strength))
+        torch.testing.assert_close(found[:, place], alone.logits(features)[:, 0], atol=2e-3, rtol=0)
+
+
+def test_a_probe_that_has_not_arrived_says_so(monkeypatch):
+    features, labels = data(2, 150, 40, 0.7)
+    monkeypatch.setattr(probe, "NEWTON_STEPS", 2)
+    assert not fit_all(features, labels, 0.01).converged.any()
 
 
 def test_a_constant_feature_changes_nothing():
     features, labels = data(1, 80, 5, 1.0)
     constant = torch.cat([features, torch.full((1, 80, 1), 3.7)], dim=2)
-    strength = torch.tensor([0.1], dtype=torch.float64)
-    with_constant = fit(constant, labels, strength).logits(constant)
+    with_constant = fit_all(constant, labels, 0.1).logits(constant)
     assert torch.isfinite(with_constant).all()
-    torch.testing.assert_close(with_constant, fit(features, labels, strength).logits(features))
+    torch.testing.assert_close(with_constant, fit_all(features, labels, 0.1).logits(features), atol=1e-5, rtol=0)
+
+
+def test_a_feature_that_is_constant_in_training_alone_is_not_used():
+    features, labels = data(1, 80, 5, 1.0)
+    spike = torch.zeros(1, 80, 1)
+    spike[0, 79] = 1e4
+    train = (torch.arange(80) < 79)[None]
+    strengths = torch.full((1, 1), 0.1)
+    with_spike = torch.cat([features, spike], dim=2)
+    found = fit(with_spike, labels, train, strengths).logits(with_spike)
+    torch.testing.assert_close(found, fit(features, labels, train, strengths).logits(features), atol=1e-4, rtol=0)
+
+
+def test_the_search_gets_along_with_examples_that_are_alike():
+    """At the token before the answer, early layers hold nearly the same vector for every example."""
+    generator = torch.Generator().manual_seed(3)
+    kinds = 20 + torch.randn(4, 500, generator=generator)
+    features = kinds[torch.arange(150) % 4][None] + 1e-4 * torch.randn(1, 150, 500, generator=generator)
+    features = features.bfloat16().float()
+    strengths = choose_strengths(features, (torch.arange(150) % 3 == 0).float(), torch.arange(150) // 2 % 5)
+    assert torch.isin(strengths, torch.tensor(STRENGTHS)).all()
 
 
 def test_identical_activations_give_the_same_probability_to_all():
-    features = torch.ones(1, 40, 6)
-    labels = torch.arange(40) % 2
-    logits = fit(features, labels, torch.tensor([0.1], dtype=torch.float64)).logits(features)
-    torch.testing.assert_close(logits, torch.zeros_like(logits))
+    features = torch.full((1, 40, 6), 1.3)
+    probes = fit_all(features, torch.arange(40) % 2, 0.1)
+    assert probes.converged.all()
+    torch.testing.assert_close(probes.logits(features), torch.zeros(1, 1, 40))
 
 
 def test_every_example_is_scored_only_by_probes_that_never_saw_it():
@@ -66,29 +138,44 @@ def test_every_example_is_scored_only_by_probes_that_never_saw_it():
     folds = torch.from_numpy(assign_folds(ids, ids, labels.numpy(), 5, 0))
     halves = torch.from_numpy(assign_halves(ids, ids, labels.numpy(), 0))
     scores = score(states, labels.bool(), folds, halves)
-    for (probe, prompt, intervention), logits in scores.logits.items():
-        half, trained_on = PROBES[probe]
+    for (name, prompt, intervention), logits in scores.logits.items():
+        half, trained_on = PROBES[name]
         assert prompt == trained_on
         for fold in range(5):
             held = (folds == fold).numpy()
             train = ~held if half is None else ~held & (halves == half).numpy()
             clean = states[prompt, "clean"][1].double().numpy()
-            mean, scale = clean[train].mean(0), clean[train].std(0)
-            strength = float(scores.strengths[1, fold])
-            oracle = LogisticRegression(
-                C=1 / (strength * train.sum()), class_weight="balanced", tol=1e-10, max_iter=10_000
-            ).fit((clean[train] - mean) / scale, labels.numpy()[train])
-            tested = (states[prompt, intervention][1].double().numpy()[held] - mean) / scale
-            np.testing.assert_allclose(logits[1][held], oracle.decision_function(tested), atol=1e-3)
+            expected = oracle(clean[train], labels.numpy()[train], float(scores.strengths[1, fold]))
+            tested = states[prompt, intervention][1].double().numpy()[held]
+            np.testing.assert_allclose(logits[1][held], expected(tested), atol=1e-3)
+
+
+def test_the_strength_is_the_one_that_a_plain_search_on_inner_folds_finds():
+    features, labels = data(3, 120, 40, 0.5)
+    folds = torch.arange(120) % 5
+    chosen = choose_strengths(features, labels.float(), folds)
+    states, truth, number = features.double().numpy(), labels.numpy(), folds.numpy()
+    for layer in range(3):
+        for outer in range(5):
+            losses = []
+            for strength in STRENGTHS:
+                total = 0.0
+                for inner in ((outer + 1) % 5, (outer - 1) % 5):
+                    train, test = ~np.isin(number, (outer, inner)), number == inner
+                    logits = oracle(states[layer][train], truth[train], strength)(states[layer][test])
+                    loss = np.logaddexp(0, np.where(truth[test] == 1, -1, 1) * logits)
+                    total += loss[truth[test] == 1].mean() + loss[truth[test] == 0].mean()
+                losses.append(total)
+            assert float(chosen[layer, outer]) == STRENGTHS[int(np.argmin(losses))]
 
 
 def test_the_strength_is_chosen_without_the_held_out_fold():
     features, labels = data(2, 120, 60, 0.8)
     folds = torch.arange(120) % 5
-    chosen = choose_strengths(features, labels.double(), folds)
+    chosen = choose_strengths(features, labels.float(), folds)
     spoiled = features.clone()
     spoiled[:, folds == 2] = torch.randn(2, 24, 60) * 100
-    flipped = torch.where(folds == 2, 1 - labels, labels).double()
+    flipped = torch.where(folds == 2, 1 - labels, labels).float()
     assert torch.equal(choose_strengths(spoiled, flipped, folds)[:, 2], chosen[:, 2])
 
 
@@ -97,7 +184,7 @@ def test_a_noisier_layer_gets_a_stronger_penalty():
     signal = features.clone()
     signal[:, :, :40] += 0.9 * labels[None, :, None]
     folds = torch.arange(200) % 5
-    strengths = choose_strengths(torch.cat([features, signal]), labels.double(), folds)
+    strengths = choose_strengths(torch.cat([features, signal]), labels.float(), folds)
     assert strengths[0].median() > strengths[1].median()
 
 
@@ -132,6 +219,22 @@ def test_auc_and_calibration_error_agree_with_their_definitions():
             if inside.any():
                 expected += inside.mean() * abs(row[inside].mean() - positive[inside].mean())
         assert error == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_interval_of_the_auc_is_the_one_that_resampling_clusters_gives():
+    generator = np.random.default_rng(2)
+    subjects = generator.integers(0, 60, 240)
+    positive = generator.random(240) < 0.5
+    logits = positive * 0.9 + generator.normal(size=60)[subjects] + 0.5 * generator.normal(size=240)
+    found = auc_with_interval(logits[None], positive, [f"s{number}" for number in subjects])
+    members = [np.flatnonzero(subjects == number) for number in sorted(set(subjects))]
+    areas = []
+    for _ in range(2000):
+        drawn = np.concatenate([members[index] for index in generator.integers(0, len(members), len(members))])
+        areas.append(roc_auc_score(positive[drawn], logits[drawn]))
+    np.testing.assert_allclose(
+        [found["auc_low"][0], found["auc_high"][0]], np.quantile(areas, [0.025, 0.975]), atol=0.015
+    )
 
 
 def test_delta_p_is_the_change_of_confidence_in_the_clean_verdict():

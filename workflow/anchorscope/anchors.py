@@ -1,4 +1,4 @@
-"""Delta P and the anchor of every example under the four rules."""
+"""Delta P and the anchor of every example under the four rules, and how well probes rank."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from anchorscope.crossfit import Scores
 from anchorscope.rules import FULL, ROLES, Side
+from anchorscope.verdicts import delta_p, flips, sigmoid
 
 MEASURED = ("exact_question", "random_question")
 CALIBRATION_BINS = 10
@@ -23,17 +24,6 @@ def logits_of(scores: Scores, side: Side, intervention: str) -> np.ndarray | Non
     """Logits [layers, examples], or None where that intervention was not run under the side's prompt."""
     found = scores.logits.get((side.probe, side.prompt, intervention))
     return None if found is None else found.numpy()
-
-
-def delta_p(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
-    """Percentage points that the probe's confidence in its own clean verdict gains or loses."""
-    sign = np.where(clean >= 0, 1.0, -1.0)
-    return 100 * (sigmoid(sign * changed) - sigmoid(sign * clean))
-
-
-def flips(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
-    """Whether the probe's verdict changes."""
-    return (clean >= 0) != (changed >= 0)
 
 
 def roles(scores: Scores, rule: str, intervention: str, reference: int) -> list[Role | None]:
@@ -59,13 +49,35 @@ def reference_layer(scores: Scores, hallucinated: np.ndarray) -> int:
 
 def auc(logits: np.ndarray, positive: np.ndarray) -> np.ndarray:
     """Area under the ROC curve [layers] of logits [layers, examples]: how often a positive outranks a negative."""
+    return np.array([_wins(row, positive)[positive].mean() for row in logits])
 
-    def one(row: np.ndarray) -> float:
-        others = np.sort(row[~positive])
-        below = np.searchsorted(others, row[positive], "left") + np.searchsorted(others, row[positive], "right")
-        return below.mean() / 2 / len(others)
 
-    return np.array([one(row) for row in logits])
+def auc_with_interval(logits: np.ndarray, positive: np.ndarray, clusters: list[str]) -> dict[str, np.ndarray]:
+    """`auc` with its 95 % interval, both [layers].
+
+    DeLong's variance, from each example's own share of wins, summed over clusters because their examples go together.
+    """
+    names, places = np.unique(np.array(clusters), return_inverse=True)
+    areas, errors = [], []
+    for row in logits:
+        wins = _wins(row, positive)
+        area = wins[positive].mean()
+        influence = np.where(positive, (wins - area) / positive.sum(), (wins - area) / (~positive).sum())
+        together = np.bincount(places, influence)
+        areas.append(area)
+        errors.append(np.sqrt((together**2).sum() * len(names) / max(1, len(names) - 1)))
+    area, error = np.array(areas), np.array(errors)
+    return {"auc": area, "auc_low": area - 1.96 * error, "auc_high": area + 1.96 * error}
+
+
+def _wins(row: np.ndarray, positive: np.ndarray) -> np.ndarray:
+    """Each example's share of comparisons with the other class that come out right; a tie counts half: [examples]."""
+    wins = np.empty(len(row))
+    for mine, sign in ((positive, 1), (~positive, -1)):
+        others = np.sort(sign * row[~mine])
+        ranked = np.searchsorted(others, sign * row[mine], "left") + np.searchsorted(others, sign * row[mine], "right")
+        wins[mine] = ranked / 2 / len(others)
+    return wins
 
 
 def calibration_error(logits: np.ndarray, positive: np.ndarray) -> np.ndarray:
@@ -77,7 +89,3 @@ def calibration_error(logits: np.ndarray, positive: np.ndarray) -> np.ndarray:
         inside = which == index
         error += np.abs(np.where(inside, chance - positive, 0).sum(-1))
     return error / chance.shape[-1]
-
-
-def sigmoid(logits: np.ndarray) -> np.ndarray:
-    return 0.5 * (1 + np.tanh(logits / 2))

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from anchorscope.probe import fit, log_loss, solve, standardise
+from anchorscope.probe import fit, log_loss, path
 
-STRENGTHS = tuple(64.0 / 4**step for step in range(9))  # 64 to 0.001; each start is the last one's solution
-CLEARLY_WORSE = 1.1  # a loss this many times the best one ends the search towards weaker penalties
-CHOICE_TOLERANCE = 1e-3  # enough to compare losses; the probes themselves are solved to the end
+GROUPS = ((64.0, 16.0, 4.0, 1.0), (2.0**-2, 2.0**-4), (2.0**-6, 2.0**-8, 2.0**-10))  # strengths that are tried together
+STRENGTHS = tuple(strength for group in GROUPS for strength in group)
+CLEARLY_WORSE = 1.1  # a loss this many times the best one at the end of a group ends the search
+CHOICE_TOLERANCE = 1e-4  # enough to compare losses; the probes themselves are solved to the end
 
 
 @dataclass(frozen=True)
@@ -47,53 +48,53 @@ def score(
     folds: Tensor,  # [examples]
     halves: Tensor,  # [examples]
 ) -> Scores:
-    """Cross-fit all probes of a set of layers and score every intervention with them."""
-    labels = hallucinated.double()
-    strengths = choose_strengths(states["first", "clean"], labels, folds)
-    number_of_folds = strengths.shape[1]
-    logits = {
-        (probe, prompt, intervention): torch.full(states["first", "clean"].shape[:2], torch.nan, dtype=torch.float64)
-        for probe, (_, trained_on) in PROBES.items()
-        for prompt, intervention in states
-        if prompt == trained_on
-    }
-    converged = torch.ones_like(strengths, dtype=torch.bool)
-    for fold in range(number_of_folds):
-        held_out = folds == fold
-        for probe, (half, prompt) in PROBES.items():
-            train = ~held_out if half is None else ~held_out & (halves == half)
-            probes = fit(states[prompt, "clean"][:, train], labels[train], strengths[:, fold])
-            converged[:, fold] &= probes.converged
-            for run in (run for run in states if run[0] == prompt):
-                logits[probe, *run][:, held_out] = probes.logits(states[run][:, held_out])
-    return Scores(logits, strengths, converged)
+    """Cross-fit all probes of a set of layers and score every intervention with them.
+
+    States of half precision are widened one at a time.
+    """
+    labels = hallucinated.float()
+    count = int(folds.max()) + 1
+    held_out = folds == torch.arange(count, device=folds.device)[:, None]  # [folds, examples]
+    strengths = None
+    logits, converged = {}, []
+    for prompt in dict.fromkeys(prompt for prompt, _ in states):
+        clean = _wide(states[prompt, "clean"])
+        if strengths is None:
+            strengths = choose_strengths(clean, labels, folds)
+        mine = [(name, half) for name, (half, trained_on) in PROBES.items() if trained_on == prompt]
+        train = torch.cat([~held_out if half is None else ~held_out & (halves == half) for _, half in mine])
+        probes = fit(clean, labels, train, strengths.repeat(1, len(mine)))
+        converged.append(probes.converged.unflatten(1, (len(mine), count)).all(1))
+        for run in (run for run in states if run[0] == prompt):
+            found = probes.logits(clean if run[1] == "clean" else _wide(states[run]))
+            by_probe = found.unflatten(1, (len(mine), count))  # [layers, probes, folds, examples]
+            for place, (name, _) in enumerate(mine):
+                logits[name, *run] = torch.where(held_out, by_probe[:, place], 0.0).sum(1).double().cpu()
+    return Scores(logits, strengths.cpu(), torch.stack(converged).all(0).cpu())
 
 
-def choose_strengths(clean: Tensor, labels: Tensor, folds: Tensor) -> Tensor:
+def _wide(states: Tensor) -> Tensor:
+    return states if states.dtype == torch.float64 else states.float()
+
+
+def choose_strengths(clean: Tensor, labels: Tensor, folds: Tensor, clearly_worse: float = CLEARLY_WORSE) -> Tensor:
     """For each layer and outer fold the strength with the least loss on inner folds, [layers, folds].
 
     The inner probe that leaves out fold i and its successor j serves both: outer fold i (validated on
     j) and outer fold j (validated on i). So every outer fold is validated on two of its inner folds.
     """
     count = int(folds.max()) + 1
-    losses = torch.zeros(len(STRENGTHS), clean.shape[0], count)
+    losses = torch.zeros(len(STRENGTHS), len(clean), count, dtype=clean.dtype, device=clean.device)
     for i in range(count):
         j = (i + 1) % count
-        train = (folds != i) & (folds != j)
-        scaled, mean, scale = standardise(clean[:, train])
-        gram = scaled @ scaled.mT
-        tests = {k: (clean[:, folds == k] - mean[:, None]) / scale[:, None] for k in (i, j)}
-        cross = {k: tests[k] @ scaled.mT for k in (i, j)}  # [layers, tested, trained]
-        validated = torch.full_like(losses, torch.inf)
-        start = None
-        for index, strength in enumerate(STRENGTHS):
-            wanted = torch.full((len(gram),), strength)
-            dual, bias, _ = solve(gram, labels[train], wanted, start, CHOICE_TOLERANCE)
-            start = dual, bias
-            for outer, inner in ((i, j), (j, i)):
-                logits = (cross[inner] @ dual[..., None])[..., 0] + bias[:, None]
-                validated[index, :, outer] = log_loss(logits, labels[folds == inner])
-            if (validated[index][:, [i, j]] > CLEARLY_WORSE * validated[:, :, [i, j]].amin(0)).all():
+        validated = torch.full_like(losses[:, :, [i, j]], torch.inf)
+        train, among = (folds != i) & (folds != j), torch.stack([folds == j, folds == i])
+        tried = 0
+        for logits in path(clean, labels, train, GROUPS, CHOICE_TOLERANCE):
+            for column in logits.unbind(1):
+                validated[tried] = log_loss(column[:, None], labels, among)
+                tried += 1
+            if (validated[tried - 1] > clearly_worse * validated.amin(0)).all():
                 break
-        losses[:, :, [i, j]] += validated[:, :, [i, j]]
-    return torch.tensor(STRENGTHS, dtype=torch.float64)[losses.argmin(0)]
+        losses[:, :, [i, j]] += validated
+    return torch.tensor(STRENGTHS, dtype=clean.dtype, device=clean.device)[losses.argmin(0)]

@@ -6,21 +6,32 @@ import numpy as np
 import polars as pl
 import torch
 
-from anchorscope.anchors import MEASURED, auc, calibration_error, logits_of, reference_layer, roles, sigmoid
+from anchorscope.anchors import (
+    MEASURED,
+    auc_with_interval,
+    calibration_error,
+    logits_of,
+    reference_layer,
+    roles,
+)
 from anchorscope.crossfit import Scores, score
 from anchorscope.folds import assign_folds, assign_halves
 from anchorscope.logs import progress
-from anchorscope.rules import FULL, ROLES, role_columns
+from anchorscope.rules import FULL, HALF_A, ROLES, SECOND_B, role_columns
 from anchorscope.store import COMPONENTS, PASSES, POSITIONS, ActivationReader
+from anchorscope.verdicts import sigmoid
 
 MIN_PER_CLASS = 20
-CHUNK_BYTES = 256 * 2**20  # activations read and probed at a time
+# Whose logits the delta table holds beside P: the probe that P is of, and the two that `replicate` compares.
+LOGITS = {"full": FULL, "first": HALF_A, "second": SECOND_B}
+CHUNK_BYTES = 24 * 2**20  # of one pass, in single precision: the layers that are probed at a time
 
 
 @dataclass(frozen=True)
 class Examples:
     ids: list[str]
     clusters: list[str]  # the subject where there is one, else the example itself
+    popularity: list[int | None]
     hallucinated: np.ndarray  # [examples], bool
     folds: np.ndarray
     halves: np.ndarray
@@ -46,7 +57,7 @@ def examples_of(keys: list[dict], folds: int, seed: int, where: str) -> Examples
                 f"{where}: fold {fold} or a half of its training data has one class only, because a few subjects "
                 "hold most examples; ask more questions or lower `folds`."
             )
-    return Examples(ids, clusters, hallucinated, split, halves)
+    return Examples(ids, clusters, [key["popularity"] for key in keys], hallucinated, split, halves)
 
 
 def measure(reader: ActivationReader, folds: int, seed: int, where: str) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -65,13 +76,12 @@ def measure(reader: ActivationReader, folds: int, seed: int, where: str) -> tupl
 
 def score_layers(reader: ActivationReader, component: str, position: str, examples: Examples) -> Scores:
     """Out-of-fold logits of all layers, a few layers at a time so that memory stays bounded."""
-    layer_bytes = len(PASSES) * len(reader.keys) * reader.width * 4
-    step = max(1, CHUNK_BYTES // layer_bytes)
+    step = max(1, CHUNK_BYTES // (len(reader.keys) * reader.width * 4))
     split = [torch.from_numpy(part) for part in (examples.hallucinated, examples.folds, examples.halves)]
     parts = []
     for start in range(0, reader.layers, step):
         layers = range(start, min(start + step, reader.layers))
-        parts.append(score({run: reader.read(component, position, *run, layers).float() for run in PASSES}, *split))
+        parts.append(score({run: reader.read(component, position, *run, layers) for run in PASSES}, *split))
     return Scores(
         {key: torch.cat([part.logits[key] for part in parts]) for key in parts[0].logits},
         torch.cat([part.strengths for part in parts]),
@@ -88,6 +98,7 @@ def delta_rows(scores: Scores, examples: Examples, reference: int) -> pl.DataFra
         columns = {
             "id": examples.ids * layers,
             "cluster": examples.clusters * layers,
+            "popularity": pl.Series(examples.popularity * layers, dtype=pl.Int64),
             "hallucinated": np.tile(examples.hallucinated, layers),
             "layer": np.repeat(np.arange(layers, dtype=np.int16), count),
             "p_clean": sigmoid(clean).ravel().astype(np.float32),
@@ -98,15 +109,17 @@ def delta_rows(scores: Scores, examples: Examples, reference: int) -> pl.DataFra
                 if role is not None:
                     columns[names[0]] = role.question_anchored.ravel()
                     columns[names[1]] = role.delta_p.ravel().astype(np.float32)
+        for name, side in LOGITS.items():
+            for state, run in (("clean", "clean"), ("ko", intervention)):
+                logits = logits_of(scores, side, run)
+                if logits is not None:
+                    columns[f"logit_{state}_{name}"] = logits.ravel().astype(np.float32)
         tables.append(pl.DataFrame(columns).with_columns(pl.lit(intervention).alias("intervention")))
     return pl.concat(tables, how="diagonal")
 
 
 def layer_rows(scores: Scores, examples: Examples, reference: int) -> pl.DataFrame:
-    """How good each layer's probe is, clean and under each intervention; and how well the two prompts' labels agree."""
-    first, second = (
-        role.question_anchored[reference] for role in roles(scores, "replicate", "exact_question", reference)
-    )
+    """How good each layer's probe is, clean and under each intervention."""
     tables = []
     for intervention in ("clean", *MEASURED):
         logits = logits_of(scores, FULL, intervention)
@@ -115,12 +128,14 @@ def layer_rows(scores: Scores, examples: Examples, reference: int) -> pl.DataFra
                 {
                     "intervention": [intervention] * len(logits),
                     "layer": np.arange(len(logits), dtype=np.int16),
-                    "auc": auc(logits, examples.hallucinated),
+                    **auc_with_interval(logits, examples.hallucinated, examples.clusters),
                     "calibration_error": calibration_error(logits, examples.hallucinated),
                     "is_reference": np.arange(len(logits)) == reference,
-                    "converged": scores.converged.all(dim=1).numpy(),
-                    "label_agreement": np.full(len(logits), (first == second).mean()),
+                    "unconverged_folds": pl.Series(
+                        [[fold for fold, fine in enumerate(folds) if not fine] for folds in scores.converged.tolist()],
+                        dtype=pl.List(pl.Int8),
+                    ),
                 }
-            )
+            ).with_columns(better_than_chance=pl.col("auc_low") > 0.5)
         )
     return pl.concat(tables)

@@ -1,126 +1,234 @@
-"""Linear probes, all at once: L2-regularised logistic regression for many feature sets in one batch.
+"""Linear probes, all at once: L2-regularised logistic regression for many layers and training sets in one batch.
 
-A probe minimises   mean_i c_i * logloss(y_i, w.z_i + b)  +  strength/2 * |w|^2
-where z are the features standardised on the training examples and c_i weighs both classes equally.
-The intercept b is not penalised. Newton's method in the space of examples: w = Z^T a, so that a
-step costs a Cholesky factor of [examples, examples], however wide the features are.
+A probe minimises   sum_i c_i * logloss(y_i, w.z_i + b)  +  strength/2 * |w|^2
+where z are the features standardised on its training examples, and c_i is zero for all others and gives both classes
+the same total. The intercept b is not penalised.
+
+Every training set reads the same features, so that one matrix product serves all probes of a layer: what differs
+between them, mean, scale and examples, is applied to the weights and to the slopes, never to the features. Newton's
+method; its steps are found by conjugate gradients, for all probes at once.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
-TOLERANCE = 1e-6  # largest slope of the objective along a training logit or the intercept, times the examples
-MAX_STEPS = 100
-MIN_CURVATURE = 1e-12  # keeps a perfectly classified example's row of the Newton system finite
+TOLERANCE = 1e-6  # root mean square of the objective's slopes along weights and intercept; less for weak penalties
+NEWTON_STEPS = 60
+GRADIENT_STEPS = 400  # of conjugate gradients, in one step of Newton's
+HALVINGS = 20  # of a step that raises the objective
+STALLED = 4  # Newton steps without progress after which rounding is taken to be all that is left
+JITTER = 1e-5  # added to the features' inner products, which are singular once centred, or where examples are alike
+CONSTANT = 1e-6  # a feature that varies less than this, relative to its mean, is constant
 
 
 @dataclass(frozen=True)
 class Probes:
-    """One probe a batch entry: logit = ((x - mean) / scale) . weight + bias."""
+    """logit = x . weight + bias, in the units of the features."""
 
-    mean: Tensor  # [batch, width]
-    scale: Tensor  # [batch, width]
-    weight: Tensor  # [batch, width]
-    bias: Tensor  # [batch]
-    converged: Tensor  # [batch], bool
+    weight: Tensor  # [layers, probes, width]
+    bias: Tensor  # [layers, probes]
+    converged: Tensor  # [layers, probes], bool
 
     def logits(self, features: Tensor) -> Tensor:
-        """Logits [batch, examples] of features [batch, examples, width]."""
-        direction = self.weight / self.scale
-        offset = self.bias - (self.mean * direction).sum(-1)
-        return torch.einsum("bnw,bw->bn", features.double(), direction) + offset[:, None]
+        """Logits [layers, probes, examples] of features [layers, examples, width]."""
+        return torch.baddbmm(self.bias[..., None], self.weight, features.mT.to(self.weight.dtype))
 
 
-def fit(features: Tensor, labels: Tensor, strengths: Tensor) -> Probes:
-    """Fit probes to features [batch, examples, width], labels [examples] in {0, 1}, strengths [batch]."""
-    scaled, mean, scale = standardise(features.double())
-    dual, bias, converged = solve(scaled @ scaled.mT, labels, strengths)
-    weight = torch.einsum("bnw,bn->bw", scaled, dual)
-    return Probes(mean, scale, weight, bias, converged)
-
-
-def standardise(features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Zero mean and unit variance over the examples; a constant feature stays at zero."""
-    mean = features.mean(dim=1)
-    centred = features - mean[:, None]
-    scale = centred.square().mean(dim=1).sqrt()
-    noise = 8 * torch.finfo(features.dtype).eps * mean.abs().clamp(min=1e-6)  # rounding of a constant feature
-    scale = torch.where(scale > noise, scale, torch.inf)
-    return centred / scale[:, None], mean, scale
-
-
-def solve(
-    gram: Tensor,
-    labels: Tensor,
-    strengths: Tensor,
-    start: tuple[Tensor, Tensor] | None = None,
+def fit(
+    features: Tensor,  # [layers, examples, width]
+    labels: Tensor,  # [examples], 0 or 1
+    train: Tensor,  # [probes, examples], bool: whom a probe sees
+    strengths: Tensor,  # [layers, probes]
     tolerance: float = TOLERANCE,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Dual weights [batch, examples], biases [batch] and convergence [batch] for Gram matrices [batch, n, n].
+) -> Probes:
+    """Fit one probe a layer and training set, in the dtype of the features."""
+    labels, strengths = labels.to(features.dtype), strengths.to(features.dtype)
+    centre = features.mean(1)  # [layers, width]; keeps the products below free of large common terms
+    problem = _Problem(_with_ones(features, centre), labels, class_weights(labels, train), strengths)
+    mean, inverse = _scaling(problem.features[..., :-1], centre, train)
+    problem = replace(problem, mean=_pad(mean, 0.0), inverse=_pad(inverse, 1.0))
+    at, converged = _newton(problem, torch.zeros_like(problem.mean), tolerance)
+    weight = at[..., :-1] * inverse
+    return Probes(weight, at[..., -1] - (weight * (mean + centre[:, None])).sum(-1), converged)
 
-    Computed in the Gram matrices' own dtype, from `start` where a nearby solution is known.
+
+def path(
+    features: Tensor, labels: Tensor, train: Tensor, groups: Sequence[Sequence[float]], tolerance: float
+) -> Iterator[Tensor]:
+    """Yield the logits [layers, strengths, examples] of probes trained on `train` [examples], a group of them at once.
+
+    A group starts where the last of the group before ended. Where there are more features than training examples, the
+    standardised features are replaced by as many as there are examples, with the same inner products (a Cholesky factor
+    of these): the logits are the same, and a step is cheaper.
     """
-    labels, strengths = labels.to(gram.dtype), strengths.to(gram.dtype)
-    weights = class_weights(labels) / len(labels)  # [n], sums to one
-    dual, bias = start or (torch.zeros_like(gram[:, :, 0]), torch.zeros_like(gram[:, 0, 0]))
-    converged = torch.zeros(len(gram), dtype=torch.bool, device=gram.device)
-    for _ in range(MAX_STEPS):
-        logits = (gram @ dual[..., None])[..., 0] + bias[:, None]
+    count = int(train.sum())
+    mean = features[:, train].mean(1, keepdim=True)
+    scaled = features - mean
+    known = scaled[:, train]
+    spread = torch.linalg.vector_norm(known, dim=1, keepdim=True) / count**0.5
+    inverse = torch.where(spread <= CONSTANT * mean.abs(), 0.0, 1 / spread)
+    wide = features.shape[2] > count
+    if wide:
+        scaled = scaled.mul_(inverse.square()) @ known.mT  # inner products [layers, examples, those trained on]
+        known = scaled[:, train]
+        known.diagonal(dim1=1, dim2=2).add_(JITTER * features.shape[2])
+        known = torch.linalg.cholesky(known)
+    else:
+        scaled.mul_(inverse)
+        known.mul_(inverse)
+    labels = labels[train].to(features.dtype)
+    weights = class_weights(labels, torch.ones(1, count, dtype=torch.bool, device=labels.device))
+    inner = _with_ones(known)
+    at = torch.zeros_like(inner[:, :1])
+    for strengths in groups:
+        penalties = torch.tensor(strengths, dtype=at.dtype, device=at.device).expand(len(at), -1)
+        start = at[:, -1:].repeat(1, len(strengths), 1)
+        at, _ = _newton(_Problem(inner, labels, weights.expand(len(strengths), -1), penalties), start, tolerance)
+        weight = at[..., :-1].mT
+        weight = torch.linalg.solve_triangular(known.mT, weight, upper=True) if wide else weight
+        yield (scaled @ weight).mT + at[..., -1:]
+
+
+def _with_ones(features: Tensor, centre: Tensor | None = None) -> Tensor:
+    """Features [layers, examples, width + 1], less their centre [layers, width]; the last one is the intercept's."""
+    found = torch.ones(*features.shape[:2], features.shape[2] + 1, dtype=features.dtype, device=features.device)
+    if centre is None:
+        found[..., :-1] = features
+    else:
+        torch.sub(features, centre[:, None], out=found[..., :-1])
+    return found
+
+
+def _pad(values: Tensor, last: float) -> Tensor:
+    """One more value at the end, the intercept's."""
+    return torch.nn.functional.pad(values, (0, 1), value=last)
+
+
+def class_weights(labels: Tensor, train: Tensor) -> Tensor:
+    """Weights [probes, examples]: one half for each class of a training set, nothing for the others."""
+    inside = train.to(labels.dtype)
+    weights = torch.zeros_like(inside)
+    for members in (inside * labels, inside * (1 - labels)):
+        weights += members / (2 * members.sum(1, keepdim=True))
+    return weights
+
+
+def log_loss(logits: Tensor, labels: Tensor, among: Tensor) -> Tensor:
+    """Class-balanced log loss [layers, probes] of logits [layers, probes, examples] over `among` [probes, examples]."""
+    labels = labels.to(logits.dtype)
+    return (class_weights(labels, among) * softplus((1 - 2 * labels) * logits)).sum(-1)
+
+
+def _scaling(centred: Tensor, centre: Tensor, train: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and inverse scale of the features over each training set, [layers, probes, width]; 0 for constant ones."""
+    share = train.to(centred.dtype) / train.sum(1, keepdim=True)
+    mean = share @ centred
+    variance = torch.stack([share @ layer.square() for layer in centred]).sub_(mean.square())
+    # A difference of large numbers says little; for a training set far from the centre it is taken from the data.
+    for layer, feature in (variance < mean.square() / 100).any(1).nonzero().tolist():
+        values = centred[layer, :, feature].double()
+        variance[layer, :, feature] = torch.stack([values[inside].var(correction=0) for inside in train])
+    scale = variance.clamp_(min=0).sqrt_()
+    constant = scale <= CONSTANT * (mean.abs() + centre[:, None].abs())
+    return mean, torch.where(constant, 0.0, 1 / scale)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Points and slopes are [layers, probes, width + 1]: weights of standardised features, and the intercept."""
+
+    features: Tensor  # [layers, examples, width + 1]
+    labels: Tensor  # [examples]
+    weights: Tensor  # [probes, examples]
+    strengths: Tensor  # [layers, probes]
+    mean: Tensor | None = (
+        None  # [layers, probes, width + 1], of each training set; None where features are standardised
+    )
+    inverse: Tensor | None = None  # [layers, probes, width + 1]
+
+    def logits(self, at: Tensor) -> Tensor:
+        """[layers, probes, examples]"""
+        if self.mean is None:
+            return torch.bmm(at, self.features.mT)
+        scaled = at * self.inverse
+        return torch.baddbmm(-_dot(scaled, self.mean)[..., None], scaled, self.features.mT)
+
+    def back(self, slopes: Tensor, at: Tensor) -> Tensor:
+        """From slopes along logits [layers, probes, examples] to those along the weights, the penalty's included."""
+        raw = torch.bmm(slopes, self.features)
+        if self.mean is not None:
+            raw.addcmul_(slopes.sum(-1, keepdim=True), self.mean, value=-1).mul_(self.inverse)
+        raw[..., :-1].addcmul_(self.strengths[..., None], at[..., :-1])
+        return raw
+
+    def objective(self, logits: Tensor, at: Tensor) -> Tensor:
+        """[layers, probes]"""
+        loss = (self.weights * softplus((1 - 2 * self.labels) * logits)).sum(-1)
+        return loss + self.strengths / 2 * at[..., :-1].square().sum(-1)
+
+
+def _dot(one: Tensor, other: Tensor) -> Tensor:
+    """Inner products [layers, probes]."""
+    return torch.linalg.vecdot(one, other)
+
+
+def _newton(problem: _Problem, at: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
+    """The minimum, and which probes reached it, [layers, probes]."""
+    limit = (tolerance * problem.strengths.clamp(0.1, 1.0)).square() * at.shape[-1]
+    logits = problem.logits(at)
+    first = least = since = None
+    for _ in range(NEWTON_STEPS):
         chance = torch.sigmoid(logits)
-        slope = weights * (chance - labels)  # d loss / d logit
-        residual = slope + strengths[:, None] * dual  # zero at the optimum, up to the Gram's null space
-        converged = torch.maximum(residual.abs().amax(1), slope.sum(1).abs()) * len(labels) < tolerance
-        if converged.all():
+        slope = problem.back(problem.weights * (chance - problem.labels), at)
+        size = _dot(slope, slope)
+        converged = size < limit
+        if first is None:
+            first, least, since = size, size, torch.zeros_like(size)
+        since = torch.where(size < 0.5 * least, 0.0, since + 1)
+        least = torch.minimum(least, size)
+        active = ~converged & (since < STALLED)
+        if not active.any():
             break
-        new_dual, new_bias = _newton(gram, logits, chance, slope, weights, strengths)
-        step = _step_size(gram, labels, weights, strengths, (dual, bias), (new_dual, new_bias))
-        step = torch.where(converged, 0.0, step)
-        dual = dual + step[:, None] * (new_dual - dual)
-        bias = bias + step * (new_bias - bias)
-    return dual, bias, converged
+        curvature = problem.weights * (chance * (1 - chance))
+        precision = (size / first).sqrt().clamp(max=0.25) / 4  # sharper as the end comes near
+        step = _solve(problem, curvature, slope, size * precision, active)
+        at, logits = _search(problem, at, logits, step, slope, active)
+    return at, converged
 
 
-def _newton(gram: Tensor, logits: Tensor, chance: Tensor, slope: Tensor, weights: Tensor, strengths: Tensor):
-    """The minimiser of the objective's quadratic model at `logits`."""
-    root = (weights * chance * (1 - chance)).clamp(min=MIN_CURVATURE).sqrt()
-    system = root[:, :, None] * gram * root[:, None, :]
-    system.diagonal(dim1=1, dim2=2).add_(strengths[:, None])
-    factor = torch.linalg.cholesky(system)
-    right = torch.stack([root * logits - slope / root, root], dim=-1)  # working response, and ones for the intercept
-    solved = root[..., None] * torch.cholesky_solve(right, factor)
-    bias = solved[..., 0].sum(1) / solved[..., 1].sum(1)
-    return solved[..., 0] - bias[:, None] * solved[..., 1], bias
-
-
-def _step_size(gram, labels, weights, strengths, old, new) -> Tensor:
-    """The largest of 1, 1/2, 1/4 ... that does not raise the objective, [batch]."""
-
-    def objective(dual: Tensor, bias: Tensor) -> Tensor:
-        shift = (gram @ dual[..., None])[..., 0]
-        loss = torch.nn.functional.softplus((1 - 2 * labels) * (shift + bias[:, None]))
-        return (weights * loss).sum(1) + strengths / 2 * (dual * shift).sum(1)
-
-    before = objective(*old)
-    step = torch.ones_like(before)
-    for _ in range(30):
-        after = objective(old[0] + step[:, None] * (new[0] - old[0]), old[1] + step * (new[1] - old[1]))
-        worse = after > before + 4 * torch.finfo(before.dtype).eps * before.abs()
-        if not worse.any():
+def _solve(problem: _Problem, curvature: Tensor, slope: Tensor, until: Tensor, active: Tensor) -> Tensor:
+    """Conjugate gradients: the step at which the quadratic model has no slope, to a squared length of `until`."""
+    step, left = torch.zeros_like(slope), -slope
+    direction, size = left, _dot(left, left)
+    tiny = torch.finfo(size.dtype).tiny
+    for _ in range(GRADIENT_STEPS):
+        bent = problem.back(curvature * problem.logits(direction), direction)
+        length = torch.where(active, size / _dot(direction, bent).clamp(min=tiny), 0.0)[..., None]
+        step, left = torch.addcmul(step, length, direction), torch.addcmul(left, length, bent, value=-1)
+        before, size = size, _dot(left, left)
+        active = active & (size > until)
+        if not active.any():
             break
-        step = torch.where(worse, step / 2, step)
+        direction = torch.addcmul(left, (size / before.clamp(min=tiny))[..., None], direction)
     return step
 
 
-def class_weights(labels: Tensor) -> Tensor:
-    """Weights [examples], mean one, that give both classes the same total."""
-    positive = (labels > 0.5).double().mean()
-    return torch.where(labels > 0.5, 0.5 / positive, 0.5 / (1 - positive)).to(labels.dtype)
-
-
-def log_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Class-balanced log loss [...] of logits [..., examples]."""
-    labels = labels.to(logits.dtype)
-    loss = torch.nn.functional.softplus((1 - 2 * labels) * logits)
-    return (class_weights(labels) * loss).mean(-1)
+def _search(
+    problem: _Problem, at: Tensor, logits: Tensor, step: Tensor, slope: Tensor, active: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Go the step, or half of it, or a quarter ... until the objective falls as it should; logits go along."""
+    before, falling = problem.objective(logits, at), _dot(slope, step)
+    slack = 8 * torch.finfo(before.dtype).eps * before.abs()
+    change = problem.logits(step)
+    length = active.to(before.dtype)
+    for _ in range(HALVINGS):
+        there, moved = (torch.addcmul(old, length[..., None], new) for old, new in ((at, step), (logits, change)))
+        worse = active & (problem.objective(moved, there) > before + 1e-4 * length * falling + slack)
+        if not worse.any():
+            break
+        length = torch.where(worse, length / 2, length)
+    return there, moved

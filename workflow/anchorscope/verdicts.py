@@ -1,0 +1,18 @@
+"""What a probe says of an example before and after the knockout."""
+
+import numpy as np
+
+
+def delta_p(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
+    """Percentage points that the probe's confidence in its own clean verdict gains or loses."""
+    sign = np.where(clean >= 0, 1.0, -1.0)
+    return 100 * (sigmoid(sign * changed) - sigmoid(sign * clean))
+
+
+def flips(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
+    """Whether the probe's verdict changes."""
+    return (clean >= 0) != (changed >= 0)
+
+
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    return 0.5 * (1 + np.tanh(logits / 2))
