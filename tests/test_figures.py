@@ -55,6 +55,10 @@ def summary() -> pl.DataFrame:
                                 "delta_p": mean + shift,
                                 "low": mean + shift - 2,
                                 "high": mean + shift + 2,
+                                "null": -20.0 if rule == "flip" and anchor in ("question", "answer") else None,
+                                "null_low": -25.0 - layer if rule == "flip" else None,
+                                "null_high": -15.0 if rule == "flip" else None,
+                                "better_than_chance": not (dataset == "popqa" and layer == 5),
                             }
                         )
     return pl.DataFrame(rows)
@@ -64,7 +68,7 @@ def test_series_order_colours_styles_and_values_are_the_published_ones(summary):
     figure = draw_family(summary, MODELS, DATASETS)
     assert [panel.get_title() for panel in figure.axes] == ["Small-1B", "Large-3B"]
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == [name for name, _, _ in SERIES]
+    assert [text.get_text() for text in legend.get_texts()] == [*(name for name, _, _ in SERIES), "one mechanism"]
     for model, panel in zip(MODELS, figure.axes, strict=True):
         lines = {line.get_label(): line for line in panel.get_lines() if not line.get_label().startswith("_")}
         for (name, colour, style), (dataset, anchor) in zip(
@@ -90,6 +94,23 @@ def test_a_group_of_fewer_than_20_is_drawn_faint_and_not_dropped(summary):
     assert np.isnan(np.asarray(full.get_ydata(), dtype=float)).tolist() == [True, True, False, False, False, False]
 
 
+def test_a_layer_no_better_than_chance_is_drawn_faint(summary):
+    panel = draw_family(summary, {"small": "Small"}, {"popqa": "PopQA"}).axes[0]
+    full = next(line for line in panel.get_lines() if line.get_label() == "Q PopQA")
+    assert np.isnan(np.asarray(full.get_ydata(), dtype=float)).tolist() == [False] * 5 + [True]
+
+
+def test_the_grey_band_is_what_one_mechanism_shows_in_any_dataset(summary):
+    wider = pl.when((pl.col("dataset") == "nq") & (pl.col("layer") == 0)).then(-60.0).otherwise(pl.col("null_low"))
+    panel = draw_family(summary.with_columns(null_low=wider), {"small": "Small"}, DATASETS).axes[0]
+    (grey,) = (band for band in panel.collections if band.get_label() == "one mechanism")
+    heights = {x: y for x, y in grey.get_paths()[0].vertices if y < -15}
+    assert heights[0.0] == -60
+    assert heights[3.0] == -28
+    honest = draw_family(summary, {"small": "Small"}, DATASETS, rule="replicate").axes[0]
+    assert all(band.get_label() != "one mechanism" for band in honest.collections)
+
+
 def test_faint_points_and_bands_lie_inside_the_axes(summary):
     deep = pl.when((pl.col("n") < 20) & (pl.col("layer") == 0)).then(-95.0).otherwise(pl.col("delta_p"))
     panel = draw_family(summary.with_columns(deep.alias("delta_p")), {"small": "Small"}, DATASETS).axes[0]
@@ -102,7 +123,7 @@ def test_faint_points_and_bands_lie_inside_the_axes(summary):
 def test_the_bands_are_the_intervals(summary):
     panel = draw_family(summary, {"small": "Small"}, {"popqa": "PopQA"}).axes[0]
     band = panel.collections[0].get_paths()[0].vertices[:, 1]
-    assert band.min() == value("small", "popqa", "question", 5) - 2
+    assert band.min() == value("small", "popqa", "question", 4) - 2, "layer 5 is no better than chance"
     assert band.max() == value("small", "popqa", "question", 0) + 2
 
 

@@ -1,21 +1,40 @@
 """Planted truths come back, and nulls stay null, through the same code that measures real runs."""
 
+from itertools import pairwise
+
 import numpy as np
 import polars as pl
 import pytest
 import torch
+from scipy.optimize import linprog
+from sklearn.metrics import cohen_kappa_score
+from sklearn.mixture import GaussianMixture
 
+from anchorscope import probe
 from anchorscope.anchors import reference_layer
+from anchorscope.bootstrap import interval, resample
 from anchorscope.crossfit import score
+from anchorscope.curves import curves, series_row
 from anchorscope.delta import delta_rows, examples_of, layer_rows
-from anchorscope.summary import bootstrap_weights, interval, summarise
+from anchorscope.dip import dip, dip_test
+from anchorscope.kinds import kinds
+from anchorscope.mixture import two_normals
+from anchorscope.one_mechanism import fit_shift
+from anchorscope.store import PASSES
+from anchorscope.summary import Headline, estimate
 
 SIGNAL = 1.3  # distance of a class from zero along the true direction, in units of the noise: 90 % accuracy
 DRAWS = 500
 
 
+HEADLINE = Headline("resid", "answer_last")
+
+
 def keys(hallucinated: np.ndarray) -> list[dict]:
-    return [{"id": f"{index:04d}", "right": not wrong, "subject": None} for index, wrong in enumerate(hallucinated)]
+    return [
+        {"id": f"{index:04d}", "right": not wrong, "subject": None, "popularity": index % 7}
+        for index, wrong in enumerate(hallucinated)
+    ]
 
 
 def simulate(kind: str, count: int, seed: int) -> tuple[dict, np.ndarray, np.ndarray]:
@@ -45,8 +64,8 @@ def simulate(kind: str, count: int, seed: int) -> tuple[dict, np.ndarray, np.nda
     return states, side > 0, depends
 
 
-def measured(kind: str, count: int, seed: int) -> pl.DataFrame:
-    """The summary of a simulated run."""
+def tables(kind: str, count: int, seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The delta and layers tables of a simulated run."""
     states, hallucinated, _ = simulate(kind, count, seed)
     examples = examples_of(keys(hallucinated), 5, 0, "simulation")
     scores = score(
@@ -54,9 +73,15 @@ def measured(kind: str, count: int, seed: int) -> pl.DataFrame:
     )
     reference = reference_layer(scores, hallucinated)
     unit = [pl.lit("resid").alias("component"), pl.lit("answer_last").alias("position")]
-    delta = delta_rows(scores, examples, reference).with_columns(unit)
-    layers = layer_rows(scores, examples, reference).with_columns(unit)
-    return summarise(delta, layers, DRAWS, seed=0)
+    return (
+        delta_rows(scores, examples, reference).with_columns(unit),
+        layer_rows(scores, examples, reference).with_columns(unit),
+    )
+
+
+def measured(kind: str, count: int, seed: int) -> pl.DataFrame:
+    """The summary of a simulated run."""
+    return estimate(*tables(kind, count, seed), HEADLINE, DRAWS, seed=0).summary
 
 
 def row(summary: pl.DataFrame, rule: str, anchor: str, intervention: str = "exact_question") -> dict:
@@ -116,8 +141,7 @@ def test_the_interval_is_a_bootstrap_over_clusters():
     subjects = generator.integers(0, 25, 120)
     effect = generator.normal(size=25)[subjects] + 0.2 * generator.normal(size=120)
     names = [f"s{number:02d}" for number in subjects]
-    weights = bootstrap_weights(sorted(set(names)), 4000, seed=1)
-    drawn = np.stack([weights[name] for name in names], axis=1)
+    drawn = resample(names, 4000, seed=1)
     low, high = interval((drawn @ effect / drawn.sum(1))[:, None])
     members = [np.flatnonzero(subjects == number) for number in sorted(set(subjects))]
     means = []
@@ -140,38 +164,253 @@ def test_the_interval_is_numpys_quantile_and_leaves_out_empty_draws():
 def table(anchored: list[bool]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """A delta table of one layer in which the given examples flip by -50 and the others stay."""
     count = len(anchored)
+    after = np.where(anchored, -1.0, 1.0).astype(np.float32)
     columns = {
         "id": [f"{index:02d}" for index in range(count)],
         "cluster": [f"{index:02d}" for index in range(count)],
+        "popularity": pl.Series([None] * count, dtype=pl.Int64),
+        "hallucinated": np.arange(count) % 2 == 0,
         "layer": np.zeros(count, dtype=np.int16),
         "delta_p": np.where(anchored, -50.0, 0.0),
         "question_anchored_flip": anchored,
         "question_anchored_fixed": anchored,
     }
+    for name in ("full", "first", "second"):
+        columns |= {f"logit_clean_{name}": np.ones(count, np.float32), f"logit_ko_{name}": after}
     for rule in ("crossfit", "replicate"):
         for number in (1, 2):
             columns[f"question_anchored_{rule}_{number}"] = anchored
             columns[f"delta_p_{rule}_{number}"] = np.where(anchored, -50.0, 0.0)
-    place = {"component": "resid", "position": "answer_last", "intervention": "exact_question"}
-    delta = pl.DataFrame(columns).with_columns(**{name: pl.lit(value) for name, value in place.items()})
-    layers = pl.DataFrame({**place, "layer": [0], "auc": [0.5]}, schema_overrides={"layer": pl.Int16})
-    clean = layers.with_columns(intervention=pl.lit("clean"))
-    return delta, pl.concat([layers, clean])
+    place = {"component": "resid", "position": "answer_last"}
+    delta = pl.DataFrame(columns).with_columns(
+        **{name: pl.lit(value) for name, value in place.items()}, intervention=pl.lit("exact_question")
+    )
+    layers = pl.DataFrame(
+        {
+            **{name: [value] * 2 for name, value in place.items()},
+            "intervention": ["clean", "exact_question"],
+            "layer": pl.Series([0, 0], dtype=pl.Int16),
+            "auc": [0.5, 0.5],
+            "better_than_chance": [False, False],
+            "is_reference": [True, True],
+        }
+    )
+    return delta, layers
 
 
-@pytest.mark.parametrize("anchored", [0, 1, 2, 30])
+@pytest.mark.parametrize("anchored", [0, 1, 2, 29, 30])
 def test_empty_and_tiny_groups_are_marked_rows_and_never_nan(anchored):
-    delta, layers = table([index < anchored for index in range(30)])
-    summary = summarise(delta, layers, DRAWS, seed=0)
-    found = row(summary, "flip", "question")
-    assert found["n"] == anchored
-    assert found["delta_p"] == (None if anchored == 0 else -50.0)
-    assert (found["low"] is None) is (anchored < 2)
-    assert not any(summary[name].is_nan().any() for name in ("delta_p", "low", "high"))
-    assert row(summary, "flip", "all")["n"] == 30
+    found = estimate(*table([index < anchored for index in range(30)]), HEADLINE, DRAWS, seed=0)
+    flip = row(found.summary, "flip", "question")
+    assert flip["n"] == anchored
+    assert flip["share"] == pytest.approx(anchored / 30)
+    assert flip["delta_p"] == (None if anchored == 0 else -50.0)
+    assert (flip["low"] is None) is (anchored < 2)
+    assert flip["better_than_chance"] is False
+    assert row(found.summary, "flip", "all")["n"] == 30
+    for frame in (found.summary, found.series, found.kinds, found.strata):
+        for name, kind in frame.schema.items():
+            assert not (kind.is_float() and frame[name].is_nan().any()), name
+            assert not (kind.is_float() and frame[name].is_infinite().any()), name
+
+
+def test_what_a_curve_comes_to():
+    """Area, deepest layer and what is left of the gap under another rule, each against its definition."""
+    generator = np.random.default_rng(0)
+    anchored = np.broadcast_to(np.arange(200) < 80, (4, 200))
+    depth = np.array([0.0, -20.0, -40.0, -10.0])
+    delta = depth[:, None] * anchored + generator.normal(size=(4, 200))
+    weights = resample([str(index) for index in range(200)], 1000, seed=0)
+    flip, other = (curves([(anchored, part)], weights) for part in (delta, delta / 4))
+    found = series_row(other["gap"], flip["gap"])
+    assert found["area"] == pytest.approx(np.mean(depth) / 4, abs=0.3)
+    assert found["area_low"] < found["area"] < found["area_high"]
+    assert (found["deepest_layer"], found["deepest_layer_low"], found["deepest_layer_high"]) == (2, 2, 2)
+    assert found["deepest"] == pytest.approx(-10, abs=0.3)
+    assert found["of_flip"] == pytest.approx(0.25, abs=0.01)
+    assert found["of_flip_low"] <= 0.25 <= found["of_flip_high"]
+
+
+def test_strata_are_the_same_estimates_on_parts_of_the_examples():
+    delta, layers = tables("two pathways", 400, 0)
+    found = estimate(delta, layers, HEADLINE, DRAWS, seed=0)
+    assert set(found.strata["stratum"]) == {"right", "hallucinated", "unpopular", "middling", "popular"}
+    for stratum, part in (
+        ("right", ~pl.col("hallucinated")),
+        ("hallucinated", pl.col("hallucinated")),
+        ("popular", pl.col("popularity") > 4),
+    ):
+        alone = estimate(delta.filter(part), layers, HEADLINE, DRAWS, seed=0).summary
+        for anchor in ("question", "answer", "gap"):
+            inside = row(found.strata.filter(stratum=stratum), "replicate", anchor)
+            expected = row(alone, "replicate", anchor)
+            assert (inside["n"], inside["delta_p"]) == (expected["n"], pytest.approx(expected["delta_p"]))
+            assert inside["low"] == pytest.approx(expected["low"], abs=4)
+
+
+def test_popularity_is_left_out_where_it_is_unknown():
+    delta, layers = tables("two pathways", 200, 0)
+    unknown = delta.with_columns(popularity=pl.lit(None, dtype=pl.Int64))
+    strata = estimate(unknown, layers, HEADLINE, DRAWS, seed=0).strata
+    assert set(strata["stratum"]) == {"right", "hallucinated"}
+
+
+def test_the_band_of_one_mechanism_holds_what_one_mechanism_shows_and_not_two_pathways():
+    """Under N2 the published grouping shows what the band says; reversed evidence is far from it."""
+    one = row(measured("N2", 800, 1), "flip", "gap")
+    assert one["null_low"] <= one["delta_p"] <= one["null_high"]
+    assert one["null_high"] < -20, "one mechanism alone shows a deep gap"
+    two = row(measured("two pathways", 800, 1), "flip", "answer")
+    assert not two["null_low"] <= two["delta_p"] <= two["null_high"]
+
+
+def test_the_fitted_shift_is_that_of_least_squares():
+    generator = np.random.default_rng(4)
+    clean = generator.normal(size=300)
+    changed = 0.4 * clean - 1.1 + 0.3 * generator.normal(size=300)
+    slope, level = np.polyfit(clean, changed - clean, 1)
+    found = fit_shift(clean, changed)
+    assert (found.slope, found.level) == pytest.approx((slope, level))
+    assert found.spread == pytest.approx(np.std(changed - clean - level - slope * clean))
+    assert fit_shift(np.zeros(5), np.arange(5.0)).slope == 0
+
+
+def test_kappa_and_correlation_agree_with_their_definitions():
+    generator = np.random.default_rng(5)
+    labels = np.stack([generator.random(300) < 0.3] * 2)
+    labels[1] ^= generator.random(300) < 0.2
+    delta = generator.normal(size=(2, 300))
+    delta[1] += delta[0]
+    clean, changed = generator.normal(size=(2, 2, 300))
+    weights = resample([str(index) for index in range(300)], 500, seed=0)
+    found = kinds(labels, delta, clean, changed, weights, seed=0)
+    assert found["kappa"] == pytest.approx(cohen_kappa_score(*labels))
+    assert found["correlation"] == pytest.approx(np.corrcoef(delta)[0, 1])
+    assert found["kappa_low"] < found["kappa"] < found["kappa_high"]
+    assert found["correlation_high"] - found["correlation_low"] == pytest.approx(4 * 0.5 / np.sqrt(300), rel=0.4)
+
+
+def test_what_cannot_be_said_is_left_empty():
+    weights = resample([str(index) for index in range(40)], 100, seed=0)
+    same = np.ones((2, 40))
+    found = kinds(same > 0, same, same, same, weights, seed=0)
+    assert {name for name, value in found.items() if value is not None} == {"n"}
+
+
+@pytest.mark.parametrize("kind", ["normal", "two humps", "uniform", "ties"])
+def test_the_dip_is_the_least_distance_from_a_distribution_with_one_mode(kind):
+    generator = np.random.default_rng(6)
+    for size in (4, 9, 17, 26):
+        sample = {
+            "normal": generator.normal(size=size),
+            "two humps": generator.normal(size=size) + 6 * (np.arange(size) % 2),
+            "uniform": generator.random(size),
+            "ties": np.round(generator.normal(size=size) * 1.5),
+        }[kind]
+        assert dip(sample) == pytest.approx(plain_dip(sample), abs=1e-7)
+
+
+def plain_dip(sample: np.ndarray) -> float:
+    """The definition as linear programs, one for each place that the mode can have.
+
+    Unknown are the distribution function's values at the sample's points, from both sides at the mode, where it may
+    jump; it is convex before the mode and concave after it, and never farther than `distance` from the sample's own.
+    """
+    points, ranks = np.unique(sample, return_inverse=True)
+    count, size = len(points), len(sample)
+    after = np.bincount(ranks).cumsum() / size
+    before = np.concatenate([[0.0], after[:-1]])
+    least = np.inf
+    for mode in range(count):
+        left, right = list(range(mode + 1)), list(range(mode + 1, count + 1))  # unknowns; the mode has one in each
+        where = {**{i: i for i in left}, **{i: i - 1 for i in right}}
+        rows, bounds = [], []
+
+        def constrain(terms: dict[int, float], bound: float, distance: float = 0.0, rows=rows, bounds=bounds) -> None:
+            line = np.zeros(count + 2)
+            for index, factor in terms.items():
+                line[index] += factor
+            line[-1] = distance
+            rows.append(line)
+            bounds.append(bound)
+
+        for unknown, place in where.items():
+            targets = {before[place], after[place]}
+            if place == mode:
+                targets = {before[place]} if unknown == mode else {after[place]}
+            for target in targets:
+                constrain({unknown: 1.0}, target, -1.0)
+                constrain({unknown: -1.0}, -target, -1.0)
+        for side, sign in ((left, 1), (right, -1)):
+            for one, two in pairwise(side):
+                constrain({one: 1.0, two: -1.0}, 0.0)
+            for one, two, three in zip(side, side[1:], side[2:], strict=False):
+                first, second = (1 / (points[where[b]] - points[where[a]]) for a, b in ((one, two), (two, three)))
+                constrain({one: -sign * first, two: sign * (first + second), three: -sign * second}, 0.0)
+        constrain({mode: 1.0, mode + 1: -1.0}, 0.0)
+        goal = np.zeros(count + 2)
+        goal[-1] = 1
+        found = linprog(goal, A_ub=np.array(rows), b_ub=bounds, bounds=[(0, 1)] * (count + 2))
+        least = min(least, found.fun)
+    return max(least, 1 / (2 * size))
+
+
+def test_the_dip_test_sees_two_humps_and_keeps_its_level():
+    generator = np.random.default_rng(7)
+    apart = generator.normal(size=500) + 5 * (np.arange(500) % 2)
+    assert dip_test(apart, seed=0)[1] < 0.01
+    rejected = np.mean([dip_test(generator.random(300), seed=0)[1] < 0.05 for _ in range(200)])
+    assert 0.01 <= rejected <= 0.09, "uniform samples are the hardest with one mode"
+    rejected = np.mean([dip_test(generator.random(2000), seed=0)[1] < 0.05 for _ in range(100)])
+    assert rejected <= 0.09, "larger samples are judged by smaller simulated ones"
+
+
+def test_two_normals_are_those_of_scikit_learn():
+    generator = np.random.default_rng(8)
+    sample = np.where(generator.random(600) < 0.3, generator.normal(-4, 1.0, 600), generator.normal(1, 1.5, 600))
+    found = two_normals(sample)
+    models = [GaussianMixture(count, tol=1e-9, max_iter=5000, n_init=3, random_state=0) for count in (1, 2)]
+    one, two = (model.fit(sample[:, None]) for model in models)
+    order = np.argsort(two.means_[:, 0])
+    np.testing.assert_allclose(found.means, two.means_[order, 0], atol=0.02)
+    np.testing.assert_allclose(found.share, two.weights_[order][0], atol=0.005)
+    np.testing.assert_allclose(found.spreads, np.sqrt(two.covariances_[order, 0, 0]), atol=0.02)
+    assert found.bic_gain == pytest.approx(one.bic(sample[:, None]) - two.bic(sample[:, None]), abs=0.5)
+    assert two_normals(generator.normal(size=600)).bic_gain < 0
 
 
 def test_a_class_too_small_to_probe_says_how_small():
     labels = np.array([True] * 50 + [False] * 7)
     with pytest.raises(ValueError, match=r"m on d: 7 right and 50 hallucinated .* 20 of each are needed"):
         examples_of(keys(labels), 5, 0, "m on d")
+
+
+def test_labels_that_are_all_equal_say_so():
+    with pytest.raises(ValueError, match=r"m on d: 0 right and 60 hallucinated .* 20 of each are needed"):
+        examples_of(keys(np.ones(60, bool)), 5, 0, "m on d")
+
+
+def test_a_fold_without_a_class_says_which():
+    some = keys(np.arange(60) % 2 == 0)
+    for key in some:
+        key["subject"] = "one" if key["right"] else key["id"]
+    with pytest.raises(ValueError, match=r"m on d: fold \d or a half of its training data has one class only"):
+        examples_of(some, 5, 0, "m on d")
+
+
+def test_probes_that_read_nothing_are_marked_and_so_are_folds_that_did_not_arrive(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    labels = np.arange(120) % 2 == 0
+    states = torch.randn(2, 120, 20, generator=generator)
+    states[1, :, 0] += torch.from_numpy(labels) * 3.0
+    examples = examples_of(keys(labels), 5, 0, "m on d")
+    parts = [torch.from_numpy(part) for part in (examples.hallucinated, examples.folds, examples.halves)]
+
+    def marks() -> pl.DataFrame:
+        scores = score(dict.fromkeys(PASSES, states), *parts)
+        return layer_rows(scores, examples, 1).filter(intervention="clean").sort("layer")
+
+    assert marks()["better_than_chance"].to_list() == [False, True]
+    assert marks()["unconverged_folds"].to_list() == [[], []]
+    monkeypatch.setattr(probe, "NEWTON_STEPS", 1)
+    assert marks()["unconverged_folds"].to_list() == [[0, 1, 2, 3, 4]] * 2

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from anchorscope.files import atomic
 from anchorscope.notes import random_models
 
-FEW = 20  # a group of fewer examples is drawn faint
+FEW = 20  # a group of fewer examples is drawn faint, and so is a layer whose probe is no better than chance
 FAINT = 0.25
 LINES = {"question": "-", "answer": "--"}
 LETTERS = {"question": "Q", "answer": "A"}
@@ -63,6 +63,9 @@ def draw_family(
                 ).sort("layer")
                 label = f"{LETTERS[anchor]} {datasets[dataset]}"
                 _draw_series(panel, rows, colours[index % len(colours)], LINES[anchor], label)
+            _draw_one_mechanism(
+                panel, chosen.filter((pl.col("model") == model) & pl.col("dataset").is_in(list(datasets)))
+            )
             panel.set(title=f"{title} (random weights)" if model in random else title, xlabel="Layer")
             panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -87,10 +90,34 @@ def _limits(place: pl.DataFrame) -> tuple[float, float]:
 def _draw_series(panel: Axes, rows: pl.DataFrame, colour: tuple, line: str, label: str) -> None:
     layer = rows["layer"].to_numpy()
     mean, low, high = (rows[name].cast(pl.Float64).to_numpy().astype(float) for name in ("delta_p", "low", "high"))
-    enough = rows["n"].to_numpy() >= FEW
+    enough = ((rows["n"] >= FEW) & rows["better_than_chance"]).to_numpy()
     panel.plot(layer, mean, line, color=colour, alpha=FAINT, linewidth=1.4)
     panel.plot(layer, np.where(enough, mean, np.nan), line, color=colour, linewidth=1.8, label=label)
     panel.fill_between(layer, low, high, where=enough, color=colour, alpha=0.15, linewidth=0)
+
+
+def _draw_one_mechanism(panel: Axes, rows: pl.DataFrame) -> None:
+    """A grey band that holds what each group would show in any of the datasets without two pathways."""
+    for anchor in LINES:
+        band = (
+            rows.filter(anchor=anchor)
+            .drop_nulls("null")
+            .group_by("layer")
+            .agg(pl.col("null_low").min(), pl.col("null_high").max())
+            .sort("layer")
+        )
+        if not band.is_empty():
+            label = "one mechanism" if anchor == "question" else None
+            panel.fill_between(
+                band["layer"],
+                band["null_low"],
+                band["null_high"],
+                color="0.5",
+                alpha=0.2,
+                linewidth=0,
+                zorder=0,
+                label=label,
+            )
 
 
 def save(figure: Figure, path: Path | str) -> None:

@@ -1,119 +1,181 @@
-"""Means with intervals: what every series of every figure is made of."""
+"""All estimates of one model on one dataset, from its delta and layers tables."""
 
-import zlib
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
+from anchorscope.bootstrap import interval, resample
+from anchorscope.curves import ANCHORS, Curve, curves, layer_rows, roles, series_row
+from anchorscope.kinds import kinds
+from anchorscope.one_mechanism import simulate_flip
 from anchorscope.rules import ROLES, role_columns
 
-ANCHORS = ("question", "answer", "all", "gap")  # gap: question minus answer
 UNIT = ["component", "position", "intervention"]
+NULL_DRAWS = 400  # simulations behind the band of one mechanism
+POPULARITY = ("unpopular", "middling", "popular")
+SERIES = ("area", "deepest_layer", "deepest", "of_flip")
 
 
-def summarise(delta: pl.DataFrame, layers: pl.DataFrame, draws: int, seed: int) -> pl.DataFrame:
-    """One row a component, position, intervention, rule, anchor and layer of one model on one dataset."""
-    weights = bootstrap_weights(delta["cluster"].unique().sort().to_list(), draws, seed)
-    tables = []
-    for (component, position, intervention), unit in sorted(delta.group_by(UNIT), key=lambda item: item[0]):
-        ordered = unit.sort("layer", "id")
-        clusters = ordered.filter(pl.col("layer") == 0)["cluster"].to_numpy()
-        for rule in ROLES:
-            table = summarise_rule(_roles(ordered, rule), clusters, weights)
-            tables.append(
-                table.with_columns(
-                    component=pl.lit(component),
-                    position=pl.lit(position),
-                    intervention=pl.lit(intervention),
-                    rule=pl.lit(rule),
-                )
-            )
-    return with_auc(pl.concat(tables), layers)
+@dataclass(frozen=True)
+class Headline:
+    """The component and position that strata and claims are about."""
+
+    component: str
+    position: str
 
 
-def _roles(unit: pl.DataFrame, rule: str) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(question_anchored, delta P) of each role, [layers, examples]; roles that were not measured are left out."""
-    layers = unit["layer"].n_unique()
-    pairs = []
-    for columns in role_columns(rule):
-        if all(unit[column].null_count() == 0 for column in columns):
-            anchored, delta = (unit[column].to_numpy().reshape(layers, -1) for column in columns)
-            pairs.append((anchored, delta.astype(np.float64)))
-    return pairs
+@dataclass(frozen=True)
+class Estimates:
+    summary: pl.DataFrame  # one row a component, position, intervention, rule, anchor and layer
+    series: pl.DataFrame  # one row a component, position, intervention, rule and anchor
+    kinds: pl.DataFrame  # one row a component and position
+    strata: pl.DataFrame  # the headline's summary for parts of the examples
+    resampled: pl.DataFrame  # the headline's curves in every resample, for contrasts between runs
 
 
-def bootstrap_weights(clusters: list[str], draws: int, seed: int) -> dict[str, np.ndarray]:
-    """How often each cluster is drawn in each resample: cluster -> [draws]."""
-    names = sorted(clusters)
-    generator = np.random.default_rng([seed, zlib.crc32("\n".join(names).encode())])
-    counts = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)
-    return {name: counts[:, index].astype(np.float64) for index, name in enumerate(names)}
+def estimate(delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, draws: int, seed: int) -> Estimates:
+    """Everything that is said of one model on one dataset."""
+    delta = delta.sort(*UNIT, "layer", "id")
+    weights = resample(_examples(delta)["cluster"].to_list(), draws, seed)
+    summary, series, found_kinds, strata, resampled = [], [], [], [], []
+    for (component, position, intervention), unit in delta.group_by(UNIT, maintain_order=True):
+        place = {"component": component, "position": position}
+        under = {**place, "intervention": intervention}
+        by_rule = {rule: curves(roles(unit, rule), weights) for rule in ROLES}
+        summary.append(_with(_layer_table(by_rule, unit, intervention, seed), under))
+        series.append(_with(_series_table(by_rule), under))
+        if intervention == "exact_question":
+            reference = layers.filter(pl.col("is_reference")).filter(**place)["layer"][0]
+            at_reference = unit.filter(pl.col("layer") == reference)
+            found_kinds.append({**place, "reference_layer": reference, **_kinds(at_reference, weights, seed)})
+        if place == {"component": headline.component, "position": headline.position}:
+            strata.append(_with(_strata_table(unit, weights), under))
+            resampled.append(_with(_resampled_table(by_rule), {"intervention": intervention}))
+    return Estimates(
+        summary=with_auc(pl.concat(summary, how="diagonal"), layers),
+        series=pl.concat(series),
+        kinds=pl.DataFrame(found_kinds, infer_schema_length=None),
+        strata=pl.concat(strata),
+        resampled=pl.concat(resampled),
+    )
 
 
-def summarise_rule(
-    pairs: list[tuple[np.ndarray, np.ndarray]], clusters: np.ndarray, weights: dict[str, np.ndarray]
+def _examples(delta: pl.DataFrame) -> pl.DataFrame:
+    """One row an example, in the order of every unit and layer."""
+    first = delta.row(0, named=True)
+    return delta.filter(**{name: first[name] for name in [*UNIT, "layer"]})
+
+
+def _with(table: pl.DataFrame, values: dict[str, str]) -> pl.DataFrame:
+    return table.with_columns(**{name: pl.lit(value) for name, value in values.items()})
+
+
+def _layer_table(
+    by_rule: dict[str, dict[str, Curve]], unit: pl.DataFrame, intervention: str, seed: int
 ) -> pl.DataFrame:
-    """Group sizes, means and 95 % intervals by anchor and layer, averaged over roles."""
-    drawn = np.stack([weights[cluster] for cluster in clusters], axis=1)  # [draws, examples]
-    sizes, means, resampled = {}, {}, {}
-    once = np.ones((1, drawn.shape[1]))  # every example exactly once
-    for anchor in ("question", "answer", "all"):
-        groups = [(_inside(anchor, anchored), delta) for anchored, delta in pairs]
-        sizes[anchor] = np.mean([mask.sum(1) for mask, _ in groups], axis=0)
-        means[anchor] = np.mean([_means(once, mask, delta)[0] for mask, delta in groups], axis=0)
-        resampled[anchor] = np.mean([_means(drawn, mask, delta) for mask, delta in groups], axis=0)
-    sizes["gap"] = sizes["all"]
-    means["gap"] = means["question"] - means["answer"]
-    resampled["gap"] = resampled["question"] - resampled["answer"]
-    return pl.concat([_rows(anchor, sizes, means, resampled) for anchor in ANCHORS])
+    """Every anchor's curve under every rule; under `flip` with what one mechanism would show."""
+    tables = []
+    null = one_mechanism_band(unit, seed) if intervention == "exact_question" else None
+    for rule, by_anchor in by_rule.items():
+        for anchor in ANCHORS:
+            table = _with(layer_rows(by_anchor[anchor]), {"rule": rule, "anchor": anchor})
+            if rule == "flip" and null is not None and anchor in null:
+                table = table.with_columns(**null[anchor])
+            tables.append(table)
+    return pl.concat(tables, how="diagonal")
 
 
-def _inside(anchor: str, anchored: np.ndarray) -> np.ndarray:
-    return {"question": anchored, "answer": ~anchored, "all": np.ones_like(anchored)}[anchor]
-
-
-def _means(drawn: np.ndarray, mask: np.ndarray, delta: np.ndarray) -> np.ndarray:
-    """Group means [draws, layers] under resampling weights [draws, examples]; NaN where a group is empty."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return (drawn @ (mask * delta).T) / (drawn @ mask.T.astype(np.float64))
-
-
-def _rows(anchor: str, sizes: dict, means: dict, resampled: dict) -> pl.DataFrame:
-    low, high = interval(resampled[anchor])
-    smallest = np.minimum(sizes["question"], sizes["answer"]) if anchor == "gap" else sizes[anchor]
-    known = smallest >= 2  # an interval needs two examples
-    return pl.DataFrame(
-        {
-            "anchor": [anchor] * len(low),
-            "layer": np.arange(len(low), dtype=np.int16),
-            "n": np.rint(sizes[anchor]).astype(np.int64),
-            "delta_p": means[anchor],
-            "low": np.where(known, low, np.nan),
-            "high": np.where(known, high, np.nan),
+def one_mechanism_band(unit: pl.DataFrame, seed: int) -> dict[str, dict[str, pl.Series]]:
+    """By anchor the median and the central 95 % of what `flip` would show under one mechanism, [layers] each."""
+    layers = unit["layer"].n_unique()
+    clean, changed = (
+        unit[name].cast(pl.Float64).to_numpy().reshape(layers, -1) for name in ("logit_clean_full", "logit_ko_full")
+    )
+    simulated = simulate_flip(clean, changed, NULL_DRAWS, seed)
+    band = {}
+    for anchor, means in simulated.items():
+        often = np.isfinite(means).mean(0) > 0.5  # a group that one mechanism hardly ever fills has no band
+        low, high = interval(means)
+        middle = [
+            np.median(column[np.isfinite(column)]) if ok else np.nan for column, ok in zip(means.T, often, strict=True)
+        ]
+        values = {"null": middle, "null_low": low, "null_high": high}
+        band[anchor] = {
+            name: pl.Series(np.where(often, value, np.nan)).fill_nan(None) for name, value in values.items()
         }
-    ).with_columns(pl.col("delta_p", "low", "high").fill_nan(None))
+    return band
 
 
-def interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The central 95 % of resampled means [draws, ...], draws with an empty group left out."""
-    ordered = np.sort(resampled, axis=0)  # NaN last
-    count = np.isfinite(ordered).sum(0)
+def _series_table(by_rule: dict[str, dict[str, Curve]]) -> pl.DataFrame:
+    """Area and deepest layer of every curve; the gap's area also as a share of that under `flip`."""
+    columns = {name: pl.Float64 for value in SERIES for name in (value, f"{value}_low", f"{value}_high")}
+    columns |= {"rule": pl.String, "anchor": pl.String, "deepest_layer": pl.Int16}
+    rows = [
+        {"rule": rule, "anchor": anchor, **series_row(curve, by_rule["flip"]["gap"] if anchor == "gap" else None)}
+        for rule, by_anchor in by_rule.items()
+        for anchor, curve in by_anchor.items()
+    ]
+    return pl.DataFrame(rows, schema=columns)
 
-    def at(share: float) -> np.ndarray:
-        place = share * (count - 1).clip(min=0)
-        below = np.floor(place).astype(int)
-        above = np.minimum(below + 1, (count - 1).clip(min=0))
-        lower = np.take_along_axis(ordered, below[None], 0)[0]
-        upper = np.take_along_axis(ordered, above[None], 0)[0]
-        return lower + (place - below) * (upper - lower)
 
-    return at(0.025), at(0.975)
+def _kinds(at_reference: pl.DataFrame, weights: np.ndarray, seed: int) -> dict:
+    """Both prompts at the reference layer; the first role of `replicate` labels under the first prompt and measures
+    under the second, its second role the other way round."""
+    (first_label, second_delta), (second_label, first_delta) = role_columns("replicate")
+
+    def both(first: str, second: str) -> np.ndarray:
+        return np.stack([at_reference[name].to_numpy() for name in (first, second)])
+
+    return kinds(
+        both(first_label, second_label),
+        both(first_delta, second_delta).astype(np.float64),
+        both("logit_clean_first", "logit_clean_second").astype(np.float64),
+        both("logit_ko_first", "logit_ko_second").astype(np.float64),
+        weights,
+        seed,
+    )
+
+
+def _strata_table(unit: pl.DataFrame, weights: np.ndarray) -> pl.DataFrame:
+    """The curves of right and of hallucinated answers, and of each third by popularity where it is known."""
+    examples = _examples(unit)
+    parts = {"right": ~examples["hallucinated"].to_numpy(), "hallucinated": examples["hallucinated"].to_numpy()}
+    known = examples["popularity"].to_numpy().astype(np.float64)
+    if np.isfinite(known).sum() >= len(POPULARITY):
+        edges = np.nanquantile(known, [1 / 3, 2 / 3])
+        third = np.where(np.isfinite(known), np.searchsorted(edges, known, "left"), -1)
+        parts |= {name: third == number for number, name in enumerate(POPULARITY)}
+    tables = []
+    for stratum, mask in parts.items():
+        if not mask.any():
+            continue
+        for rule in ROLES:
+            pairs = [(anchored[:, mask], delta[:, mask]) for anchored, delta in roles(unit, rule)]
+            for anchor, curve in curves(pairs, weights[:, mask]).items():
+                tables.append(_with(layer_rows(curve), {"stratum": stratum, "rule": rule, "anchor": anchor}))
+    return pl.concat(tables)
+
+
+def _resampled_table(by_rule: dict[str, dict[str, Curve]]) -> pl.DataFrame:
+    """One row a rule, anchor and draw: delta P of all layers."""
+    return pl.concat(
+        pl.DataFrame(
+            {
+                "draw": np.arange(len(curve.resampled), dtype=np.int32),
+                "delta_p": curve.resampled.astype(np.float32),
+            }
+        ).with_columns(rule=pl.lit(rule), anchor=pl.lit(anchor))
+        for rule, by_anchor in by_rule.items()
+        for anchor, curve in by_anchor.items()
+        if rule in ("flip", "replicate")
+    )
 
 
 def with_auc(table: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame:
-    """Add the AUC of the layer's probe over all examples, clean and under the row's intervention."""
+    """Add how well the layer's probe ranks all examples, clean and under the row's intervention."""
     keys = ["component", "position", "layer"]
-    clean = layers.filter(pl.col("intervention") == "clean").select(*keys, auc_clean="auc")
+    clean = layers.filter(pl.col("intervention") == "clean").select(*keys, "better_than_chance", auc_clean="auc")
     changed = layers.select(*keys, "intervention", auc_intervened="auc")
     return table.join(clean, on=keys, how="left", maintain_order="left").join(
         changed, on=[*keys, "intervention"], how="left", maintain_order="left"

@@ -1,0 +1,39 @@
+"""Resampling of whole clusters: how far an estimate would move with other questions.
+
+A resample is a row of weights, how often each example is drawn. So every estimate that is a ratio of sums is one
+matrix product for all resamples at once.
+"""
+
+import zlib
+
+import numpy as np
+
+
+def resample(clusters: list[str], draws: int, seed: int) -> np.ndarray:
+    """Weights [draws, examples]: as many clusters as there are, drawn with replacement, each with all its examples."""
+    names, places = np.unique(np.array(clusters), return_inverse=True)
+    generator = np.random.default_rng([seed, zlib.crc32("\n".join(names).encode())])
+    counts = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)
+    return counts.astype(np.float64)[:, places]
+
+
+def weighted_mean(weights: np.ndarray, values: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Means [draws, ...] of `values` [..., examples] over the examples `inside`; NaN where a draw has none of them."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (weights @ (inside * values).T) / (weights @ inside.T.astype(np.float64))
+
+
+def interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The central 95 % of resampled estimates [draws, ...], draws without an estimate (NaN) left out."""
+    ordered = np.sort(resampled, axis=0)  # NaN last
+    count = np.isfinite(ordered).sum(0)
+
+    def at(share: float) -> np.ndarray:
+        place = share * (count - 1).clip(min=0)
+        below = np.floor(place).astype(int)
+        above = np.minimum(below + 1, (count - 1).clip(min=0))
+        lower = np.take_along_axis(ordered, below[None], 0)[0]
+        upper = np.take_along_axis(ordered, above[None], 0)[0]
+        return lower + (place - below) * (upper - lower)
+
+    return at(0.025), at(0.975)
