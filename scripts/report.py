@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from anchorscope.files import atomic, made_from
+from anchorscope.files import atomic, made_from, read_json
 from anchorscope.logs import configure_logging
 from anchorscope.notes import note, random_models
 from anchorscope.report import deepest_layers, page
@@ -20,7 +20,8 @@ if __name__ == "__main__":
     text = page(
         figures={Path(path).stem: Path(path).read_bytes() for path in snakemake.input.figures},
         note=note(json.loads(params.bundled), random, params.window),
-        deepest=deepest_layers(summary),
+        claims=read_json(snakemake.input.claims),
+        deepest=deepest_layers(summary, **config["headline"]),
         examples=pl.read_csv(snakemake.input.examples),
         settings=json.dumps(config, indent=2, ensure_ascii=False),
         made_by=" · ".join(f"{name} {version}" for name, version in sorted(versions.items())),

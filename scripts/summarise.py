@@ -1,34 +1,78 @@
-"""Average delta P over each anchor's examples, with bootstrap intervals.
+"""Put the estimates of all models and datasets into one table a kind, and judge the claims.
 
-Writes one row a model, dataset, component, position, intervention, rule, anchor and layer, as
-Parquet and as CSV.
+Writes summary, series, kinds and strata as Parquet and as CSV, and the claims as JSON and as a page.
 """
 
 import json
+from pathlib import Path
 
 import polars as pl
+import yaml
 
+from anchorscope.claims import STATEMENTS, judge_claims, read_run
+from anchorscope.claims_page import claims_page
 from anchorscope.files import atomic, made_from, provenance
-from anchorscope.logs import configure_logging, progress
-from anchorscope.summary import summarise
+from anchorscope.landmarks import compare
+from anchorscope.logs import configure_logging
+from anchorscope.notes import note
 
-ORDER = ["model", "weights", "dataset", "component", "position", "intervention", "rule", "anchor", "layer"]
+FIRST = ["model", "weights", "dataset", "component", "position", "intervention", "stratum", "rule", "anchor", "layer"]
+
+
+def gather(paths: list[str], names: list[tuple[str, str]], models: dict[str, dict]) -> pl.DataFrame:
+    """The tables of all models and datasets as one, with their names and what weights the model has."""
+    table = pl.concat(
+        pl.read_parquet(path).with_columns(
+            model=pl.lit(model), weights=pl.lit(models[model]["weights"]), dataset=pl.lit(dataset)
+        )
+        for path, (model, dataset) in zip(paths, names, strict=True)
+    )
+    return table.select(*(name for name in FIRST if name in table.columns), pl.exclude(FIRST))
+
+
+def published_beside_measured(landmarks: dict, summary: pl.DataFrame, models: dict, layouts: dict) -> list[dict]:
+    """Rows for the trained models of this run that the published figures show."""
+    rows = []
+    for name, manifest in models.items():
+        known = landmarks["models"].get(manifest["source"].get("hub"), [])
+        flip = summary.filter(model=name, rule="flip", intervention="exact_question")
+        rows += [{"model": name, **row} for row in compare(known, landmarks["tolerance"], flip, layouts)]
+    return rows
+
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params = snakemake.params
-    pairs = json.loads(params.pairs)
-    jobs = list(zip(pairs, snakemake.input.delta, snakemake.input.layers, strict=True))
-    models = {model: made_from(delta)["model"] for (model, _), delta, _ in jobs}
-    tables = [
-        summarise(pl.read_parquet(delta), pl.read_parquet(layers), params.draws, params.seed).with_columns(
-            model=pl.lit(model), weights=pl.lit(models[model]["weights"]), dataset=pl.lit(dataset)
+    params, files = snakemake.params, snakemake.input
+    pairs = [tuple(pair) for pair in json.loads(params.pairs)]
+    models = {model: made_from(path)["model"] for (model, _), path in zip(pairs, files.summary, strict=True)}
+    about = provenance(stage="summarise", models=models, code=params.code)
+    tables = {kind: gather(files[kind], pairs, models) for kind in ("summary", "series", "kinds", "strata")}
+    for kind, table in tables.items():
+        with atomic(snakemake.output[kind]) as target:
+            table.write_parquet(target, metadata=about)
+        with atomic(snakemake.output[f"{kind}_csv"]) as target:
+            table.write_csv(target, float_precision=6)
+
+    place = {"component": params.component, "position": params.position}
+    headline = tables["summary"].filter(**place)
+    runs = [
+        read_run(
+            model,
+            dataset,
+            headline.filter(model=model, dataset=dataset),
+            pl.read_parquet(resampled),
+            pl.read_parquet(layers).filter(**place),
         )
-        for (model, dataset), delta, layers in progress(jobs, len(jobs), "summarising")
+        for (model, dataset), resampled, layers in zip(pairs, files.resampled, files.layers, strict=True)
     ]
-    summary = pl.concat(tables).select(*ORDER, pl.exclude(ORDER))
-    about = provenance(stage="summarise", models=models, draws=params.draws, seed=params.seed, code=params.code)
-    with atomic(snakemake.output.parquet) as target:
-        summary.write_parquet(target, metadata=about)
-    with atomic(snakemake.output.csv) as target:
-        summary.write_csv(target, float_precision=6)
+    claims = judge_claims(runs, json.loads(params.families))
+    landmarks = yaml.safe_load(Path(files.landmarks).read_text(encoding="utf-8"))
+    beside = published_beside_measured(landmarks, headline, models, json.loads(params.layouts))
+    random = [model for model in models if models[model]["weights"] == "random"]
+    said = note(json.loads(params.bundled), random, params.window)
+    with atomic(snakemake.output.claims) as target:
+        weights = {name: manifest["weights"] for name, manifest in models.items()}
+        everything = {"statements": STATEMENTS, "claims": claims, "landmarks": beside, "weights": weights, "note": said}
+        target.write_text(json.dumps(everything, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with atomic(snakemake.output.claims_page) as target:
+        target.write_text(claims_page(claims, beside, said), encoding="utf-8")

@@ -43,15 +43,17 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
         path.write_text(f"# a remark\n\n\n{path.read_text()}\n# the end\n")
     probe = project / "workflow/anchorscope/probe.py"
     edit(probe, '"""Linear probes, all at once', '"""Straight probes, one and all')
-    edit(probe, '    """Zero mean and unit variance', '    """Mean zero, variance one')
+    edit(probe, '    """Class-balanced log loss', '    """Log loss, classes balanced')
     assert changed(project, before) == set()
 
 
 @pytest.mark.parametrize(
     ("module", "old", "new", "expected"),
     [
-        ("probe.py", "MAX_STEPS = 100", "MAX_STEPS = 50", {"probe"}),
-        ("summary.py", "at(0.025), at(0.975)", "at(0.05), at(0.95)", {"summarise"}),
+        ("probe.py", "NEWTON_STEPS = 60", "NEWTON_STEPS = 50", {"probe"}),
+        ("summary.py", "NULL_DRAWS = 400", "NULL_DRAWS = 500", {"estimate"}),
+        ("bootstrap.py", "at(0.025), at(0.975)", "at(0.05), at(0.95)", {"estimate", "summarise"}),
+        ("claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise"}),
         ("knockout.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract"}),
         ("content_words.py", "please tell give", "please tell", {"normalize"}),
         ("logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),

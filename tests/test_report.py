@@ -32,10 +32,22 @@ def test_markup_in_the_data_shows_as_text():
     hostile = '<script>alert(1)</script> & "quotes"'
     frame = pl.DataFrame({"<b>name": [hostile, None], "value": [1.25, 3.0]})
     parsed = Cells()
-    parsed.feed(page({hostile: b"png"}, hostile, frame, frame, hostile, hostile))
+    row = {
+        "claim": 1,
+        "model": hostile,
+        "dataset": None,
+        "verdict": "undecided",
+        "effect": None,
+        "low": None,
+        "high": None,
+    }
+    claims = {"statements": {"1": hostile}, "claims": [{**row, "because": hostile}]}
+    parsed.feed(page({hostile: b"png"}, hostile, claims, frame, frame, hostile, hostile))
     assert "script" not in parsed.tags
     assert "b" not in parsed.tags
-    assert parsed.cells == [hostile, "1.2", "–", "3.0"] * 2
+    judged, tables = parsed.cells[:8], parsed.cells[8:]
+    assert judged == [hostile, hostile, "all", "undecided", "–", "–", "–", hostile]
+    assert tables == [hostile, "1.2", "–", "3.0"] * 2
 
 
 def test_a_table_has_a_row_for_each_row():
@@ -67,7 +79,7 @@ def test_the_deepest_layer_is_where_question_anchored_is_lowest():
                         "auc_intervened": 0.5,
                     }
                 )
-    found = deepest_layers(pl.DataFrame(rows)).to_dicts()
+    found = deepest_layers(pl.DataFrame(rows), "resid", "answer_last").to_dicts()
     assert [(row["rule"], row["layer"], row["ΔP_Q"], row["gap"]) for row in found] == [
         ("flip", 1, -40.0, -41.0),
         ("replicate", 2, -9.0, -10.0),

@@ -27,6 +27,7 @@ COPIED = ["Snakefile", "config.yaml", "requirements.lock", "workflow", "scripts"
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 # What runs again whenever a model or dataset has new examples.
 AGGREGATION = {"summarise": 1, "count_examples": 1, "draw": 2, "report": 1}
+BELOW_PROBE = {"estimate": 2, "summarise": 1, "draw": 2, "report": 1}
 WORDS = "river mountain king queen city planet colour metal language ocean painter author battle island desert".split()
 
 
@@ -121,6 +122,8 @@ def test_a_run_leaves_every_named_output_and_a_log_and_a_benchmark_for_each_job(
     for name in (
         "summary.parquet",
         "summary.csv",
+        "claims.json",
+        "claims.md",
         "examples.csv",
         "report.html",
         "figures/main.png",
@@ -139,12 +142,35 @@ def test_a_run_leaves_every_named_output_and_a_log_and_a_benchmark_for_each_job(
 def test_the_summary_holds_every_series(finished):
     summary = pl.read_parquet(finished / "results/summary.parquet")
     keys = ["model", "dataset", "component", "position", "intervention", "rule", "anchor", "layer"]
-    assert summary.height == 1 * 2 * 3 * 2 * 2 * 4 * 4 * 2
+    assert summary.height == 1 * 2 * 3 * 3 * 2 * 4 * 4 * 2
     assert summary.select(keys).n_unique() == summary.height
     sizes = summary.pivot(on="anchor", index=[key for key in keys if key != "anchor"], values="n")
     assert ((sizes["question"] + sizes["answer"] - sizes["all"]).abs() <= 1).all()
     assert summary["auc_clean"].is_between(0, 1).all()
-    assert pl.read_csv(finished / "results/summary.csv").height == summary.height
+    for table in ("summary", "series", "kinds", "strata"):
+        frame = pl.read_parquet(finished / f"results/{table}.parquet")
+        assert pl.read_csv(finished / f"results/{table}.csv", infer_schema_length=None).height == frame.height > 0
+        numbers = frame.select(pl.selectors.float())
+        assert not any(column.is_nan().any() or column.is_infinite().any() for column in numbers), table
+
+
+def test_a_run_on_random_weights_supports_no_claim_that_needs_a_signal(rerun):
+    """Question- and Answer-Anchored cannot differ here, although one position gives the label away: the exact answer is
+    the first two words where it is right, and all of them where it is wrong."""
+
+    def claims() -> list[dict]:
+        return json.loads((rerun / "results/claims.json").read_text())["claims"]
+
+    assert {row["claim"] for row in claims()} == {1, 2, 3, 5, 6}
+    assert {(row["model"], row["dataset"]) for row in claims()} == {("tiny", name) for name in ("one", "two", None)}
+    assert {row["verdict"] for row in claims() if row["claim"] in (1, 3, 5)} <= {"undecided", "contradicted"}
+    assert "| tiny | one | undecided |" in (rerun / "results/claims.md").read_text()
+    # At the end of the answer's text nothing gives the label away, and the probe reads nothing.
+    write_config(rerun, base_config() | {"headline": {"position": "final"}})
+    done = snakemake(rerun, "results/claims.json")
+    assert done.returncode == 0, done.stderr
+    assert {row["verdict"] for row in claims()} == {"undecided"}
+    assert "the probe is no better than chance" in {row["because"] for row in claims()}
 
 
 def test_counts_add_up(finished):
@@ -158,7 +184,14 @@ def test_counts_add_up(finished):
 
 
 def test_every_output_says_what_made_it(finished):
-    for name in ("questions/one", "answers/tiny/one/0000", "activations/tiny/one/0000", "delta/tiny/one", "summary"):
+    for name in (
+        "questions/one",
+        "answers/tiny/one/0000",
+        "activations/tiny/one/0000",
+        "delta/tiny/one",
+        "summary",
+        "kinds",
+    ):
         metadata = pq.read_metadata(finished / f"results/{name}.parquet").metadata
         about = json.loads(metadata[b"anchorscope"])
         assert about["code"]
@@ -213,6 +246,11 @@ def test_two_runs_give_identical_bytes(finished, tmp_path):
     for name in (
         "summary.parquet",
         "summary.csv",
+        "series.parquet",
+        "kinds.parquet",
+        "strata.csv",
+        "claims.json",
+        "claims.md",
         "examples.csv",
         "report.html",
         "figures/main.png",
@@ -228,7 +266,7 @@ def test_adding_a_model_runs_only_its_jobs_the_aggregation_and_the_figures(rerun
     config["figures"]["main"]["models"].append("other")
     write_config(rerun, config)
     done = snakemake(rerun, "--dry-run")
-    assert jobs(done) == dict(AGGREGATION, fetch_model=1, answer=4, extract=4, probe=2)
+    assert jobs(done) == dict(AGGREGATION, fetch_model=1, answer=4, extract=4, probe=2, estimate=2)
     touched = set(re.findall(r"model=([\w-]+)", done.stdout + done.stderr))
     assert touched == {"other"}
 
@@ -302,7 +340,7 @@ def test_moving_a_config_with_random_weights_reruns_nothing_and_editing_it_rerun
     shape.write_text(json.dumps(json.loads(shape.read_text()) | {"rms_norm_eps": 1e-5}))
     edited = snakemake(folder, "--dry-run")
     assert moved == {"report": 1}, "its settings name the file"
-    assert jobs(edited) == dict(AGGREGATION, fetch_model=1, answer=2, extract=2, probe=1)
+    assert jobs(edited) == dict(AGGREGATION, fetch_model=1, answer=2, extract=2, probe=1, estimate=1)
     assert set(re.findall(r"model=([\w-]+)", edited.stdout + edited.stderr)) == {"shape"}
 
 
@@ -312,7 +350,7 @@ def test_adding_a_dataset_runs_only_its_jobs_the_aggregation_and_the_figures(rer
     config["datasets"]["three"] = {"title": "Three", "layout": "nq", "source": "file", "path": "three.jsonl"}
     write_config(rerun, config)
     done = snakemake(rerun, "--dry-run")
-    assert jobs(done) == dict(AGGREGATION, fetch_questions=1, normalize=1, answer=2, extract=2, probe=1)
+    assert jobs(done) == dict(AGGREGATION, fetch_questions=1, normalize=1, answer=2, extract=2, probe=1, estimate=1)
     assert set(re.findall(r"dataset=([\w-]+)", done.stdout + done.stderr)) == {"three"}
 
 
@@ -323,7 +361,7 @@ def test_a_new_prompt_reruns_what_was_run_under_it(rerun, prompt, answers):
     texts["few_shot"][prompt].pop()
     path.write_text(json.dumps(texts))
     assert jobs(snakemake(rerun, "--dry-run")) == Counter(answer=answers, count_examples=1) + Counter(
-        extract=4, probe=2, summarise=1, draw=2, report=1
+        extract=4, probe=2, **BELOW_PROBE
     )
 
 
@@ -349,16 +387,17 @@ def test_more_questions_run_only_the_new_shards(rerun):
     config = base_config()
     config["questions"] = 180
     write_config(rerun, config)
-    assert jobs(snakemake(rerun, "--dry-run")) == dict(AGGREGATION, answer=2, extract=2, probe=2)
+    assert jobs(snakemake(rerun, "--dry-run")) == dict(AGGREGATION, answer=2, extract=2, probe=2, estimate=2)
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"bootstrap_draws": 300}, {"summarise": 1, "draw": 2, "report": 1}),
-        ({"folds": 4}, {"probe": 2, "summarise": 1, "draw": 2, "report": 1}),
-        ({"window": 1}, {"extract": 4, "probe": 2, "summarise": 1, "count_examples": 1, "draw": 2, "report": 1}),
-        ({"balance": False}, {"extract": 4, "probe": 2, "summarise": 1, "count_examples": 1, "draw": 2, "report": 1}),
+        ({"bootstrap_draws": 300}, BELOW_PROBE),
+        ({"headline": {"component": "mlp"}}, BELOW_PROBE),
+        ({"folds": 4}, {"probe": 2, **BELOW_PROBE}),
+        ({"window": 1}, {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}),
+        ({"balance": False}, {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}),
     ],
 )
 def test_a_setting_reruns_exactly_what_it_can_change(rerun, changes, expected):

@@ -17,7 +17,13 @@ pre { overflow-x: auto; padding: 1rem; border: 1px solid #8884; border-radius: 4
 
 
 def page(
-    figures: dict[str, bytes], note: str, deepest: pl.DataFrame, examples: pl.DataFrame, settings: str, made_by: str
+    figures: dict[str, bytes],
+    note: str,
+    claims: dict,
+    deepest: pl.DataFrame,
+    examples: pl.DataFrame,
+    settings: str,
+    made_by: str,
 ) -> str:
     """The report as HTML. Figures are PNG bytes by name; every text is escaped."""
     shown = "\n".join(
@@ -37,12 +43,16 @@ def page(
 <h1>Anchorscope</h1>
 <p>ΔP is what a linear probe's confidence in its own verdict loses, in percentage points, when attention to the
 question's content words is cut. Question-Anchored examples (Q) are those whose verdict flips, all others are
-Answer-Anchored (A). Bands are 95 % intervals; a group of fewer than 20 examples is drawn faint.</p>
+Answer-Anchored (A). Bands are 95 % intervals; a group of fewer than 20 examples is drawn faint, and so is a layer
+whose probe is no better than chance. Grey: what both groups would show if there were one mechanism and no two kinds of
+examples (fitted to this run; the width is that of 95 % of simulations).</p>
 <p class="note">{escape(note)}</p>
 {shown}
+<h2>Claims</h2>
+{claims_table(claims)}
 <h2>At the deepest layer</h2>
-<p>The layer where the Question-Anchored mean is lowest (residual stream, last exact answer token), under the published
-grouping (flip) and under the honest one (replicate); the gap is Q minus A with its 95 % interval.</p>
+<p>The layer where the Question-Anchored mean is lowest, under the published grouping (flip) and under the honest one
+(replicate); the gap is Q minus A with its 95 % interval.</p>
 {table(deepest)}
 <h2>Questions and answers</h2>
 {table(examples)}
@@ -69,12 +79,32 @@ def _text(value: object) -> str:
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
-def deepest_layers(summary: pl.DataFrame) -> pl.DataFrame:
+def claims_table(claims: dict) -> str:
+    """Every claim about a model or family on all its datasets, with its verdict."""
+    several = {row["model"] for row in claims["claims"] if row["dataset"] is None and row["claim"] == 1}
+    rows = [row for row in claims["claims"] if row["dataset"] is None or row["model"] not in several]
+    shown = [
+        {
+            "claim": claims["statements"][str(row["claim"])],
+            "model": row["model"],
+            "dataset": row["dataset"] or "all",
+            "verdict": row["verdict"],
+            "effect": row["effect"],
+            "low": row["low"],
+            "high": row["high"],
+            "because": row["because"] or "",
+        }
+        for row in rows
+    ]
+    return table(pl.DataFrame(shown, infer_schema_length=None))
+
+
+def deepest_layers(summary: pl.DataFrame, component: str, position: str) -> pl.DataFrame:
     """One row a model, dataset and rule: Q, A and gap at the layer where Q is lowest."""
     keys = ["model", "weights", "dataset", "rule"]
     rows = summary.filter(
-        (pl.col("component") == "resid")
-        & (pl.col("position") == "answer_last")
+        (pl.col("component") == component)
+        & (pl.col("position") == position)
         & (pl.col("intervention") == "exact_question")
         & pl.col("rule").is_in(["flip", "replicate"])
     )

@@ -33,6 +33,7 @@ SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
 PROMPTS = read_json(ROOT / "workflow" / "resources" / "prompts.json")
 # Relative, so that a finished run can move to another folder.
 BUNDLED = Path(os.path.relpath(ROOT / "workflow" / "resources" / "questions"))
+LANDMARKS = Path(os.path.relpath(ROOT / "workflow" / "resources" / "landmarks.yaml"))
 
 found = mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
 if found:
@@ -44,6 +45,8 @@ DATASETS = config["datasets"]
 FIGURES = config["figures"]
 SHARDS = [f"{number:04d}" for number in range(-(-config["questions"] // config["shard_size"]))]
 FORMATS = ["png", "pdf", "svg"]
+TABLES = ["summary", "series", "kinds", "strata"]
+ESTIMATES = [*TABLES, "resampled"]
 # A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread a
 # job beats two jobs that fight over two cores.
 THREADS = max(1, (workflow.cores or 4) // 4)
@@ -124,9 +127,20 @@ def shard_slice(wildcards):
     return [start, min(start + config["shard_size"], config["questions"])]
 
 
+def bundled():
+    """The datasets that must not be taken for the published ones."""
+    return [name for name, dataset in DATASETS.items() if dataset["source"] == "bundled"]
+
+
 def bundled_titles():
-    """The datasets that a figure must not be taken for the published ones of."""
-    return [dataset["title"] for dataset in DATASETS.values() if dataset["source"] == "bundled"]
+    """Their names on figures."""
+    return [DATASETS[name]["title"] for name in bundled()]
+
+
+def families():
+    """Models that a figure shows side by side, the smaller one left."""
+    shown = {tuple(figure["models"]): None for figure in FIGURES.values()}
+    return [list(models) for models in shown if len(models) > 1]
 
 
 def final_outputs():
@@ -134,8 +148,9 @@ def final_outputs():
     return [
         *expand("results/delta/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
         *expand("results/layers/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
-        "results/summary.parquet",
-        "results/summary.csv",
+        *expand("results/{table}.{format}", table=TABLES, format=["parquet", "csv"]),
+        "results/claims.json",
+        "results/claims.md",
         "results/report.html",
         "results/examples.csv",
         *expand("results/figures/{figure}.{format}", figure=FIGURES, format=FORMATS),

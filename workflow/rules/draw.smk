@@ -19,7 +19,7 @@ rule draw:
         mem_mb=1000,
         runtime=10,
     params:
-        figure=lambda wildcards: canonical_json(FIGURES[wildcards.figure]),
+        figure=lambda wildcards: canonical_json({**config["headline"], **FIGURES[wildcards.figure]}),
         titles=lambda wildcards: canonical_json([MODELS[name]["title"] for name in FIGURES[wildcards.figure]["models"]]),
         datasets=canonical_json([[name, dataset["title"]] for name, dataset in DATASETS.items()]),
         bundled=canonical_json(bundled_titles()),

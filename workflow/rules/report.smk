@@ -1,5 +1,5 @@
 # Report: everything a run shows, on one page.
-# In:  results/summary.parquet, results/examples.csv, results/figures/*.png
+# In:  results/summary.parquet, results/claims.json, results/examples.csv, results/figures/*.png
 # Out: results/report.html
 
 
@@ -7,6 +7,7 @@ rule report:
     """Put figures, tables and settings on one self-contained page."""
     input:
         summary="results/summary.parquet",
+        claims="results/claims.json",
         examples="results/examples.csv",
         figures=expand("results/figures/{figure}.png", figure=FIGURES),
     output:

@@ -1,17 +1,51 @@
-# Summary: group means with intervals, for every model and dataset.
+# Estimates: group means with intervals for every model and dataset, what they come to, and the claims.
 # In:  results/delta/…, results/layers/…, results/answers/…, results/activations/…, results/questions/…
-# Out: results/summary.parquet and .csv     one row a series and layer
-#      results/examples.csv                 how many questions and answers were kept or left out, and why
+# Out: results/estimates/{model}/{dataset}/*.parquet   all estimates of one model on one dataset
+#      results/{summary,series,kinds,strata}.parquet and .csv   those of all models and datasets
+#      results/claims.json and .md   the six claims, each with its verdict, and the published landmarks
+#      results/examples.csv   how many questions and answers were kept or left out, and why
+
+
+rule estimate:
+    """Average delta P over each anchor's examples, with bootstrap intervals, and look for two kinds of examples."""
+    input:
+        delta="results/delta/{model}/{dataset}.parquet",
+        layers="results/layers/{model}/{dataset}.parquet",
+    output:
+        **{kind: f"results/estimates/{{model}}/{{dataset}}/{kind}.parquet" for kind in ESTIMATES},
+    log:
+        "results/logs/estimate/{model}/{dataset}.log",
+    benchmark:
+        "results/benchmarks/estimate/{model}/{dataset}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    resources:
+        mem_mb=4000,
+        runtime=60,
+    params:
+        component=config["headline"]["component"],
+        position=config["headline"]["position"],
+        draws=config["bootstrap_draws"],
+        seed=config["seed"],
+        code=code("estimate.py"),
+    script:
+        "../../scripts/estimate.py"
 
 
 rule summarise:
-    """Average delta P over each anchor's examples, with bootstrap intervals."""
+    """Put all estimates into one table a kind, and judge the claims."""
     input:
-        delta=expand("results/delta/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
+        **{
+            kind: expand(f"results/estimates/{{model}}/{{dataset}}/{kind}.parquet", model=MODELS, dataset=DATASETS)
+            for kind in ESTIMATES
+        },
         layers=expand("results/layers/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
+        landmarks=ancient(str(LANDMARKS)),
     output:
-        parquet="results/summary.parquet",
-        csv="results/summary.csv",
+        **{kind: f"results/{kind}.parquet" for kind in TABLES},
+        **{f"{kind}_csv": f"results/{kind}.csv" for kind in TABLES},
+        claims="results/claims.json",
+        claims_page="results/claims.md",
     log:
         "results/logs/summarise.log",
     benchmark:
@@ -23,8 +57,13 @@ rule summarise:
         runtime=60,
     params:
         pairs=canonical_json([[model, dataset] for model in MODELS for dataset in DATASETS]),
-        draws=config["bootstrap_draws"],
-        seed=config["seed"],
+        families=canonical_json(families()),
+        layouts=canonical_json({name: dataset["layout"] for name, dataset in DATASETS.items()}),
+        bundled=canonical_json(bundled()),
+        window=config.get("window"),
+        component=config["headline"]["component"],
+        position=config["headline"]["position"],
+        published=sha256_of_file(LANDMARKS),
         code=code("summarise.py"),
     script:
         "../../scripts/summarise.py"

@@ -1,0 +1,26 @@
+"""Estimate everything that is said of one model on one dataset, with bootstrap intervals.
+
+Writes one table a kind of estimate: the curves (summary), what each comes to (series), whether there
+are two kinds of examples (kinds), parts of the examples (strata), and the resampled curves.
+"""
+
+from dataclasses import fields
+
+import polars as pl
+
+from anchorscope.files import atomic, made_from, provenance
+from anchorscope.logs import configure_logging
+from anchorscope.summary import Estimates, Headline, estimate
+
+if __name__ == "__main__":
+    configure_logging(snakemake.log[0])
+    params, names = snakemake.params, snakemake.wildcards
+    delta, layers = (pl.read_parquet(path) for path in (snakemake.input.delta, snakemake.input.layers))
+    found = estimate(delta, layers, Headline(params.component, params.position), params.draws, params.seed)
+    model = made_from(snakemake.input.delta)["model"]
+    about = provenance(
+        stage="estimate", model=model, dataset=names.dataset, draws=params.draws, seed=params.seed, code=params.code
+    )
+    for table in (field.name for field in fields(Estimates)):
+        with atomic(snakemake.output[table]) as target:
+            getattr(found, table).write_parquet(target, metadata=about)
