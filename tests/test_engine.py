@@ -30,7 +30,7 @@ def forest(trees: int, prefix: int) -> list[list[Row]]:
     for index in range(trees):
         ids = draw.integers(0, 500, prefix + 7 + index)
         cuts = [[], [prefix + 1, prefix + 3], [prefix - 2, prefix], [prefix + 4]]
-        rows.append([Row(ids, cut, [len(ids) - 2, len(ids) - 1]) for cut in cuts])
+        rows.append([Row(ids, cut, [len(ids) - 2, len(ids) - 1, prefix + 6]) for cut in cuts])
     return rows
 
 

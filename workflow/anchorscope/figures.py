@@ -16,6 +16,7 @@ from anchorscope.notes import random_models
 FEW = 20  # a group of fewer examples is drawn faint, and so is a layer whose probe is no better than chance
 FAINT = 0.25
 LINES = {"question": "-", "answer": "--"}
+ONE_MECHANISM = "if one mechanism"
 LETTERS = {"question": "Q", "answer": "A"}
 RULE_TITLES = {
     "flip": "anchors by verdict flip at each layer",
@@ -63,15 +64,19 @@ def draw_family(
                 ).sort("layer")
                 label = f"{LETTERS[anchor]} {datasets[dataset]}"
                 _draw_series(panel, rows, colours[index % len(colours)], LINES[anchor], label)
-            _draw_one_mechanism(
-                panel, chosen.filter((pl.col("model") == model) & pl.col("dataset").is_in(list(datasets)))
-            )
+                _draw_one_mechanism(panel, rows)
             panel.set(title=f"{title} (random weights)" if model in random else title, xlabel="Layer")
             panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panels[0].set(ylabel="ΔP", ylim=_limits(place))
         handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
+        shown = dict(
+            sorted(zip(labels, handles, strict=True), key=lambda item: item[0] == ONE_MECHANISM)
+        )  # it comes last
+        columns = -(-len(shown) // len(LINES))
+        place = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+        small = {"fontsize": "x-small", "columnspacing": 1.2, "handlelength": 1.8}
+        figure.legend(list(shown.values()), list(shown), **place, **small)
         heading = f"{INTERVENTION_TITLES[intervention]}; {RULE_TITLES[rule]}"
         figure.suptitle("\n".join(filter(None, [heading, note])), fontsize="x-small", color="0.35")
     return figure
@@ -97,27 +102,11 @@ def _draw_series(panel: Axes, rows: pl.DataFrame, colour: tuple, line: str, labe
 
 
 def _draw_one_mechanism(panel: Axes, rows: pl.DataFrame) -> None:
-    """A grey band that holds what each group would show in any of the datasets without two pathways."""
-    for anchor in LINES:
-        band = (
-            rows.filter(anchor=anchor)
-            .drop_nulls("null")
-            .group_by("layer")
-            .agg(pl.col("null_low").min(), pl.col("null_high").max())
-            .sort("layer")
-        )
-        if not band.is_empty():
-            label = "one mechanism" if anchor == "question" else None
-            panel.fill_between(
-                band["layer"],
-                band["null_low"],
-                band["null_high"],
-                color="0.5",
-                alpha=0.2,
-                linewidth=0,
-                zorder=0,
-                label=label,
-            )
+    """A grey band where the series would lie without two pathways."""
+    band = rows.drop_nulls("null")
+    if not band.is_empty():
+        ends = (band[name].to_numpy() for name in ("layer", "null_low", "null_high"))
+        panel.fill_between(*ends, color="0.4", alpha=0.3, linewidth=0, zorder=0, label=ONE_MECHANISM)
 
 
 def save(figure: Figure, path: Path | str) -> None:

@@ -7,6 +7,9 @@ from anchorscope.dip import dip_test
 from anchorscope.mixture import two_normals
 from anchorscope.one_mechanism import fit_shift
 
+SHAPE = ("dip", "dip_p", "bic_gain", "lower_share", "lower_mean", "upper_mean")
+AGREEMENT = tuple(f"{name}{end}" for name in ("kappa", "correlation") for end in ("", "_low", "_high"))
+KINDS = (*AGREEMENT, *SHAPE)
 FEWEST = 8  # examples that a mixture of five parameters or a dip can say anything about
 
 
@@ -19,17 +22,13 @@ def kinds(
     seed: int,
 ) -> dict:
     """Agreement of the two prompts, and the shape of the logit shifts; None where something cannot be said."""
-    found = {"n": labels.shape[1]}
-    for name, estimate in (("kappa", _kappa(labels, weights)), ("correlation", _correlation(delta, weights))):
-        found |= dict(zip((name, f"{name}_low", f"{name}_high"), estimate, strict=True))
+    agreement = dict(zip(AGREEMENT, (*_kappa(labels, weights), *_correlation(delta, weights)), strict=True))
+    found = {"n": labels.shape[1], **agreement}
     shifts = unexplained_shifts(clean, changed)
-    found |= {"dip": None, "dip_p": None, "bic_gain": None, "lower_share": None, "lower_mean": None, "upper_mean": None}
     if len(shifts) < FEWEST or shifts.std() <= 1e-6 * max(1e-6, np.abs(clean).mean()):
-        return found  # the knockout does the same to all
-    found["dip"], found["dip_p"] = dip_test(shifts, seed)
+        return found | dict.fromkeys(SHAPE)  # the knockout does the same to all
     two = two_normals(shifts)
-    found |= {"bic_gain": two.bic_gain, "lower_share": two.share}
-    return found | dict(zip(("lower_mean", "upper_mean"), two.means, strict=True))
+    return found | dict(zip(SHAPE, (*dip_test(shifts, seed), two.bic_gain, two.share, *two.means), strict=True))
 
 
 def unexplained_shifts(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ GRADIENT_STEPS = 400  # of conjugate gradients, in one step of Newton's
 HALVINGS = 20  # of a step that raises the objective
 STALLED = 4  # Newton steps without progress after which rounding is taken to be all that is left
 JITTER = 1e-5  # added to the features' inner products, which are singular once centred, or where examples are alike
+SOME = 256  # examples or features that are worked on at a time, where a copy of all would take too much memory
 CONSTANT = 1e-6  # a feature that varies less than this, relative to its mean, is constant
 
 
@@ -66,23 +67,24 @@ def path(
     of these): the logits are the same, and a step is cheaper.
     """
     count = int(train.sum())
-    mean = features[:, train].mean(1, keepdim=True)
-    scaled = features - mean
-    known = scaled[:, train]
+    mean = (train.to(features.dtype)[None] / count) @ features  # [layers, 1, width]
+    known = features[:, train].sub_(mean)
     spread = torch.linalg.vector_norm(known, dim=1, keepdim=True) / count**0.5
     inverse = torch.where(spread <= CONSTANT * mean.abs(), 0.0, 1 / spread)
     wide = features.shape[2] > count
     if wide:
-        scaled = scaled.mul_(inverse.square()) @ known.mT  # inner products [layers, examples, those trained on]
-        known = scaled[:, train]
+        scaled = features.new_empty(*features.shape[:2], count)  # inner products [layers, examples, those trained on]
+        for rows, into in zip(features.split(SOME, dim=1), scaled.split(SOME, dim=1), strict=True):
+            torch.matmul((rows - mean).mul_(inverse.square()), known.mT, out=into)
+        inner = _with_ones(scaled[:, train])
+        known = inner[..., :-1]
         known.diagonal(dim1=1, dim2=2).add_(JITTER * features.shape[2])
-        known = torch.linalg.cholesky(known)
+        known.copy_(torch.linalg.cholesky(known))
     else:
-        scaled.mul_(inverse)
-        known.mul_(inverse)
+        scaled = (features - mean).mul_(inverse)
+        inner = _with_ones(known.mul_(inverse))
     labels = labels[train].to(features.dtype)
     weights = class_weights(labels, torch.ones(1, count, dtype=torch.bool, device=labels.device))
-    inner = _with_ones(known)
     at = torch.zeros_like(inner[:, :1])
     for strengths in groups:
         penalties = torch.tensor(strengths, dtype=at.dtype, device=at.device).expand(len(at), -1)
@@ -127,7 +129,8 @@ def _scaling(centred: Tensor, centre: Tensor, train: Tensor) -> tuple[Tensor, Te
     """Mean and inverse scale of the features over each training set, [layers, probes, width]; 0 for constant ones."""
     share = train.to(centred.dtype) / train.sum(1, keepdim=True)
     mean = share @ centred
-    variance = torch.stack([share @ layer.square() for layer in centred]).sub_(mean.square())
+    parts = centred.split(SOME, dim=2)  # a few features at a time: their squares take as much memory as they do
+    variance = torch.cat([share @ part.square() for part in parts], dim=2).sub_(mean.square())
     # A difference of large numbers says little; for a training set far from the centre it is taken from the data.
     for layer, feature in (variance < mean.square() / 100).any(1).nonzero().tolist():
         values = centred[layer, :, feature].double()

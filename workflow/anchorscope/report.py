@@ -44,8 +44,8 @@ def page(
 <p>ΔP is what a linear probe's confidence in its own verdict loses, in percentage points, when attention to the
 question's content words is cut. Question-Anchored examples (Q) are those whose verdict flips, all others are
 Answer-Anchored (A). Bands are 95 % intervals; a group of fewer than 20 examples is drawn faint, and so is a layer
-whose probe is no better than chance. Grey: what both groups would show if there were one mechanism and no two kinds of
-examples (fitted to this run; the width is that of 95 % of simulations).</p>
+whose probe is no better than chance. Grey: where each curve would lie if there were one mechanism and not two kinds of
+examples (fitted to this run; 95 % of simulations).</p>
 <p class="note">{escape(note)}</p>
 {shown}
 <h2>Claims</h2>

@@ -7,7 +7,7 @@ import polars as pl
 
 from anchorscope.bootstrap import interval, resample
 from anchorscope.curves import ANCHORS, Curve, curves, layer_rows, roles, series_row
-from anchorscope.kinds import kinds
+from anchorscope.kinds import KINDS, kinds
 from anchorscope.one_mechanism import simulate_flip
 from anchorscope.rules import ROLES, role_columns
 
@@ -55,7 +55,7 @@ def estimate(delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, draw
     return Estimates(
         summary=with_auc(pl.concat(summary, how="diagonal"), layers),
         series=pl.concat(series),
-        kinds=pl.DataFrame(found_kinds, infer_schema_length=None),
+        kinds=pl.DataFrame(found_kinds, schema_overrides=dict.fromkeys(KINDS, pl.Float64)),
         strata=pl.concat(strata),
         resampled=pl.concat(resampled),
     )
