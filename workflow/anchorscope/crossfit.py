@@ -88,11 +88,12 @@ def choose_strengths(clean: Tensor, labels: Tensor, folds: Tensor, clearly_worse
     for i in range(count):
         j = (i + 1) % count
         validated = torch.full_like(losses[:, :, [i, j]], torch.inf)
-        train, among = (folds != i) & (folds != j), torch.stack([folds == j, folds == i])
+        train = (folds != i) & (folds != j)
+        among = torch.stack([folds == j, folds == i])[:, ~train]
         tried = 0
         for logits in path(clean, labels, train, GROUPS, CHOICE_TOLERANCE):
             for column in logits.unbind(1):
-                validated[tried] = log_loss(column[:, None], labels, among)
+                validated[tried] = log_loss(column[:, None], labels[~train], among)
                 tried += 1
             if (validated[tried - 1] > clearly_worse * validated.amin(0)).all():
                 break

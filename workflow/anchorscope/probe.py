@@ -60,7 +60,7 @@ def fit(
 def path(
     features: Tensor, labels: Tensor, train: Tensor, groups: Sequence[Sequence[float]], tolerance: float
 ) -> Iterator[Tensor]:
-    """Yield the logits [layers, strengths, examples] of probes trained on `train` [examples], a group of them at once.
+    """Train on `train` [examples] and yield the logits [layers, strengths, others] of all others, a group at once.
 
     A group starts where the last of the group before ended. Where there are more features than training examples, the
     standardised features are replaced by as many as there are examples, with the same inner products (a Cholesky factor
@@ -72,17 +72,16 @@ def path(
     spread = torch.linalg.vector_norm(known, dim=1, keepdim=True) / count**0.5
     inverse = torch.where(spread <= CONSTANT * mean.abs(), 0.0, 1 / spread)
     wide = features.shape[2] > count
+    others = features[:, ~train].sub_(mean).mul_(inverse)
+    known.mul_(inverse)
     if wide:
-        scaled = features.new_empty(*features.shape[:2], count)  # inner products [layers, examples, those trained on]
-        for rows, into in zip(features.split(SOME, dim=1), scaled.split(SOME, dim=1), strict=True):
-            torch.matmul((rows - mean).mul_(inverse.square()), known.mT, out=into)
-        inner = _with_ones(scaled[:, train])
-        known = inner[..., :-1]
-        known.diagonal(dim1=1, dim2=2).add_(JITTER * features.shape[2])
-        known.copy_(torch.linalg.cholesky(known))
+        others = others @ known.mT  # inner products [layers, other examples, training examples]
+        inner = torch.ones(len(known), count, count + 1, dtype=known.dtype, device=known.device)
+        products = torch.matmul(known, known.mT, out=inner[..., :-1])
+        products.diagonal(dim1=1, dim2=2).add_(JITTER * features.shape[2])
+        known = products.copy_(torch.linalg.cholesky(products))
     else:
-        scaled = (features - mean).mul_(inverse)
-        inner = _with_ones(known.mul_(inverse))
+        inner = _with_ones(known)
     labels = labels[train].to(features.dtype)
     weights = class_weights(labels, torch.ones(1, count, dtype=torch.bool, device=labels.device))
     at = torch.zeros_like(inner[:, :1])
@@ -92,7 +91,7 @@ def path(
         at, _ = _newton(_Problem(inner, labels, weights.expand(len(strengths), -1), penalties), start, tolerance)
         weight = at[..., :-1].mT
         weight = torch.linalg.solve_triangular(known.mT, weight, upper=True) if wide else weight
-        yield (scaled @ weight).mT + at[..., -1:]
+        yield (others @ weight).mT + at[..., -1:]
 
 
 def _with_ones(features: Tensor, centre: Tensor | None = None) -> Tensor:
