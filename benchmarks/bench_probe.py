@@ -9,7 +9,8 @@ the same folds and the same strengths of penalty:
 scikit-learn (L-BFGS, float64, tolerance 1e-6) gets only `--layers-of-theirs` of the layers for the longer jobs; ratios
 are of times a layer. `error` is the largest difference of a held-out probability of the first layer from scikit-learn's
 with a tolerance of 1e-9. In float32 scikit-learn is not faster, and its error is ten times as large whatever its
-tolerance. `memory` is the activations and what the solver's part added at its peak, as a multiple of the activations.
+tolerance. `memory` is the peak of the process during the search, above what it held before the activations, as a
+multiple of the activations.
 """
 
 import time
@@ -23,6 +24,7 @@ from sklearn.linear_model import LogisticRegression
 
 from anchorscope.crossfit import STRENGTHS, choose_strengths
 from anchorscope.delta import CHUNK_BYTES
+from anchorscope.memory import give_back_freed_blocks
 from anchorscope.probe import fit
 
 SHAPES = {"llama-3.2-1b": (16, 2048), "qwen3-32b": (64, 5120)}
@@ -47,13 +49,13 @@ def ours(states, labels, folds, strengths=None) -> torch.Tensor:
     """Held-out logits [layers, examples]; strengths are searched for where none are given."""
     held_out = folds == torch.arange(int(folds.max()) + 1)[:, None]
     step = max(1, CHUNK_BYTES // (states[0].nelement() * 4))
-    found = []
-    for start in range(0, len(states), step):
+
+    def some(start: int) -> torch.Tensor:
         wide = states[start : start + step].float()
         chosen = choose_strengths(wide, labels, folds, np.inf) if strengths is None else strengths[start : start + step]
-        probes = fit(wide, labels, ~held_out, chosen)
-        found.append(torch.where(held_out, probes.logits(wide), 0.0).sum(1))
-    return torch.cat(found)
+        return torch.where(held_out, fit(wide, labels, ~held_out, chosen).logits(wide), 0.0).sum(1)
+
+    return torch.cat([some(start) for start in range(0, len(states), step)])
 
 
 def theirs(states, labels, folds, strengths=None, tolerance=1e-6) -> np.ndarray:
@@ -114,13 +116,13 @@ def resident(kind: str) -> int:
 
 def measure(name: str, examples: int, some: int) -> list[dict]:
     layers, width = SHAPES[name]
-    states, labels = make_states(layers, examples, width)
     folds = torch.arange(examples) // 2 % 5
-    ours(states[:1, :100, :64], labels[:100], folds[:100])  # so that what libraries load once is not counted
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak
+    ours(*make_states(1, 100, 64), folds[:100])  # so that what libraries load once is not counted
     before = resident("RSS")
+    states, labels = make_states(layers, examples, width)
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak
     searching, _ = timed(ours, states, labels, folds)
-    memory = 1 + (resident("HWM") - before) / states.nbytes
+    memory = (resident("HWM") - before) / states.nbytes
     strengths = choose_strengths(states[:1].float(), labels, folds).expand(layers, -1)
     fitting, logits = timed(ours, states, labels, folds, strengths)
     exact = chances(theirs(states[:1], labels, folds, strengths[:1], 1e-9)[0])
@@ -152,6 +154,7 @@ if __name__ == "__main__":
         examples={"type": int, "default": 2000},
         layers_of_theirs={"type": int, "default": 1},
     )
+    give_back_freed_blocks()  # as the stage does
     warnings.filterwarnings("ignore", category=FutureWarning)
     rows = [row for name in options.shapes for row in measure(name, options.examples, options.layers_of_theirs)]
     report(rows, machine(), options.record)

@@ -9,11 +9,13 @@ import torch
 from anchorscope.delta import measure
 from anchorscope.files import atomic, made_from, provenance
 from anchorscope.logs import configure_logging
+from anchorscope.memory import give_back_freed_blocks
 from anchorscope.store import ActivationReader
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     torch.set_num_threads(snakemake.threads)
+    give_back_freed_blocks()
     params, names = snakemake.params, snakemake.wildcards
     where = f"{names.model} on {names.dataset}"
     delta, layers = measure(ActivationReader(list(snakemake.input)), params.folds, params.seed, where)
