@@ -40,7 +40,7 @@ def run_batches(run: Callable[[list[int]], None], sizes: list[int], budget: int,
     plan = plan_batches(sizes, budget)
 
     def finished() -> Iterator[list[int]]:
-        nonlocal plan, budget
+        nonlocal plan
         while plan:
             if _fits(run, plan[0]):
                 yield plan.pop(0)
@@ -48,11 +48,11 @@ def run_batches(run: Callable[[list[int]], None], sizes: list[int], budget: int,
             tokens = sum(sizes[index] for index in plan[0])
             if len(plan[0]) == 1:
                 raise MemoryError(f"A single example of {tokens} tokens does not fit into memory.")
-            budget = tokens // 2
-            log.warning("out of memory at %d tokens a batch; going on with %d", tokens, budget)
+            smaller = tokens // 2
+            log.warning("out of memory at %d tokens a batch; going on with %d", tokens, smaller)
             torch.cuda.empty_cache()
             left = [index for batch in plan for index in batch]
-            plan = [[left[place] for place in batch] for batch in plan_batches([sizes[i] for i in left], budget)]
+            plan = [[left[place] for place in batch] for batch in plan_batches([sizes[i] for i in left], smaller)]
 
     for _ in progress(finished(), len(sizes), what, weight=len):
         pass

@@ -44,7 +44,6 @@ def fit(
     labels: Tensor,  # [examples], 0 or 1
     train: Tensor,  # [probes, examples], bool: whom a probe sees
     strengths: Tensor,  # [layers, probes]
-    tolerance: float = TOLERANCE,
 ) -> Probes:
     """Fit one probe a layer and training set, in the dtype of the features."""
     labels, strengths = labels.to(features.dtype), strengths.to(features.dtype)
@@ -52,7 +51,7 @@ def fit(
     problem = _Problem(_with_ones(features, centre), labels, class_weights(labels, train), strengths)
     mean, inverse = _scaling(problem.features[..., :-1], centre, train)
     problem = replace(problem, mean=_pad(mean, 0.0), inverse=_pad(inverse, 1.0))
-    at, converged = _newton(problem, torch.zeros_like(problem.mean), tolerance)
+    at, converged = _newton(problem, torch.zeros_like(problem.mean), TOLERANCE)
     weight = at[..., :-1] * inverse
     return Probes(weight, at[..., -1] - (weight * (mean + centre[:, None])).sum(-1), converged)
 
