@@ -70,9 +70,8 @@ def draw_family(
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panels[0].set(ylabel="ΔP", ylim=_limits(place))
         handles, labels = panels[0].get_legend_handles_labels()
-        shown = dict(
-            sorted(zip(labels, handles, strict=True), key=lambda item: item[0] == ONE_MECHANISM)
-        )  # it comes last
+        ordered = sorted(zip(labels, handles, strict=True), key=lambda item: item[0] == ONE_MECHANISM)
+        shown = dict(ordered)  # one entry for all grey bands, after the series
         columns = -(-len(shown) // len(LINES))
         place = {"loc": "outside lower center", "ncols": columns, "frameon": False}
         small = {"fontsize": "x-small", "columnspacing": 1.2, "handlelength": 1.8}
