@@ -27,3 +27,10 @@ rule all:
     default_target: True
     input:
         final_outputs(),
+
+
+rule fetch:
+    """Download every model and dataset of the config ahead, for nodes that have no network."""
+    input:
+        expand("results/models/{model}.json", model=MODELS),
+        expand("results/raw/{dataset}.parquet", dataset=DATASETS),

@@ -12,14 +12,6 @@ from anchorscope.logs import configure_logging, log
 from anchorscope.raw import read_raw
 
 
-def fetch_from_hub(origin: dict, target: str) -> None:
-    from datasets import load_dataset
-
-    rows = load_dataset(origin["repo"], origin["subset"], split=origin["split"], revision=origin["revision"])
-    rows.to_parquet(target)
-    log.info("fetched %d rows of %s at %s", len(rows), origin["repo"], origin["revision"])
-
-
 def fetch_from_disk(source: str, target: str) -> None:
     if source.endswith(".parquet"):
         shutil.copyfile(source, target)
@@ -34,4 +26,8 @@ if __name__ == "__main__":
         if snakemake.input:
             fetch_from_disk(snakemake.input[0], str(target))
         else:
-            fetch_from_hub(json.loads(snakemake.params.origin), str(target))
+            from anchorscope.hub_rows import write_rows  # slow to import, and needed only here
+
+            origin = json.loads(snakemake.params.origin)
+            rows = write_rows(**origin, target=target)
+            log.info("fetched %d rows of %s at %s", rows, origin["repo"], origin["revision"])

@@ -75,6 +75,16 @@ def test_what_is_dropped_is_counted_by_reason():
     }
 
 
+def test_a_question_that_occurs_twice_is_kept_once_and_accepts_the_answers_of_both():
+    rows = [
+        popqa_row(possible_answers='["Cormac McCarthy"]'),
+        popqa_row(question="Who is the author of the road?", possible_answers='["Jack London", "Cormac McCarthy"]'),
+    ]
+    table, counts = normalize(pl.DataFrame(rows), "popqa", 0, "f")
+    assert table["gold"].to_list() == [["Cormac McCarthy", "Jack London"]]
+    assert counts == {"kept": 1, "duplicate question": 1}
+
+
 def test_an_unknown_layout_names_the_columns_wanted_and_found():
     with pytest.raises(
         ValueError, match=r"data\.parquet .* missing possible_answers, subj, s_pop; it has question, answer"

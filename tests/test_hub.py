@@ -1,0 +1,311 @@
+"""The real hub client against a small hub on this machine: clean downloads, and everything that goes wrong with them."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from anchorscope.questions import normalize
+from anchorscope.raw import read_raw
+from conftest import ROOT
+from hub_server import Fault, Hub, Repository, serve
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+TOKEN = "hf_the-secret-that-nobody-may-see"
+MIB = 2**20
+# The client's own settings are read when it is imported, so each download is a process of its own.
+DOWNLOAD = """
+import sys
+from anchorscope import hub
+hub.SECONDS_BEFORE_RETRIES = (0, 0)
+print(hub.download("model", sys.argv[1], sys.argv[2], ["*.json", "*.safetensors"], ["consolidated*"]))
+"""
+ROWS = """
+import sys
+from pathlib import Path
+from anchorscope.hub_rows import write_rows
+print(write_rows(sys.argv[1], sys.argv[2], sys.argv[3] or None, sys.argv[4], Path(sys.argv[5])))
+"""
+
+
+@pytest.fixture
+def hub():
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture
+def model(hub) -> dict[str, bytes]:
+    files = {
+        "config.json": b'{"model_type": "llama"}',
+        "model.safetensors": os.urandom(3 * MIB),
+        "consolidated.safetensors": b"the same weights again",
+        "pytorch_model.bin": b"a pickle",
+    }
+    hub.repositories["owner/model"] = Repository(REVISION, files)
+    return files
+
+
+def start(hub: Hub, home: Path, code: str, *arguments: str, **environment: str) -> subprocess.Popen:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**clean, "PYTHONPATH": str(ROOT / "workflow"), "HF_ENDPOINT": hub.url, "HF_HOME": str(home)} | environment,
+    )
+
+
+def download(hub: Hub, home: Path, repo: str = "owner/model", revision: str = REVISION, **environment: str) -> Path:
+    process = start(hub, home, DOWNLOAD, repo, revision, **environment)
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return Path(output.strip())
+
+
+def failure(hub: Hub, home: Path, repo: str = "owner/model", revision: str = REVISION, **environment: str) -> str:
+    """The last line of a download that fails, after a look that nothing stands there for whole."""
+    process = start(hub, home, DOWNLOAD, repo, revision, **environment)
+    output, errors = process.communicate()
+    assert process.returncode == 1, output
+    last = errors.strip().splitlines()[-1]
+    assert last.startswith("anchorscope.hub.HubError: ")
+    return last.removeprefix("anchorscope.hub.HubError: ")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def wanted(model: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: model[name] for name in ("config.json", "model.safetensors")}
+
+
+def test_a_clean_download_has_the_wanted_files_and_no_others(hub, model, tmp_path):
+    assert contents(download(hub, tmp_path)) == wanted(model)
+    assert not hub.asked("consolidated|pytorch_model")
+
+
+def test_nothing_is_downloaded_twice(hub, model, tmp_path):
+    first = download(hub, tmp_path)
+    hub.requests.clear()
+    assert download(hub, tmp_path) == first
+    assert not hub.asked("resolve|tree")
+
+
+def test_a_gated_model_without_a_token_says_where_to_accept_its_licence_and_how_to_log_in(hub, model, tmp_path):
+    hub.repositories["owner/model"].token = TOKEN
+    said = failure(hub, tmp_path)
+    assert "owner/model is gated (the hub answered 401)" in said
+    assert f"accept its licence at {hub.url}/owner/model, log in with `hf auth login` or set HF_TOKEN" in said
+
+
+def test_a_token_without_access_gets_the_same_advice_and_is_not_shown(hub, model, tmp_path):
+    hub.repositories["owner/model"].token = TOKEN
+    process = start(hub, tmp_path, DOWNLOAD, "owner/model", REVISION, HF_TOKEN="hf_of-somebody-else")
+    output, errors = process.communicate()
+    assert "is gated (the hub answered 403): accept its licence" in errors.strip().splitlines()[-1]
+    assert "hf_of-somebody-else" not in output + errors
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["in the environment", "from the hub's own login"])
+def test_a_token_with_access_is_let_in(hub, model, tmp_path, stored):
+    hub.repositories["owner/model"].token = TOKEN
+    if stored:
+        (tmp_path / "token").write_text(TOKEN)
+    assert contents(download(hub, tmp_path, **({} if stored else {"HF_TOKEN": TOKEN}))) == wanted(model)
+
+
+def test_a_missing_revision_and_a_missing_repository_are_told_apart(hub, model, tmp_path):
+    other = REVISION[::-1]
+    assert failure(hub, tmp_path, revision=other) == (
+        f"owner/model has no revision {other}: set `revision` in the config to a commit listed at "
+        f"{hub.url}/owner/model/commits."
+    )
+    assert failure(hub, tmp_path, repo="owner/nothing").startswith(
+        "The hub shows no model owner/nothing to this account"
+    )
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("tree", 2, 429, {"Retry-After": "1"}),
+        Fault("tree", 2, 503),
+        Fault("HEAD .*safetensors", 1, 500),
+        Fault("GET .*safetensors", 1, 429, {"Retry-After": "1"}),
+        Fault("GET .*safetensors", 2, 503),
+    ],
+    ids=lambda fault: f"{fault.status} on {fault.pattern}",
+)
+def test_rate_limits_and_server_errors_pass_on_retry(hub, model, tmp_path, fault):
+    hub.faults.append(fault)
+    assert contents(download(hub, tmp_path)) == wanted(model)
+    assert fault.times == 0, "the fault was met"
+
+
+def test_a_server_error_that_does_not_pass_ends_in_a_sentence(hub, model, tmp_path):
+    hub.faults.append(Fault("GET .*safetensors", 99, 502))
+    assert failure(hub, tmp_path) == (
+        "The hub answered 502 for owner/model again and again: run again later; whole files are kept."
+    )
+
+
+def test_a_connection_cut_in_mid_file_is_resumed_where_it_broke(hub, model, tmp_path):
+    model["model.safetensors"] = os.urandom(25 * MIB)  # the client keeps what it got in pieces of 10 MB
+    hub.faults.append(Fault("GET .*model.safetensors", 1, cut_after=15 * MIB))
+    assert contents(download(hub, tmp_path)) == wanted(model)
+    (resumed,) = hub.asked(r"GET .*model.safetensors bytes=\d+-")
+    assert int(resumed.rsplit("=")[1].rstrip("-")) >= 10_000_000
+
+
+def test_a_download_killed_in_mid_file_leaves_nothing_that_passes_for_whole(hub, model, tmp_path):
+    hub.faults.append(Fault("GET .*model.safetensors", 1, cut_after=2 * MIB, hold=True))
+    process = start(hub, tmp_path, DOWNLOAD, "owner/model", REVISION)
+    while process.poll() is None and not hub.asked("GET .*model.safetensors"):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not list(tmp_path.rglob("model.safetensors"))
+    assert "is not whole in the cache" in failure(hub, tmp_path, HF_HUB_OFFLINE="1")
+    assert contents(download(hub, tmp_path)) == wanted(model)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json"])
+def test_a_file_with_other_bytes_than_its_hash_is_refused_and_fetched_anew(hub, model, tmp_path, file):
+    hub.faults.append(Fault(f"GET .*{file}", 1, flip=True))
+    assert failure(hub, tmp_path) == (
+        f"{file} of owner/model does not match the hash that the hub gave for it and was removed; "
+        "run again to download it anew."
+    )
+    assert not list(tmp_path.rglob(file))
+    assert contents(download(hub, tmp_path)) == wanted(model)
+
+
+def test_a_warm_cache_needs_no_network_and_a_cold_one_says_where_to_fetch(hub, model, tmp_path):
+    warm = download(hub, tmp_path / "warm")
+    hub.url = "http://127.0.0.1:9"  # nobody listens there
+    assert download(hub, tmp_path / "warm") == warm
+    assert download(hub, tmp_path / "warm", HF_HUB_OFFLINE="1") == warm
+    said = failure(hub, tmp_path / "cold", HF_HUB_OFFLINE="1")
+    assert said == failure(hub, tmp_path / "cold")
+    assert (
+        f"owner/model at {REVISION} is not whole in the cache: run `snakemake fetch` where there is a network" in said
+    )
+
+
+CARD = """---
+configs:
+- config_name: small
+  data_files:
+  - {split: train, path: small/train-*}
+  - {split: validation, path: small/validation-*}
+- config_name: other
+  data_files:
+  - {split: validation, path: other/validation-*}
+---
+# A set of questions
+"""
+
+
+def parquet(rows: list[dict]) -> bytes:
+    file = io.BytesIO()
+    pl.DataFrame(rows).write_parquet(file)
+    return file.getvalue()
+
+
+@pytest.fixture
+def sets(hub) -> None:
+    """Datasets as the four publish theirs: a bare table of tab-separated values, and Parquet with a card."""
+    columns = ["id", "subj", "prop", "s_pop", "question", "possible_answers"]
+    quoted = '"[""Gold Frapp"", ""Alison \\u00c9""]"'
+    lines = [
+        ["1", "None", "genre", "12", "What genre is None?", '"[""pop""]"'],
+        ["2", "", "genre", "3", "What genre is it all?", '"[""rock""]"'],
+        ["3", "Utopia", "performer", "44", "Who is the performer of Utopia?", quoted],
+    ]
+    table = "\n".join("\t".join(line) for line in [columns, *lines]) + "\n"
+    hub.repositories["datasets/owner/table"] = Repository(
+        REVISION, {"README.md": b"# Table", "test.tsv": table.encode()}
+    )
+    answers = [{"question": "who wrote emma", "answer": ["Jane Austen"]}, {"question": "who wrote it", "answer": ["X"]}]
+    files = {
+        "README.md": CARD.encode(),
+        "small/train-00000-of-00001.parquet": parquet(answers * 9),
+        "small/validation-00000-of-00002.parquet": parquet(answers[:1]),
+        "small/validation-00001-of-00002.parquet": parquet(answers[1:]),
+        "other/validation-00000-of-00001.parquet": parquet(answers * 5),
+    }
+    hub.repositories["datasets/owner/set"] = Repository(REVISION, files)
+
+
+def rows(hub: Hub, home: Path, repo: str, subset: str, split: str, **environment: str) -> pl.DataFrame | str:
+    """The rows of a split, or the last line where there are none."""
+    target = home / "rows.parquet"
+    process = start(hub, home / "home", ROWS, repo, REVISION, subset, split, str(target), **environment)
+    output, errors = process.communicate()
+    if process.returncode:
+        assert not target.exists()
+        return errors.strip().splitlines()[-1].removeprefix("anchorscope.hub.HubError: ")
+    table = read_raw(target)
+    assert table.height == int(output)
+    assert [path.name for path in home.iterdir() if path.name not in ("home", "rows.parquet")] == []
+    return table
+
+
+def test_a_table_on_the_hub_keeps_a_subject_called_none_and_an_empty_one(hub, sets, tmp_path):
+    table = rows(hub, tmp_path, "owner/table", "", "test")
+    assert table["subj"].to_list() == ["None", None, "Utopia"]
+    assert table["s_pop"].to_list() == [12, 3, 44]
+    questions, counts = normalize(table, "popqa", 0, "owner/table")
+    assert counts == {"kept": 3}
+    gold = dict(questions.select("question", "gold").iter_rows())
+    assert gold["Who is the performer of Utopia?"] == ["Gold Frapp", "Alison É"]
+
+
+def test_only_the_files_of_the_split_are_downloaded_and_once(hub, sets, tmp_path):
+    table = rows(hub, tmp_path, "owner/set", "small", "validation")
+    assert table["question"].to_list() == ["who wrote emma", "who wrote it"]
+    assert not hub.asked("train|other/")
+    hub.requests.clear()
+    (tmp_path / "rows.parquet").unlink()
+    assert rows(hub, tmp_path, "owner/set", "small", "validation").equals(table)
+    assert not hub.asked("resolve")
+
+
+def test_a_subset_or_split_that_is_not_there_names_those_that_are(hub, sets, tmp_path):
+    assert rows(hub, tmp_path, "owner/set", "", "validation") == (
+        "owner/set needs a `subset`: set `subset` in the config to one of small, other."
+    )
+    assert rows(hub, tmp_path, "owner/set", "large", "validation") == (
+        "owner/set has no subset 'large': set `subset` in the config to one of small, other."
+    )
+    assert rows(hub, tmp_path, "owner/set", "small", "test") == (
+        "owner/set has no split 'test': set `split` in the config to one of train, validation."
+    )
+    assert rows(hub, tmp_path, "owner/table", "", "validation").startswith(
+        f"owner/table at {REVISION} has no file of split 'validation' that can be read"
+    )
+
+
+def test_a_dataset_from_a_warm_cache_needs_no_network(hub, sets, tmp_path):
+    table = rows(hub, tmp_path, "owner/set", "small", "validation")
+    (tmp_path / "rows.parquet").unlink()
+    assert rows(hub, tmp_path, "owner/set", "small", "validation", HF_HUB_OFFLINE="1").equals(table)
+
+
+def test_a_dataset_file_with_other_bytes_is_refused_before_it_is_read(hub, sets, tmp_path):
+    hub.faults.append(Fault("GET .*00001-of-00002", 1, flip=True))
+    assert "validation-00001-of-00002.parquet of owner/set does not match the hash" in rows(
+        hub, tmp_path, "owner/set", "small", "validation"
+    )
+    assert rows(hub, tmp_path, "owner/set", "small", "validation").height == 2
+    assert json.dumps(hub.requests).count("GET /datasets/owner/set/resolve") == 4  # card, two files, one again

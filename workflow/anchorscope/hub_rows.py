@@ -1,0 +1,65 @@
+"""The rows of one split of a hub dataset, as its files have them."""
+
+import tempfile
+from pathlib import Path
+
+from datasets import Dataset, load_dataset
+from huggingface_hub import DatasetCard
+
+from anchorscope.hub import HubError, download
+
+# How `datasets` reads a file. Only an empty field is null: a band may be called "None".
+READERS = {
+    ".parquet": ("parquet", {}),
+    ".jsonl": ("json", {}),
+    ".csv": ("csv", {"keep_default_na": False, "na_values": [""]}),
+    ".tsv": ("csv", {"keep_default_na": False, "na_values": [""], "sep": "\t"}),
+}
+
+
+def write_rows(repo: str, revision: str, subset: str | None, split: str, target: Path) -> int:
+    """Write a split at a pinned revision as Parquet and return its number of rows; only that split is downloaded."""
+    card = download("dataset", repo, revision, ["README.md"]) / "README.md"
+    patterns = split_patterns(card_configs(card), subset, split, repo)
+    folder = download("dataset", repo, revision, patterns)
+    files = sorted({file for pattern in patterns for file in folder.glob(pattern) if file.suffix in READERS})
+    if not files:
+        raise HubError(
+            f"{repo} at {revision} has no file of split '{split}' that can be read (looked for {', '.join(patterns)}, "
+            f"ending in {', '.join(READERS)}): check `split` and `subset` in the config."
+        )
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:  # the rows are kept once, in `target`
+        rows = _read(files, scratch)
+        rows.to_parquet(target)
+    return len(rows)
+
+
+def _read(files: list[Path], scratch: str) -> Dataset:
+    reader, options = READERS[files[0].suffix]
+    return load_dataset(reader, data_files=[str(file) for file in files], split="train", cache_dir=scratch, **options)
+
+
+def card_configs(card: Path) -> list[dict]:
+    """What a dataset's card says of its files; nothing where it has none, or says nothing."""
+    return DatasetCard.load(card).data.to_dict().get("configs") or [] if card.is_file() else []
+
+
+def split_patterns(configs: list[dict], subset: str | None, split: str, repo: str) -> list[str]:
+    """Patterns for the files of a split: by the dataset's card, or else by the custom of naming them after the split."""
+    if not configs:
+        return [f"{subset}/*{split}*" if subset else f"*{split}*"]
+    files = {entry["split"]: entry["path"] for entry in _config_of(subset, configs, repo)["data_files"]}
+    if split not in files:
+        raise HubError(f"{repo} has no split '{split}': set `split` in the config to one of {', '.join(files)}.")
+    return [files[split]] if isinstance(files[split], str) else list(files[split])
+
+
+def _config_of(subset: str | None, configs: list[dict], repo: str) -> dict:
+    by_name = {config["config_name"]: config for config in configs}
+    default = [config for config in configs if config.get("default") or len(configs) == 1]
+    if subset is None and default:
+        return default[0]
+    if subset not in by_name:
+        found = "needs a `subset`" if subset is None else f"has no subset '{subset}'"
+        raise HubError(f"{repo} {found}: set `subset` in the config to one of {', '.join(by_name)}.")
+    return by_name[subset]
