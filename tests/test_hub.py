@@ -1,4 +1,4 @@
-"""The real hub client against a small hub on this machine: clean downloads, and everything that goes wrong with them."""
+"""The real hub client against a small hub on this machine: clean downloads, and all that goes wrong with them."""
 
 import io
 import json

@@ -1,9 +1,16 @@
 """Which words of a question carry its content, which of an answer are the answer, and is it right?"""
 
+import json
+import re
+
 import pytest
 
 from anchorscope.content_words import exact_question_spans
 from anchorscope.labels import label, normal_words
+from anchorscope.spans import Span
+from conftest import ROOT
+
+WORD = re.compile(r"[^\W_]+(?:[.'’&-][^\W_]+)*")
 
 
 def exact(question: str, subject: str | None = None) -> list[str]:
@@ -81,8 +88,8 @@ RIGHT, WRONG, REFUSED = True, False, None
         ("catalog", ["cat"], WRONG, "catalog"),
         ("yes", ["yes"], RIGHT, "yes"),
         ("No, they are not", ["no"], RIGHT, "No"),
-        ("I would say no", ["no"], WRONG, "I would say no"),
-        ("There is no doubt", ["no"], WRONG, "There is no doubt"),
+        ("I would say no", ["no"], WRONG, "no"),
+        ("There is no doubt", ["no"], WRONG, "no doubt"),
         ("The answer is London.", ["Paris"], WRONG, "London"),
         ("It was Isaac Newton, who lived in England.", ["Einstein"], WRONG, "Isaac Newton"),
         ("J. R. R. Tolkien. He was a professor.", ["Lewis"], WRONG, "J. R. R. Tolkien"),
@@ -124,3 +131,50 @@ def test_normal_words_point_back_at_the_text():
         ("unal", "Ünal"),
         ("2nd", "2nd"),
     ]
+
+
+def cases(kind: str) -> list[dict]:
+    """Hand-written cases; the second writer had seen neither the code nor the first writer's cases."""
+    return [json.loads(line) for line in (ROOT / f"tests/cases/{kind}.jsonl").read_text().splitlines()]
+
+
+def unmarked(text: str) -> tuple[str, list[Span]]:
+    """A text without its square brackets, and what stood between them."""
+    plain, spans = "", []
+    for part in re.split(r"(\[[^\]]*\])", text):
+        if part.startswith("["):
+            spans.append(Span(len(plain), len(plain) + len(part) - 2))
+        plain += part.strip("[]")
+    return plain, spans
+
+
+@pytest.mark.parametrize("writer", [1, 2])
+def test_the_exact_answer_is_found_in_19_of_20_hand_written_answers(writer):
+    rows = [row for row in cases("answers") if row["writer"] == writer]
+    missed = []
+    for row in rows:
+        answer, expected = unmarked(row["answer"])
+        found = label(answer, row["gold"])
+        if (found.right, found.exact) != (row["right"], expected[0] if expected else None):
+            missed.append(row["answer"])
+    assert len(rows) >= 80
+    assert len(missed) <= 0.05 * len(rows), missed
+    assert f"{len(rows) - len(missed)} of {len(rows)} answers" in (ROOT / "docs/method.md").read_text()
+
+
+@pytest.mark.parametrize("writer", [1, 2])
+def test_the_exact_words_are_found_in_hand_written_questions_of_all_four_kinds(writer):
+    rows = [row for row in cases("questions") if row["writer"] == writer]
+    agree: dict[str, list[bool]] = {}
+    for row in rows:
+        question, expected = unmarked(row["question"])
+        found = exact_question_spans(question, row["subject"])
+        for word in WORD.finditer(question):
+            inside = [any(span.start <= word.start() < span.end for span in spans) for spans in (expected, found)]
+            agree.setdefault(row["kind"], []).append(inside[0] == inside[1])
+    assert len(rows) >= 90
+    assert set(agree) == {"popqa", "triviaqa", "hotpotqa", "nq"}
+    words = [same for kind in agree.values() for same in kind]
+    assert sum(words) >= 0.9 * len(words)
+    assert all(sum(kind) >= 0.85 * len(kind) for kind in agree.values()), "no kind is left behind"
+    assert f"{sum(words)} of {len(words)} words" in (ROOT / "docs/method.md").read_text()

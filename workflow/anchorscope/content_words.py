@@ -34,7 +34,7 @@ AUXILIARIES = frozenset("is are was were do does did has have had can could will
 # Prepositions elsewhere, but the very thing asked in "Was Oxford founded before Cambridge?"
 COMPARING_IN_YES_NO = frozenset(("before", "after"))
 # Words that may stand inside a capitalised name: "Lord of the Rings", "Ludwig van Beethoven".
-NAME_LINKS = frozenset("of the de la le du da di del der den van von und".split())
+NAME_LINKS = frozenset("of the a de la le du da di del der den van von und".split())
 
 
 def exact_question_spans(question: str, subject: str | None = None) -> list[Span]:
@@ -48,7 +48,14 @@ def exact_question_spans(question: str, subject: str | None = None) -> list[Span
     texts = [question[word.start : word.end].lower() for word in words]
     ignored = FUNCTION_WORDS - COMPARING_IN_YES_NO if texts and texts[0] in AUXILIARIES else FUNCTION_WORDS
     links = _links_inside_names(question, words)
-    kept = [word for index, word in enumerate(words) if index in links or texts[index] not in ignored]
+    before = ["", *texts]
+    kept = [
+        word
+        for index, word in enumerate(words)
+        if index in links
+        or (texts[index] == "name" and before[index] not in ignored | {""})  # "maiden name", not "the name of"
+        or (texts[index] not in ignored and before[index] != "how")  # "how tall"
+    ]
     return _merged(whole + kept)
 
 
@@ -72,13 +79,13 @@ def _links_inside_names(question: str, words: list[Span]) -> set[int]:
     texts = [question[word.start : word.end] for word in words]
     starts_sentence = [_starts_sentence(question, word) for word in words]
     capital = [text[0].isupper() for text in texts]
-    links: set[int] = set()
-    for index, text in enumerate(texts):
-        if text.lower() not in FUNCTION_WORDS:
-            continue
-        next_is_name = index + 1 < len(words) and capital[index + 1] and texts[index + 1].lower() not in FUNCTION_WORDS
-        if capital[index] and not starts_sentence[index] and next_is_name:
-            links.add(index)  # "The" of "The Great Gatsby" in mid-sentence
+    in_sentence = any(text in FUNCTION_WORDS for text in texts[1:])  # not every word is capitalised anyway
+    links = {
+        index  # "The" of "The Great Gatsby" in mid-sentence, "Too" of "Too Much", "US"; not the pronoun "I"
+        for index, text in enumerate(texts)
+        if capital[index] and in_sentence and not starts_sentence[index] and text.lower() in FUNCTION_WORDS
+        if text != "I" or capital[index - 1]
+    }
     for first in range(len(words)):
         if not capital[first] or texts[first].lower() in FUNCTION_WORDS:
             continue

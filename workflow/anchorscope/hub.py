@@ -1,4 +1,4 @@
-"""Files from a model hub: each is what its hash says or is not used, and each failure is one sentence that says what to do.
+"""Files from a model hub: whole and what their hash says, or one sentence that says what to do.
 
 The token is the hub client's own affair (its login, or HF_TOKEN in the environment); nothing here sees it.
 """
@@ -57,7 +57,7 @@ def _with_retries(kind: str, repo: str, revision: str, wanted: list[str], unwant
 
 
 def verify(folder: Path, repo: str) -> None:
-    """Compare every file with the hash that the hub gave for it; one that differs is removed, so that it is fetched again.
+    """Compare every file with the hash that the hub gave for it; one that differs is removed, to be fetched anew.
 
     The client's cache names a file by that hash.
     """

@@ -45,7 +45,7 @@ def card_configs(card: Path) -> list[dict]:
 
 
 def split_patterns(configs: list[dict], subset: str | None, split: str, repo: str) -> list[str]:
-    """Patterns for the files of a split: by the dataset's card, or else by the custom of naming them after the split."""
+    """Patterns for the files of a split: by the dataset's card, or by the custom of naming them after the split."""
     if not configs:
         return [f"{subset}/*{split}*" if subset else f"*{split}*"]
     files = {entry["split"]: entry["path"] for entry in _config_of(subset, configs, repo)["data_files"]}

@@ -4,33 +4,28 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
+from anchorscope.short_answer import short_answer
 from anchorscope.spans import Span
 
 ARTICLES = frozenset(("a", "an", "the"))
 YES_NO = (["yes"], ["no"])
 REFUSAL = re.compile(
-    r"^\W*(?:(?:i\s+(?:do\s+not|don['’]?t)\s+(?:know|have)|i(?:\s+a|['’])m\s+(?:not\s+(?:sure|able|aware)|unable|sorry)"
-    r"|i\s+can(?:not|['’]?t)|there\s+is\s+no\s+(?:answer|information))"
-    r"|(?:n/?a|none|idk|unknown|sorry|not\s+known|not\s+sure)\W*$|sorry,)",
-    re.IGNORECASE,
+    r"""\W*(?:sorry\W+|unfortunately\W+|as\ an\ ai\b[^,]*,\s*)*(?:
+      i\s+(?:really\s+)?(?:do\s+not|don['’]?t)\s+(?:know|have)
+    | i(?:\s+a|['’])m\s+(?:not\s+(?:\w+\s+)?(?:sure|certain|able|aware)|unable|sorry)
+    | i\s+(?:can(?:not|['’]?t)|could(?:\s+not|n['’]t)|have\s+no\s+idea)
+    | (?:no\s+one|nobody)\s+(?:really\s+)?knows
+    | there(?:\s+is|['’]s)\s+(?:no|not\s+enough|insufficient)\s+(?:answer|information|data|evidence|way)
+    | (?:it|that|this)(?:\s+is|['’]s)\s+(?:not\s+(?:\w+\s+)?(?:known|clear|possible)|unknown|unclear|impossible)
+    | (?:the\s+answer\s+is\s+)?(?:n/?a|none|idk|unknown|sorry|not\s+(?:known|sure|available)|no\s+idea)\W*$
+    | sorry,
+    )""",
+    re.IGNORECASE | re.VERBOSE,
 )
-LEAD_IN = re.compile(
-    r"^\W*(?:(?:well|sure|so)\W+)?"
-    r"(?:(?:the\s+(?:correct\s+|right\s+|short\s+)?answer(?:\s+to\s+[^,:]*?)?\s*(?:is|was|:)"
-    r"|(?:answer|a)\s*:|(?:it|this|that|he|she|they)\s+(?:is|was|are|were)(?:\s+called)?\b"
-    r"|(?:it|that)['’]s\b|i\s+(?:think|believe)(?:\s+(?:that\s+)?(?:it\s+(?:is|was)|it['’]s))?\b))\s*:?\s*",
-    re.IGNORECASE,
+# "I'm not sure, but it might be Helsinki" is an answer after all; "I'm sorry, but I cannot say" is not.
+ANSWERS_AFTER_ALL = re.compile(
+    r"\bbut\s+(?!(?:i|we|there|unfortunately|as)\b(?!\s+(?:think|believe|guess|suppose|would)\b))\w", re.IGNORECASE
 )
-# Where a short answer ends and an explanation begins. A full stop after an initial, an abbreviation or a leading number
-# does not end it, nor does a comma before a year or before one last capitalised word ("Portland, Oregon").
-ABBREVIATIONS = "".join(rf"(?<!\b{word})" for word in "St Dr Mt Mr Ms Mrs Jr Sr Ft vs".split())
-TAIL = re.compile(
-    rf"(?<!\b[A-Z])(?<!^\d)(?<!^\d\d){ABBREVIATIONS}\.(?:\s|$)"
-    r"|,\s(?!\d{3,4}\b)(?![A-Z][\w.'’-]*\W*$)"
-    r"|[;:!?](?:\s|$)|\s[(–—-]+\s*"
-    r"|\s(?:because|which|who|that|where|since|although|but)\s",
-)
-EDGES = " \t\"'“”‘’«»()[]{}*_.,;:!?"
 
 
 @dataclass(frozen=True)
@@ -49,7 +44,7 @@ def label(answer: str, gold: list[str]) -> Label:
     """Judge `answer` against the accepted answers and find its exact answer characters."""
     words = normal_words(answer)
     matched = find_gold(answer, gold)
-    if not words or REFUSAL.match(answer):
+    if not words or (REFUSAL.match(answer) and not ANSWERS_AFTER_ALL.search(answer)):
         # A gold answer may itself read like a refusal ("None"); a refusal that mentions one is still a refusal.
         spoken = matched is not None and matched.start == words[0][1].start
         return Label(True, matched) if spoken else Label(None, None)
@@ -74,23 +69,6 @@ def find_gold(answer: str, gold: list[str]) -> Span | None:
         return None
     start, length = best[0], -best[1]
     return Span(words[start][1].start, words[start + length - 1][1].end)
-
-
-def short_answer(answer: str) -> Span:
-    """The short answer inside a text that has words: without lead-in, explanation, quotes and punctuation."""
-    lead = LEAD_IN.match(answer)
-    start = lead.end() if lead else 0
-    tail = TAIL.search(answer, start + 1)
-    span = _trimmed(answer, start, tail.start() if tail else len(answer))
-    return span or _trimmed(answer, 0, len(answer))
-
-
-def _trimmed(text: str, start: int, end: int) -> Span | None:
-    while start < end and text[start] in EDGES:
-        start += 1
-    while end > start and text[end - 1] in EDGES:
-        end -= 1
-    return Span(start, end) if end > start else None
 
 
 def normal_words(text: str) -> list[tuple[str, Span]]:

@@ -1,0 +1,182 @@
+"""The short answer inside a longer text: what is said first, without lead-in, explanation, quotes and punctuation.
+
+Patterns of English, in the order they are tried; what each is for stands beside it. Checked against tables of
+hand-written answers in tests/cases.
+"""
+
+import regex
+
+from anchorscope.spans import Span
+
+FLAGS = regex.IGNORECASE | regex.VERBOSE
+MODAL = r"(?:will|would|might|could|may|must|should)"
+BE = rf"(?:is|was|are|were|be|been|{MODAL}\s+(?:have\s+been|be)|(?:has|had|have)\s+been)"
+PREPOSITION = r"(?:in|on|at|by|for|from|as|to|near|during|around|between|into|with|until|since)"
+
+YES_NO = regex.compile(r"\W*(yes|no)\b(?=\W*$|\s*[,.;:!–—-]|\s+[a-z])", regex.IGNORECASE)
+
+# Words before the answer begins; taken away again and again.
+LEAD_IN = regex.compile(
+    rf"""\W*(?:
+      (?:well|sure|so|ok|okay|hmm+|ah|oh|actually|certainly|absolutely|probably|perhaps|maybe|possibly|(?:most\ )?likely
+        |honestly|either|of\ course|(?:good|great)\ question|let\ me\ think)\b\W*
+    | (?:i['’]m|i\ am|we['’]re)\s+(?:pretty|fairly|quite|almost)?\s*(?:sure|certain)(?:\s+that)?\b\W*
+    | (?:i['’]m|i\ am)\s+not\s+(?:\w+\s+)?(?:sure|certain)\b[^.!?]*?\bbut\b\W*
+    | (?:i\s+(?:don['’]t|do\s+not)|no\s+one|nobody)\s+(?:really\s+)?knows?\b[^.!?]*?\bbut\b\W*
+    | i\s+(?:think|believe|guess|suppose|recall|would\s+(?:say|guess|go\s+with))\b(?:\s+that\b)?\W*
+    | (?:i['’]d)\s+(?:say|guess|go\s+with)\b\W*
+    | (?:my\s+(?:best\s+)?guess|my\s+answer)\s+(?:is|would\s+be)\b\W*
+    | (?:based\s+on|according\s+to|as\s+far\s+as|to\s+the\s+best|to\s+my|from\s+what|if\s+i)\b[^,.!?]*,\W*
+    | that(?:['’]s|\s+is|\s+was)\s+(?:easy|simple|an?\s+\w+\s+(?:one|question))\b\W*
+    | (?:the\s+)?(?:(?:correct|right|short|final|best|most\s+likely)\s+)?answer(?:\s+to\s+[^,:]*?)?\s*(?:{BE}\b|:)\W*
+    | (?:a|answer|response)\s*:\W*
+    )""",
+    FLAGS,
+)
+# "It was written by", "The capital of Australia is", "He was born in", "There are": the answer follows.
+CLAUSE = regex.compile(
+    rf"""\W*(?:
+      (?:it|this|that|he|she|they|these|those|there|we|you|one)(?:\s+\w+ly|\s+also)?(?:\s+{BE}|['’](?:s|re))\b
+    | (?:the|an?|his|her|its|their|our|my|your|this|that|both|all)\s+(?-i:\p{{Ll}})[^,;.!?]*?
+        \s+(?<!\b(?:you|we|they)\s+)(?:{BE}\b|(?:has|have|had)\s+an?\s+(?:\w+\s+){{1,3}}of\b)
+    | (?-i:\p{{Lu}})[^,;.!?]*?['’]s\s+(?-i:\p{{Ll}})[^,;.!?]*?\s+{BE}\b
+    )\s*""",
+    FLAGS,
+)
+# "Lincoln was the 14th", "The Eiffel Tower is 324 metres": a name, and then a number or another name.
+NAME_IS = regex.compile(
+    rf"""\W*(?-i:\p{{Lu}})[^,;.!?]*?\s+{BE}\s+
+    (?=(?:(?:in|on|at|about|around|the)\s+)*[$€£]?\d|(?:the\s+)?(?:first|second|third|fourth|fifth|sixth|seventh)\b
+      |(?:born|located|situated|built|founded|named|called)\s|(?:\w+ly\s+)?(?:made|composed)\s)""",
+    FLAGS,
+)
+# After the verb: "called", "written by", "born on", "most likely in".
+AFTER_VERB = regex.compile(
+    rf"""(?:(?:most\s+)?(?:probably|likely|actually|originally|officially|commonly|usually|also|either|first)\s+)*
+    (?:(?:called|named|titled|entitled|nicknamed|known\s+as|(?:\w+ly\s+)?(?:made|composed)\s+(?:up\s+)?of)\s+
+      |(?!(?:the|an?)\b)(?:(?-i:\p{{Ll}}+)\s+){{0,2}}{PREPOSITION}\s+(?=\S))?""",
+    FLAGS,
+)
+# "It happened on", "He died in", "It means".
+PRONOUN_VERB = regex.compile(
+    rf"""\W*(?:it|he|she|they)\s+(?:(?-i:\p{{Ll}}+)\s+){{1,3}}?{PREPOSITION}\s+
+    |\W*(?:it|he|she|they)\s+(?:means|has|had|have|plays|played|weighs|measures|takes|took|speaks|spoke|won|wrote|sang
+      |stands\s+for|stood\s+for|directed|painted|invented|discovered)\s+""",
+    FLAGS,
+)
+OPENING_PREPOSITION = regex.compile(
+    rf"\W*(?:{PREPOSITION}|about|approximately|roughly|circa|on\ or\ about)\s+(?=\w)", FLAGS
+)
+# "a cellist", "the Nile", and "the Scottish author Ian Rankin", of which the name is the answer.
+ARTICLE = regex.compile(r"(?:an?|the)\s+|(?:An?|The)\s+(?=\p{Ll})")
+DESCRIPTION = regex.compile(
+    r"(?:an?|the)\s+(?:\p{Lu}\p{Ll}+\s+)?"
+    r"(?:(?!(?:of|the|and|or|in|on|for|de|da|di|van|von|bin|to|with)\s)\p{Ll}[\w-]*\s+){1,3}(?=\p{Lu}[^,;.]*(?:[,;.]|$))"
+)
+
+ABBREVIATIONS = "".join(rf"(?<!\b{word})" for word in "St Dr Mt Mr Ms Mrs Jr Sr Ft vs".split())
+SENTENCE_END = regex.compile(
+    rf"(?<!\b\p{{Lu}})(?<!^\d)(?<!^\d\d){ABBREVIATIONS}\.(?:\s|$)"
+    r"|[;!?](?:\s|$)|\s[(\[]|\s[–—-]+\s|\s(?:Q|Question|A|Answer)\s*:"
+    r"|:\s(?!\p{Lu}[\p{L}'’]*(?:\s+[\p{Lu}\d]|\s+(?:of|the|and|in|to|a)\s|\W*$))"
+)
+# "Madrid, Lisbon or Rome": the first of several candidates.
+CANDIDATES = regex.compile(r",(?:\s+[^,.;!?]+,)*\s+[^,.;!?]+?\sor\s")
+# Words that begin an explanation or a second candidate.
+EXPLANATION = regex.compile(
+    r"\s(?:because|which|who|whose|that|where|when|while|since|although|though|but|or|as\s+it|according\s+to)\s"
+    rf"|\s(?:and|and\s+(?:it|he|she|they))\s+(?:{BE}|has|had|he|she|it|they|also|\p{{Ll}}{{3,}}ed)\s"
+    r"|(?<=[\p{Ll}\d])\s+by\s+(?=\p{Lu}[\w.]+\s\p{Lu})"
+)
+# "Charles Dickens wrote Vanity Fair": a name, and then what it did.
+NAME_DID = regex.compile(
+    rf"(?<=\p{{Lu}}[\w.'’-]*)\s+(?:also\s+|first\s+|originally\s+)?(?:{BE}|wrote|won|sang|sings|did|does|has|had|became|made"
+    r"|plays|built|led|began|rose|holds|held|stars|came|gave|ran|lies|stands|sits|\p{Ll}{2,}ed)\s"
+)
+# "$4.5 million at auction", "324 metres tall", "3 September 1912 in Liverpool".
+AFTER_NUMBER = regex.compile(
+    r"(?<=\b\d{4})\s+(?:in|at|on|by|for|when|during)\b|(?<=^[$€£]?\d[\d.,]*(?:\s[\p{Ll}%°]\p{L}*){0,3}?)\s+(?:tall|long|high|wide|deep|old|away|ago|in|at|on|for|by|above|below)\b"
+)
+ITEM = r"(?:(?:the|an?)\s+)?[\p{L}\d][\p{L}\d.'’-]*(?:\s+[\p{L}\d][\p{L}\d.'’-]*){0,2}"
+LIST = regex.compile(
+    rf"{ITEM}(?:,\s+{ITEM})+,?\s+(?:and|&)\s+(?:the\s+)?[\p{{L}}\d'’-]+(?:\s+\p{{Lu}}[\p{{L}}'’-]*)*", regex.IGNORECASE
+)
+CAPITALISED_LIST = regex.compile(r"\p{Lu}[\p{L}'’-]+(?:,\s+\p{Lu}[\p{L}'’-]+){2,}(?=\W*$|[,;.])")
+REGION = regex.compile(
+    r",\s+(?:\p{Lu}\.(?:\p{Lu}\.)*|(?:(?:New|North|South|West|East)\s+)?\p{Lu}[\p{L}-]*)(?=\W*$|[.,;)]|\s[(–—])"
+)
+YEAR = regex.compile(r",\s+\d{3,4}\b")
+COMMA = regex.compile(r",(?:\s|$)")
+QUOTED = regex.compile(
+    r"\W*?(?:\"([^\"]+)\"|“([^”]+)”|(?<!\w)'((?:[^']|'\w)+)'(?!\w)|‘((?:[^’]|’\w)+)’(?!\w)|\*\*([^*]+)\*\*)"
+)
+EDGES = " \t\"'“”‘’«»()[]{}*_.,;:!?"
+
+
+def short_answer(text: str) -> Span:
+    """The short answer inside a text that has words."""
+    said = YES_NO.match(text)
+    if said:
+        return Span(*said.span(1))
+    start = _beginning(text)
+    quoted = QUOTED.match(text, start)
+    if quoted and any(char.isalnum() for char in quoted[0]):
+        group = next(index for index in range(1, 6) if quoted[index])
+        return _trimmed(text, *quoted.span(group)) or _trimmed(text, 0, len(text))
+    start = _without_article(text, start)
+    return _trimmed(text, start, _ending(text, start)) or _trimmed(text, 0, len(text))
+
+
+def _beginning(text: str) -> int:
+    """Where lead-ins end and the answer begins."""
+    start = 0
+    for _ in range(4):
+        lead = LEAD_IN.match(text, start)
+        if not lead or not any(char.isalnum() for char in text[lead.end() :]):
+            break
+        start = lead.end()
+    clause = CLAUSE.match(text, start) or NAME_IS.match(text, start)
+    if clause and any(char.isalnum() for char in text[clause.end() :]):
+        return AFTER_VERB.match(text, clause.end()).end()
+    verb = PRONOUN_VERB.match(text, start) or OPENING_PREPOSITION.match(text, start)
+    return verb.end() if verb else start
+
+
+def _without_article(text: str, start: int) -> int:
+    while start < len(text) and text[start] in EDGES:
+        start += 1
+    lead = DESCRIPTION.match(text, start) or ARTICLE.match(text, start)
+    return lead.end() if lead else start
+
+
+def _ending(text: str, start: int) -> int:
+    """Where an explanation, a second candidate or the next sentence begins."""
+    end = len(text)
+    for pattern in (SENTENCE_END, CANDIDATES, EXPLANATION, NAME_DID):
+        found = pattern.search(text, start + 1, end)
+        end = found.start() if found else end
+    number = AFTER_NUMBER.search(text[start:end])
+    end = start + number.start() if number else end
+    return _end_at_comma(text, start, end)
+
+
+def _end_at_comma(text: str, start: int, end: int) -> int:
+    """A comma ends the answer unless it stands inside a list, before a region ("Portland, Oregon") or before a year."""
+    listed = LIST.match(text, start, end) or CAPITALISED_LIST.match(text, start, end)
+    if listed:
+        return listed.end()
+    place = start
+    while comma := COMMA.search(text, place, end):
+        kept = YEAR.match(text, comma.start(), end) or REGION.match(text, comma.start(), end)
+        if not kept:
+            return comma.start()
+        place = kept.end()
+    return end
+
+
+def _trimmed(text: str, start: int, end: int) -> Span | None:
+    while start < end and text[start] in EDGES:
+        start += 1
+    while end > start and text[end - 1] in EDGES:
+        end -= 1
+    return Span(start, end) if end > start else None
