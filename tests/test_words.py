@@ -1,12 +1,14 @@
 """Which words of a question carry its content, which of an answer are the answer, and is it right?"""
 
 import json
+import random
 import re
 
 import pytest
 
 from anchorscope.content_words import exact_question_spans
 from anchorscope.labels import label, normal_words
+from anchorscope.short_answer import short_answer
 from anchorscope.spans import Span
 from conftest import ROOT
 
@@ -131,6 +133,16 @@ def test_normal_words_point_back_at_the_text():
         ("unal", "Ünal"),
         ("2nd", "2nd"),
     ]
+
+
+def test_whatever_a_model_says_its_short_answer_is_a_stretch_with_a_word_in_it():
+    parts = "the The It is was of , . : ; or by Paris 1912 'x' “ ” \" ( ) — St. Q: D.C. wrote I'm not but 東京 ** no é"
+    draw = random.Random(0)
+    for glue in ("", " ") * 2000:
+        text = glue.join(draw.choices(parts.split(), k=draw.randint(1, 40)))
+        if normal_words(text):
+            span = short_answer(text)
+            assert any(char.isalnum() for char in text[span.start : span.end]), text
 
 
 def cases(kind: str) -> list[dict]:

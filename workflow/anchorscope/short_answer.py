@@ -95,7 +95,9 @@ NAME_DID = regex.compile(
 )
 # "$4.5 million at auction", "324 metres tall", "3 September 1912 in Liverpool".
 AFTER_NUMBER = regex.compile(
-    r"(?<=\b\d{4})\s+(?:in|at|on|by|for|when|during)\b|(?<=^[$€£]?\d[\d.,]*(?:\s[\p{Ll}%°]\p{L}*){0,3}?)\s+(?:tall|long|high|wide|deep|old|away|ago|in|at|on|for|by|above|below)\b"
+    r"(?<=\b\d{4})\s+(?:in|at|on|by|for|when|during)\b"
+    r"|(?<=^[$€£]?\d[\d.,]*(?:\s[\p{Ll}%°]\p{L}*){0,3}?)\s+"
+    r"(?:tall|long|high|wide|deep|old|away|ago|in|at|on|for|by|above|below)\b"
 )
 ITEM = r"(?:(?:the|an?)\s+)?[\p{L}\d][\p{L}\d.'’-]*(?:\s+[\p{L}\d][\p{L}\d.'’-]*){0,2}"
 LIST = regex.compile(
@@ -120,9 +122,10 @@ def short_answer(text: str) -> Span:
         return Span(*said.span(1))
     start = _beginning(text)
     quoted = QUOTED.match(text, start)
-    if quoted and any(char.isalnum() for char in quoted[0]):
-        group = next(index for index in range(1, 6) if quoted[index])
-        return _trimmed(text, *quoted.span(group)) or _trimmed(text, 0, len(text))
+    if quoted:
+        inside = _trimmed(text, *quoted.span(quoted.lastindex))
+        if inside:
+            return inside
     start = _without_article(text, start)
     return _trimmed(text, start, _ending(text, start)) or _trimmed(text, 0, len(text))
 
@@ -175,8 +178,9 @@ def _end_at_comma(text: str, start: int, end: int) -> int:
 
 
 def _trimmed(text: str, start: int, end: int) -> Span | None:
+    """Without quotes and punctuation at its ends; None where no word is left."""
     while start < end and text[start] in EDGES:
         start += 1
     while end > start and text[end - 1] in EDGES:
         end -= 1
-    return Span(start, end) if end > start else None
+    return Span(start, end) if any(char.isalnum() for char in text[start:end]) else None
