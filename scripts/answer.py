@@ -24,10 +24,11 @@ if __name__ == "__main__":
     manifest = read_json(snakemake.input.manifest)
     tokenizer = load_tokenizer(manifest)
     style = json.loads(params.prompt)
+    prompt = build_prompt(tokenizer, style["style"], style["texts"]["first"])
     answers = answer_questions(
         load_model(manifest, params.dtype, snakemake.threads),
         tokenizer,
-        build_prompt(tokenizer, style["style"], style["texts"]["first"]),
+        prompt,
         questions,
         MAX_NEW_TOKENS,
         params.batch_tokens,

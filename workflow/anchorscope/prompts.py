@@ -45,6 +45,8 @@ def few_shot_prompt(demonstrations: list[dict[str, str]]) -> Prompt:
 
 def chat_prompt(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Prompt:
     """The model's own chat template around `instruction`, thinking switched off where the model has it."""
+    if not tokenizer.chat_template:
+        raise ValueError("The model's tokenizer has no chat template; use `prompt: few_shot`.")
     text = tokenizer.apply_chat_template(
         [{"role": "user", "content": instruction}],
         tokenize=False,
@@ -99,14 +101,15 @@ def decoded_offsets(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> tuple
     """The text of generated ids and the characters of each, without tokenising the text again.
 
     A token that ends inside a character of several bytes covers that whole character, and so does
-    every token that completes it.
+    every token that completes it. Some tokenizers decode a run of bytes that is not yet whole to
+    replacement signs altogether, the characters already complete included; those stay complete here.
     """
     text = _decode(tokenizer, ids)
     offsets = []
     start = 0
     for count in range(1, len(ids) + 1):
         so_far = _decode(tokenizer, ids[:count])
-        shared = _shared(text, so_far)
+        shared = max(start, _shared(text, so_far))
         inside_character = len(so_far) > shared  # the rest of it decodes to a replacement sign
         offsets.append((start, min(shared + inside_character, len(text))))
         start = shared
