@@ -7,10 +7,12 @@ from transformers import PreTrainedModel
 
 from anchorscope.logs import log, progress
 
+GPU_TOKENS, CPU_TOKENS = 16384, 2048
+
 
 def default_tokens(model: PreTrainedModel) -> int:
     """Tokens of a batch that keep the model's device busy; more is hardly faster and takes more memory."""
-    return 16384 if model.device.type == "cuda" else 2048
+    return GPU_TOKENS if model.device.type == "cuda" else CPU_TOKENS
 
 
 def plan_batches(sizes: list[int], budget: int) -> list[list[int]]:

@@ -20,8 +20,10 @@ from anchorscope.packing import Pack, place
 from anchorscope.prompts import Prompt
 from anchorscope.recorder import Recorder, Watch, recording
 from anchorscope.rows import Row, build_rows, grow_tree
-from anchorscope.store import COMPONENTS, KEYS, PASSES, ActivationWriter
+from anchorscope.store import COMPONENTS, KEYS, PASSES, ActivationWriter, example_bytes
 from anchorscope.stream import writing
+
+KEPT_BYTES = 2**30  # of a batch; up to four batches are on their way from the device to the file
 
 
 def balanced(ids: list[str], right: list[bool], seed: int) -> list[int]:
@@ -75,7 +77,15 @@ def extract_rows(
             write([keys[index] for index in batch], blocks)
 
         sizes = [max(engine.tokens(item).values()) for item in rows]
-        run_batches(run, sizes, batch_tokens or default_tokens(model), "extracting activations")
+        run_batches(run, sizes, batch_tokens or _budget(model, sizes, len(passes)), "extracting activations")
+
+
+def _budget(model: PreTrainedModel, sizes: list[int], passes: int) -> int:
+    """Tokens of a batch; fewer where what is kept of so many examples would fill the memory."""
+    config = model.config.get_text_config()
+    kept = example_bytes(config.num_hidden_layers, config.hidden_size, model.dtype, passes)
+    mean = sum(sizes) / len(sizes)
+    return min(default_tokens(model), max(1, int(KEPT_BYTES / kept * mean)))
 
 
 class Engine:

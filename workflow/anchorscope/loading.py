@@ -1,6 +1,5 @@
 """From a manifest to a tokenizer and a model in memory, on the hardware that is there."""
 
-import math
 import tempfile
 from pathlib import Path
 
@@ -9,11 +8,16 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from anchorscope.hardware import claim
 from anchorscope.logs import log
-
-FOR_WEIGHTS = 0.85  # the share of a card's memory that weights may take; the rest is for a batch
+from anchorscope.sizes import FOR_WEIGHTS, cards_needed, parameters
 
 
 def load_tokenizer(manifest: dict) -> PreTrainedTokenizerBase:
+    gone = sorted(file.name for file in Path(manifest["path"]).iterdir() if not file.exists())
+    if gone:
+        raise FileNotFoundError(
+            f"{', '.join(gone)} in {manifest['path']} lead to files that are gone (was a cache cleared?); "
+            f"run `snakemake --cores 1 --force results/models/{manifest['name']}.json` with the same config."
+        )
     tokenizer = AutoTokenizer.from_pretrained(manifest["path"])
     if not tokenizer.is_fast:
         raise ValueError(f"The tokenizer of {manifest['name']} has no offset mapping (tokenizer.json is missing).")
@@ -28,15 +32,16 @@ def load_model(manifest: dict, dtype: str, threads: int) -> PreTrainedModel:
         return _load(manifest, pick_dtype(dtype, torch.device("cpu")), {"": torch.device("cpu")})
     chosen = pick_dtype(dtype, torch.device("cuda"))
     cards = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
-    room = [int(FOR_WEIGHTS * card.total_memory) for card in cards]
-    needed = math.ceil(weight_bytes(folder, chosen) / min(room))
+    weights = parameters(AutoConfig.from_pretrained(folder)) * chosen.itemsize
+    needed = cards_needed(weights, min(card.total_memory for card in cards))
     held = claim([str(card.uuid) for card in cards], needed, Path(tempfile.gettempdir()))
     first = min(held)
     torch.cuda.set_device(first)
     if needed == 1:
         model = _load(manifest, chosen, {"": torch.device("cuda", first)})
     else:
-        model = _load(manifest, chosen, "auto", {index: room[index] for index in sorted(held)})
+        room = {index: int(FOR_WEIGHTS * cards[index].total_memory) for index in sorted(held)}
+        model = _load(manifest, chosen, "auto", room)
     model.held = held  # the cards are free again when the model is gone
     return model
 
@@ -68,13 +73,6 @@ def random_model(folder: Path, seed: int, dtype: torch.dtype, device: torch.devi
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     log.info("drew random weights for %s with seed %d", folder.name, seed)
     return model.eval().requires_grad_(False)
-
-
-def weight_bytes(folder: Path, dtype: torch.dtype) -> int:
-    """Memory that a model's weights take, known without loading them."""
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=dtype)
-    return model.num_parameters() * dtype.itemsize
 
 
 def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:

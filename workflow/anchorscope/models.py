@@ -9,6 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GgufCo
 
 from anchorscope.files import canonical_json, package_file, read_json, sha256_of_file, tokenizer_beside
 from anchorscope.loading import load_tokenizer
+from anchorscope.sizes import parameters
 
 WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 # The same weights a second time, in the publisher's own format.
@@ -78,6 +79,7 @@ def describe(folder: Path, name: str, source: dict) -> dict:
         "weights": "random" if random else "trained",
         "revision": revision_of(folder, source),
         "architecture": config.model_type,
+        "parameters": parameters(AutoConfig.from_pretrained(folder)),
         "layers": config.num_hidden_layers,
         "width": config.hidden_size,
         "stored_dtype": str(config.dtype).removeprefix("torch."),

@@ -35,6 +35,11 @@ def column(component: str, position: str, prompt: str, intervention: str, layer:
     return f"{component}/{position}/{prompt}/{intervention}/{layer:02d}"
 
 
+def example_bytes(layers: int, width: int, dtype: torch.dtype, passes: int = len(PASSES)) -> int:
+    """What is kept of one example."""
+    return len(COMPONENTS) * len(POSITIONS) * passes * layers * width * dtype.itemsize
+
+
 class ActivationWriter:
     """Streams examples into a Parquet file, a row group at a time, from one buffer that is filled again and again."""
 

@@ -1,0 +1,70 @@
+"""What `anchorscope.needs` says of a model's shape, beside what it took: memory, file size and time.
+
+Random weights; all five passes of synthetic examples into a Parquet file as the extract stage writes it, and answers of
+the full number of tokens, which is the most that the answer stage can have to do.
+"""
+
+import gc
+import resource
+import tempfile
+from pathlib import Path
+
+import torch
+from bench_extract import KEY, SHAPES, load
+from bench_generate import synthetic_prompts
+from common import ROOT, arguments, machine, report, seconds, synthetic_rows
+from transformers import AutoConfig, PreTrainedModel
+
+from anchorscope.extract import extract_rows
+from anchorscope.generate import generate
+from anchorscope.needs import NEW_TOKENS, Needs, needs
+from anchorscope.store import PASSES, ActivationWriter
+
+
+def extract_to(folder: Path, model: PreTrainedModel, rows: list, shared: dict[str, int]) -> Path:
+    config, file = model.config, folder / "a.parquet"
+    with ActivationWriter(file, config.num_hidden_layers, config.hidden_size, model.dtype, {}) as writer:
+        extract_rows(model, rows, shared, [KEY] * len(rows), writer, None)
+    return file
+
+
+def measure(shape: str, model: PreTrainedModel, expected: Needs, options) -> dict:
+    weights = torch.cuda.memory_allocated()
+    rows, shared = synthetic_rows(options.examples, 80, 24, PASSES)
+    prompts, prefix, stops = synthetic_prompts(model, options.questions)
+    stops[:] = False
+    with tempfile.TemporaryDirectory() as folder:
+        extract_to(Path(folder), model, rows[:64], shared)  # warm
+        torch.cuda.reset_peak_memory_stats()
+        extracting = seconds(lambda: extract_to(Path(folder), model, rows, shared)) / len(rows)
+        file = (Path(folder) / "a.parquet").stat().st_size / len(rows)
+    generate(model, prompts[:64], prefix, stops, NEW_TOKENS, None)  # warm
+    answering = seconds(lambda: generate(model, prompts, prefix, stops, NEW_TOKENS, None)) / len(prompts)
+    found = {
+        "weights GB": (weights / 1e9, expected.weight_bytes / 1e9),
+        "GPU GB": (torch.cuda.max_memory_allocated() / 1e9, expected.gpu_bytes / 1e9),
+        "host GB": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, expected.host_bytes / 1e9),
+        "file MB/ex": (file / 1e6, expected.example_bytes / 1e6),
+        "extract ms/ex": (1e3 * extracting, 1e3 * expected.extract_seconds),
+        "answer ms/q": (1e3 * answering, 1e3 * expected.answer_seconds),
+    }
+    pairs = {name: {"measured": some, "expected": other} for name, (some, other) in found.items()}
+    print(shape, *(f"{name} {some:.4g}/{other:.4g}" for name, (some, other) in found.items()), flush=True)
+    return {"model": shape, **{f"{name}, {kind}": pair[kind] for name, pair in pairs.items() for kind in pair}}
+
+
+if __name__ == "__main__":
+    options = arguments(
+        shapes={"nargs": "+", "default": SHAPES, "help": "published shapes, with random weights, the smallest first"},
+        examples={"type": int, "default": 1024},
+        questions={"type": int, "default": 1024},
+    )
+    results = []
+    for shape in options.shapes:
+        expected = needs(AutoConfig.from_pretrained(ROOT / "workflow" / "resources" / "shapes" / f"{shape}.json"))
+        model = load(shape, torch.bfloat16, torch.device("cuda"))
+        results.append(measure(shape, model, expected, options))
+        del model
+        gc.collect()
+        torch.cuda.empty_cache()
+    report(results, {"expected": "anchorscope.needs", **machine()}, options.record)

@@ -1,0 +1,94 @@
+"""What a run of a model takes, from its config alone: memory, disk and time.
+
+`python -m anchorscope.needs CONFIG.json ...` prints a line for each config: four datasets of 4,000 questions each, all
+analysed, in bfloat16. What these numbers rest on is in docs/models.md.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, PreTrainedConfig
+
+from anchorscope.batches import GPU_TOKENS
+from anchorscope.extract import KEPT_BYTES
+from anchorscope.sizes import cards_needed, parameters
+from anchorscope.store import example_bytes
+
+QUESTIONS, DATASETS = 4000, 4
+STAGES = 2  # that load the model: answer and extract
+CARD_BYTES = 85e9  # of a card that is sold as one of 80 GB
+NEW_TOKENS = 32
+
+# Measured on one H200, but for the first.
+READ_A_SECOND = 1.5e9  # bytes of weights, from a disk to the card
+WRITTEN_A_SECOND = 0.9e9  # bytes of activations
+OPERATIONS_A_SECOND = 4e14  # of matrix products, half of what the card can do at best
+PROCESS_BYTES = 4e9  # of a job, beside the batches that it holds
+COPIES = 4  # of what is kept of a batch, from the device to the file
+TOKENS_EXTRACTED = 90  # an example's five passes, on shared prefixes
+TOKENS_ANSWERED = 20  # a question, less the shared prefix
+STEP_SECONDS = 0.03  # of a new token for all questions of a batch, beside its matrix products
+
+
+@dataclass(frozen=True)
+class Needs:
+    parameters: int
+    weight_bytes: int  # on disk and on the card
+    gpu_bytes: float  # the most that a job holds on the card
+    host_bytes: float  # the most that it holds in the machine's memory
+    example_bytes: int  # on disk, for each analysed example
+    answer_seconds: float  # for each question
+    extract_seconds: float  # for each example
+    load_seconds: float  # for each job
+
+
+def needs(config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16) -> Needs:
+    """What the answer and extract stages of a model take on a GPU."""
+    text = config.get_text_config()
+    count = parameters(config)
+    weights = count * dtype.itemsize
+    kept = example_bytes(text.num_hidden_layers, text.hidden_size, dtype)
+    batch = min(KEPT_BYTES, GPU_TOKENS / (TOKENS_EXTRACTED / 2) * kept)
+    states = GPU_TOKENS * (3 * text.intermediate_size + 2 * text.hidden_size) * dtype.itemsize
+    matrices = count - text.vocab_size * text.hidden_size
+    rows = GPU_TOKENS / (TOKENS_ANSWERED + NEW_TOKENS)
+    computing = 2 * matrices / OPERATIONS_A_SECOND  # a token
+    return Needs(
+        parameters=count,
+        weight_bytes=weights,
+        gpu_bytes=weights + states + 2 * batch,
+        host_bytes=PROCESS_BYTES + COPIES * batch,
+        example_bytes=kept,
+        answer_seconds=(TOKENS_ANSWERED + NEW_TOKENS) * computing + NEW_TOKENS * STEP_SECONDS / rows,
+        extract_seconds=max(kept / WRITTEN_A_SECOND, TOKENS_EXTRACTED * computing),
+        load_seconds=weights / READ_A_SECOND,
+    )
+
+
+def hours(some: Needs) -> float:
+    """All datasets, on one card or one set of cards, in jobs of a whole dataset."""
+    questions = QUESTIONS * DATASETS
+    return (questions * (some.answer_seconds + some.extract_seconds) + STAGES * DATASETS * some.load_seconds) / 3600
+
+
+def line(name: str, some: Needs) -> str:
+    """A row of the table in docs/models.md."""
+    cells = [
+        name,
+        f"{some.parameters / 1e9:.2f} B",
+        f"{some.weight_bytes / 1e9:.1f} GB",
+        f"{some.gpu_bytes / 1e9:.0f} GB",
+        str(cards_needed(some.weight_bytes, int(CARD_BYTES))),
+        f"{some.host_bytes / 1e9:.0f} GB",
+        f"{some.example_bytes / 1e6:.1f} MB",
+        f"{some.example_bytes * QUESTIONS * DATASETS / 1e9:.0f} GB",
+        f"{60 * hours(some):.0f} min",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    for file in sys.argv[1:]:
+        print(line(Path(file).stem, needs(AutoConfig.from_pretrained(file))))

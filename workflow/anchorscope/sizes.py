@@ -1,0 +1,19 @@
+"""How large a model is, known from its config alone, and how many cards hold it."""
+
+import math
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedConfig
+
+FOR_WEIGHTS = 0.85  # the share of a card's memory that weights may take; the rest is for a batch
+
+
+def parameters(config: PreTrainedConfig) -> int:
+    """Counted on a model without memory; weights that are used twice count once."""
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config).num_parameters()
+
+
+def cards_needed(weight_bytes: int, card_bytes: int) -> int:
+    """How many cards of one size hold a model with room for a batch."""
+    return math.ceil(weight_bytes / int(FOR_WEIGHTS * card_bytes))
