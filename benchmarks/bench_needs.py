@@ -34,7 +34,7 @@ def measure(shape: str, model: PreTrainedModel, expected: Needs, options) -> dic
     prompts, prefix, stops = synthetic_prompts(model, options.questions)
     stops[:] = False
     with tempfile.TemporaryDirectory() as folder:
-        extract_to(Path(folder), model, rows[:64], shared)  # warm
+        extract_to(Path(folder), model, rows[:512], shared)  # warm
         torch.cuda.reset_peak_memory_stats()
         extracting = seconds(lambda: extract_to(Path(folder), model, rows, shared)) / len(rows)
         file = (Path(folder) / "a.parquet").stat().st_size / len(rows)

@@ -1,6 +1,6 @@
 """Count questions and answers, kept and left out, by reason.
 
-Writes one row a model and dataset.
+Writes one row a model and dataset, and one a dataset and reason for which its rows were kept or dropped.
 """
 
 import json
@@ -12,9 +12,14 @@ from anchorscope.files import atomic, made_from
 from anchorscope.logs import configure_logging
 
 
+def verdicts_on(questions: str) -> dict[str, int]:
+    """How many of a dataset's rows were kept, and how many were dropped for each reason."""
+    return json.loads(pq.read_metadata(questions).metadata[b"counts"])
+
+
 def count(questions: str, answers: list[str], activations: list[str]) -> dict:
     """The counts of one model on one dataset, from its files."""
-    dropped = json.loads(pq.read_metadata(questions).metadata[b"counts"])
+    dropped = verdicts_on(questions)
     kept = dropped.pop("kept")
     verdicts = pl.concat(pl.read_parquet(path, columns=["right"])["right"] for path in answers)
     right, refused = verdicts.sum(), verdicts.null_count()
@@ -44,5 +49,13 @@ if __name__ == "__main__":
         counts = count(questions[dataset], files.answers[own], files.activations[own])
         weights = made_from(files.answers[own][0])["model"]["weights"]
         rows.append({"model": model, "weights": weights, "dataset": dataset, **counts})
-    with atomic(snakemake.output[0]) as target:
+    with atomic(snakemake.output.examples) as target:
         pl.DataFrame(rows).write_csv(target)
+    with atomic(snakemake.output.questions) as target:
+        pl.DataFrame(
+            [
+                {"dataset": dataset, "verdict": verdict, "rows": number}
+                for dataset, path in questions.items()
+                for verdict, number in verdicts_on(path).items()
+            ]
+        ).write_csv(target)

@@ -4,20 +4,18 @@ Writes summary, series, kinds and strata as Parquet and as CSV, and the claims a
 """
 
 import json
-from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 import yaml
 
-from anchorscope.claims import STATEMENTS, judge_claims, read_run
+from anchorscope.claims import STATEMENTS, judge_claims, larger_neighbours, read_run
 from anchorscope.claims_page import claims_page
 from anchorscope.files import atomic, made_from, provenance
 from anchorscope.landmarks import compare
 from anchorscope.logs import configure_logging
 from anchorscope.notes import note
 
-LARGER = 1.2  # times as many parameters
 FIRST = ["model", "weights", "dataset", "component", "position", "intervention", "stratum", "rule", "anchor", "layer"]
 
 
@@ -30,16 +28,6 @@ def gather(paths: list[str], names: list[tuple[str, str]], models: dict[str, dic
         for path, (model, dataset) in zip(paths, names, strict=True)
     )
     return table.select(*(name for name in FIRST if name in table.columns), pl.exclude(FIRST))
-
-
-def by_size(families: list[list[str]], models: dict[str, dict]) -> list[list[str]]:
-    """Neighbours in a family of which the second is the larger model; two of one size have no larger one."""
-    pairs = [pair for family in families for pair in pairwise(family)]
-    return [
-        [smaller, larger]
-        for smaller, larger in pairs
-        if models[larger]["parameters"] > LARGER * models[smaller]["parameters"]
-    ]
 
 
 def published_beside_measured(landmarks: dict, summary: pl.DataFrame, models: dict, layouts: dict) -> list[dict]:
@@ -77,7 +65,8 @@ if __name__ == "__main__":
         )
         for (model, dataset), resampled, layers in zip(pairs, files.resampled, files.layers, strict=True)
     ]
-    claims = judge_claims(runs, by_size(json.loads(params.families), models))
+    parameters = {name: manifest["parameters"] for name, manifest in models.items()}
+    claims = judge_claims(runs, larger_neighbours(json.loads(params.families), parameters))
     landmarks = yaml.safe_load(Path(files.landmarks).read_text(encoding="utf-8"))
     beside = published_beside_measured(landmarks, headline, models, json.loads(params.layouts))
     random = [model for model in models if models[model]["weights"] == "random"]

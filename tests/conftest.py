@@ -30,6 +30,10 @@ FAMILIES = ("llama", "qwen3", "mistral", "gemma2", "gemma3")
 WINDOW = 24  # shorter than the few-shot prefix, so that sliding windows matter
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-models", action="store_true", help="run every model of config/paper.yaml as a miniature")
+
+
 @pytest.fixture(scope="session")
 def tokenizer() -> PreTrainedTokenizerBase:
     """SmolLM2's tokenizer, from the package that ships it."""

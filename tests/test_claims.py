@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 import yaml
 
-from anchorscope.claims import STATEMENTS, Measured, Run, judge, judge_claims, reads_truth
+from anchorscope.claims import STATEMENTS, Measured, Run, judge, judge_claims, larger_neighbours, reads_truth
 from anchorscope.claims_page import claims_page
 from anchorscope.landmarks import compare
 from conftest import ROOT
@@ -29,8 +29,8 @@ def run(model="m", dataset="d", question=DEEP, answer=-2.0, control=0.5, reads=T
     return Run(model, dataset, q, a, gap, curve(control, spread, 3), reads)
 
 
-def verdicts(runs: list[Run], families=(), **where) -> dict[int, str]:
-    rows = judge_claims(runs, list(families))
+def verdicts(runs: list[Run], sizes=(), **where) -> dict[int, str]:
+    rows = judge_claims(runs, list(sizes))
     return {row["claim"]: row["verdict"] for row in rows if all(row[name] == value for name, value in where.items())}
 
 
@@ -80,7 +80,12 @@ def test_datasets_that_differ_in_one_third_of_the_depth_are_not_similar():
     assert verdicts([run()])[5] == "undecided"
 
 
-def test_the_larger_model_of_a_family_is_the_one_named_later():
+def test_a_larger_model_has_more_parameters_and_not_just_a_later_version():
+    parameters = {"1b": 1_236, "3b": 3_213, "v0.1": 7_242, "v0.3": 7_248}
+    assert larger_neighbours([["1b", "3b"], ["v0.1", "v0.3"], ["3b", "1b"]], parameters) == [("1b", "3b")]
+
+
+def test_the_larger_model_goes_deeper_or_it_does_not():
     shallow, deep = run("small", question=DEEP / 2), run("large", question=DEEP)
     assert verdicts([shallow, deep], [["small", "large"]])[4] == "supported"
     assert verdicts([shallow, deep], [["large", "small"]])[4] == "contradicted"

@@ -7,8 +7,12 @@ import subprocess
 import sys
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
+import torch
+from transformers import AutoConfig
 
+from anchorscope.needs import needs
 from conftest import ROOT
 from test_workflow import SNAKEMAKE, copy_project, jobs
 
@@ -90,6 +94,19 @@ def test_no_output_names_this_machine(default_run):
         content = path.read_bytes()
         assert str(ROOT).encode() not in content, path
         assert str(default_run).encode() not in content, path
+
+
+def test_weights_and_activations_take_the_disk_that_the_config_lets_expect(default_run):
+    results = default_run / "results"
+    folder = results / "models/smollm2-135m"
+    config = AutoConfig.from_pretrained(folder)
+    weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    assert needs(config, torch.float32).weight_bytes == pytest.approx(weights, rel=0.01)
+    for file in results.glob("activations/*/*/*.parquet"):
+        stored = pq.read_metadata(file)
+        dtype = getattr(torch, stored.metadata[b"dtype"].decode())
+        expected = needs(config, dtype).example_bytes * stored.num_rows
+        assert expected == pytest.approx(file.stat().st_size, rel=0.01)
 
 
 def test_the_readmes_extract_command_keeps_the_examples_that_the_rule_keeps(default_run):

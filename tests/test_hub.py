@@ -11,11 +11,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import yaml
 
 from anchorscope.questions import normalize
 from anchorscope.raw import read_raw
 from conftest import ROOT
 from hub_server import Fault, Hub, Repository, serve
+from test_workflow import SNAKEMAKE, copy_project
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 TOKEN = "hf_the-secret-that-nobody-may-see"
@@ -309,3 +311,30 @@ def test_a_dataset_file_with_other_bytes_is_refused_before_it_is_read(hub, sets,
     )
     assert rows(hub, tmp_path, "owner/set", "small", "validation").height == 2
     assert json.dumps(hub.requests).count("GET /datasets/owner/set/resolve") == 4  # card, two files, one again
+
+
+def test_a_workflow_that_meets_a_gated_model_says_so_on_the_screen_and_at_the_end_of_its_log(hub, model, tmp_path):
+    hub.repositories["owner/model"].token = TOKEN
+    folder = copy_project(tmp_path)
+    config = {
+        "models": {"mine": {"title": "Mine", "hub": "owner/model", "revision": REVISION}},
+        "datasets": {"nq-mini": {"title": "NQ-mini", "layout": "nq", "source": "bundled"}},
+        "figures": {"flip": {"models": ["mine"]}},
+    }
+    (folder / "test.yaml").write_text(yaml.safe_dump(config))
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    done = subprocess.run(
+        [*SNAKEMAKE, "fetch", "--cores", "1", "--configfile", "test.yaml"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**clean, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": "hf_of-somebody-else"},
+    )
+    assert done.returncode == 1
+    said = f"owner/model is gated (the hub answered 403): accept its licence at {hub.url}/owner/model"
+    assert said in done.stdout + done.stderr
+    log = folder / "results/logs/fetch_model/mine.log"
+    assert said in log.read_text().strip().splitlines()[-1]
+    assert "hf_of-somebody-else" not in done.stdout + done.stderr + log.read_text()
+    assert not (folder / "results/models/mine.json").exists()
+    assert (folder / "results/raw/nq-mini.parquet").exists(), "what can be fetched is"

@@ -102,7 +102,17 @@ def test_it_answers_although_its_tokens_and_its_end_of_text_lie_beyond_the_token
 
 
 @pytest.mark.parametrize(
-    ("name", "billions"), [("llama-3.2-1b", 1.24), ("llama-3.2-3b", 3.21), ("qwen3-8b", 8.19), ("qwen3-32b", 32.76)]
+    ("name", "billions"),
+    [
+        ("llama-3.2-1b", 1.24),
+        ("llama-3.2-3b", 3.21),
+        ("llama-3-8b", 8.03),
+        ("llama-3-70b", 70.55),
+        ("mistral-7b-v0.1", 7.24),
+        ("mistral-7b-v0.3", 7.25),
+        ("qwen3-8b", 8.19),
+        ("qwen3-32b", 32.76),
+    ],
 )
 def test_the_published_shapes_have_the_published_sizes(name, billions):
     config = AutoConfig.from_pretrained(SHAPES / f"{name}.json")

@@ -173,6 +173,13 @@ def test_a_run_on_random_weights_supports_no_claim_that_needs_a_signal(rerun):
     assert "the probe is no better than chance" in {row["because"] for row in claims()}
 
 
+def test_every_row_of_a_dataset_is_counted_once_under_what_became_of_it(finished):
+    counts = pl.read_csv(finished / "results/questions.csv")
+    assert counts.columns == ["dataset", "verdict", "rows"]
+    assert dict(counts.group_by("dataset").agg(pl.col("rows").sum()).iter_rows()) == {"one": 130, "two": 110}
+    assert set(counts["verdict"]) == {"kept"}
+
+
 def test_counts_add_up(finished):
     for row in pl.read_csv(finished / "results/examples.csv").iter_rows(named=True):
         assert row["asked"] == row["right"] + row["wrong"] + row["refused"] == min(120, row["questions"])

@@ -19,6 +19,7 @@ NEAR_ZERO = 10.0  # points that a flat curve may be away from zero; as far as th
 SIMILAR = 25.0  # points between two datasets in a third of the depth; the published ones lie within that
 NOTHING = 5.0  # points that the control may do
 BEGINNING = 8  # "the first layers" are one in so many
+LARGER = 1.2  # a larger model has at least so many times the parameters
 STATEMENTS = {
     1: "Question-Anchored lies below Answer-Anchored",
     2: f"Answer-Anchored stays within {NEAR_ZERO:.0f} points of zero in every layer",
@@ -92,16 +93,21 @@ def judge(low: float, high: float, region: tuple[float, float]) -> str:
     return "contradicted" if high < region[0] or low > region[1] else "undecided"
 
 
-def judge_claims(runs: list[Run], families: list[list[str]]) -> list[dict]:
-    """Every claim for every model on each dataset and on all of them, and for every family."""
+def larger_neighbours(families: list[list[str]], parameters: dict[str, int]) -> list[tuple[str, str]]:
+    """Neighbours in a family of which the second is the larger model; two of one size have no larger one."""
+    pairs = [pair for family in families for pair in pairwise(family)]
+    return [(first, second) for first, second in pairs if parameters[second] > LARGER * parameters[first]]
+
+
+def judge_claims(runs: list[Run], sizes: list[tuple[str, str]]) -> list[dict]:
+    """Every claim for every model on each dataset and on all of them, and for every smaller model and a larger one."""
     found = []
     for model in dict.fromkeys(run.model for run in runs):
         mine = [run for run in runs if run.model == model]
         for some in [*([run] for run in mine), *([mine] if len(mine) > 1 else [])]:
             found += _model_claims(some)
         found.append(_similar(mine))
-    for family in families:
-        found += [_deeper(runs, smaller, larger) for smaller, larger in pairwise(family)]
+    found += [_deeper(runs, smaller, larger) for smaller, larger in sizes]
     return sorted(found, key=lambda row: row["claim"])
 
 

@@ -23,7 +23,9 @@ from anchorscope.rows import Row, build_rows, grow_tree
 from anchorscope.store import COMPONENTS, KEYS, PASSES, ActivationWriter, example_bytes
 from anchorscope.stream import writing
 
-KEPT_BYTES = 2**30  # of a batch; up to four batches are on their way from the device to the file
+# What is kept of a batch of examples of mean length. Four batches are on their way from the device to the file at most,
+# and memory for them is handed out in powers of two: so those of the shortest examples still fit into a gigabyte.
+KEPT_BYTES = 5 * 2**27
 
 
 def balanced(ids: list[str], right: list[bool], seed: int) -> list[int]:

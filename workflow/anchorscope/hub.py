@@ -36,6 +36,7 @@ def download(kind: str, repo: str, revision: str, wanted: list[str], unwanted: l
 
     `kind` is "model" or "dataset". Without a network the cache alone serves.
     """
+    log.info("fetching %s at %s", repo, revision)
     folder = Path(_with_retries(kind, repo, revision, wanted, unwanted))
     verify(folder, repo)
     return folder
@@ -61,7 +62,11 @@ def verify(folder: Path, repo: str) -> None:
 
     The client's cache names a file by that hash.
     """
-    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    log.info(
+        "comparing %d files, %.1f GB, with their hashes", len(files), sum(file.stat().st_size for file in files) / 1e9
+    )
+    for file in files:
         blob = file.resolve()
         if len(blob.name) not in HASHES:
             log.warning("%s of %s cannot be verified: the cache does not name it by its hash", file.name, repo)

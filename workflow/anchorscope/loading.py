@@ -4,11 +4,23 @@ import tempfile
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from anchorscope.hardware import claim
 from anchorscope.logs import log
 from anchorscope.sizes import FOR_WEIGHTS, cards_needed, parameters
+
+
+def read_config(folder: Path) -> PreTrainedConfig:
+    """A model's config. Not asking for code from its repository is not enough: the library would ask the user."""
+    return AutoConfig.from_pretrained(folder, trust_remote_code=False)
 
 
 def load_tokenizer(manifest: dict) -> PreTrainedTokenizerBase:
@@ -18,7 +30,7 @@ def load_tokenizer(manifest: dict) -> PreTrainedTokenizerBase:
             f"{', '.join(gone)} in {manifest['path']} lead to files that are gone (was a cache cleared?); "
             f"run `snakemake --cores 1 --force results/models/{manifest['name']}.json` with the same config."
         )
-    tokenizer = AutoTokenizer.from_pretrained(manifest["path"])
+    tokenizer = AutoTokenizer.from_pretrained(manifest["path"], trust_remote_code=False)
     if not tokenizer.is_fast:
         raise ValueError(f"The tokenizer of {manifest['name']} has no offset mapping (tokenizer.json is missing).")
     return tokenizer
@@ -32,7 +44,7 @@ def load_model(manifest: dict, dtype: str, threads: int) -> PreTrainedModel:
         return _load(manifest, pick_dtype(dtype, torch.device("cpu")), {"": torch.device("cpu")})
     chosen = pick_dtype(dtype, torch.device("cuda"))
     cards = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
-    weights = parameters(AutoConfig.from_pretrained(folder)) * chosen.itemsize
+    weights = parameters(read_config(folder)) * chosen.itemsize
     needed = cards_needed(weights, min(card.total_memory for card in cards))
     held = claim([str(card.uuid) for card in cards], needed, Path(tempfile.gettempdir()))
     first = min(held)
@@ -55,7 +67,12 @@ def _load(
         model = random_model(Path(manifest["path"]), manifest["source"]["random"]["seed"], dtype, devices[""])
     else:
         model = AutoModelForCausalLM.from_pretrained(
-            manifest["path"], dtype=dtype, device_map=devices, max_memory=room, use_safetensors=True
+            manifest["path"],
+            dtype=dtype,
+            device_map=devices,
+            max_memory=room,
+            use_safetensors=True,
+            trust_remote_code=False,
         )
     places = sorted({str(parameter.device) for parameter in model.parameters()})
     log.info("%s is on %s as %s", manifest["name"], ", ".join(places), model.dtype)
@@ -67,7 +84,7 @@ def random_model(folder: Path, seed: int, dtype: torch.dtype, device: torch.devi
 
     The same seed gives the same weights on the same kind of device in the same dtype.
     """
-    config = AutoConfig.from_pretrained(folder)
+    config = read_config(folder)
     torch.manual_seed(seed)
     with device:
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)

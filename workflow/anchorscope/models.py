@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GgufConfig
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from anchorscope.files import canonical_json, package_file, read_json, sha256_of_file, tokenizer_beside
-from anchorscope.loading import load_tokenizer
+from anchorscope.loading import load_tokenizer, read_config
 from anchorscope.sizes import parameters
 
 WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
@@ -55,8 +55,8 @@ def fetch_config(config: Path, target: Path) -> None:
     if not tokenizer_beside(config):
         spare = package_file(*SPARE_TOKENIZER)
         AutoTokenizer.from_pretrained(spare.parent, gguf_file=spare.name).save_pretrained(target)
-    ids = max(AutoTokenizer.from_pretrained(target).get_vocab().values()) + 1
-    size = AutoConfig.from_pretrained(target).get_text_config().vocab_size
+    ids = max(load_tokenizer({"path": target, "name": config.name}).get_vocab().values()) + 1
+    size = read_config(target).get_text_config().vocab_size
     if ids > size:
         raise ValueError(
             f"The tokenizer for {config} has {ids} token ids, more than the config's vocab_size of {size}; "
@@ -66,7 +66,13 @@ def fetch_config(config: Path, target: Path) -> None:
 
 def describe(folder: Path, name: str, source: dict) -> dict:
     """What later stages need to know of a model, and what its outputs are traced back to."""
-    config = AutoConfig.from_pretrained(folder).get_text_config()
+    kind = read_json(folder / "config.json").get("model_type")
+    if kind not in CONFIG_MAPPING:
+        raise ValueError(
+            f"{name} is of type {kind!r}, which the installed transformers does not know; code that comes with a model "
+            "is never run."
+        )
+    config = read_config(folder).get_text_config()
     random = "random" in source
     if not random and not list(folder.glob("*.safetensors")):
         raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
@@ -79,7 +85,7 @@ def describe(folder: Path, name: str, source: dict) -> dict:
         "weights": "random" if random else "trained",
         "revision": revision_of(folder, source),
         "architecture": config.model_type,
-        "parameters": parameters(AutoConfig.from_pretrained(folder)),
+        "parameters": parameters(read_config(folder)),
         "layers": config.num_hidden_layers,
         "width": config.hidden_size,
         "stored_dtype": str(config.dtype).removeprefix("torch."),
@@ -98,7 +104,7 @@ def revision_of(folder: Path, source: dict) -> str:
 
 def check_architecture(folder: Path, name: str) -> None:
     """Notice a model that cannot be hooked before any question is asked; no weights are loaded for it."""
-    config = AutoConfig.from_pretrained(folder)
+    config = read_config(folder)
     with torch.device("meta"):
         decoder = AutoModelForCausalLM.from_config(config).get_decoder()
     blocks = getattr(decoder, "layers", None)

@@ -18,7 +18,8 @@ rule answer:
         "../../envs/model.yaml"
     threads: MODEL_THREADS
     resources:
-        mem_mb=4000,
+        mem_mb=lambda wildcards: int(1000 * MODELS[wildcards.model]["memory_gb"]),
+        gpu=lambda wildcards: MODELS[wildcards.model]["gpus"],
         runtime=240,
     params:
         rows=shard_slice,

@@ -153,5 +153,6 @@ def final_outputs():
         "results/claims.md",
         "results/report.html",
         "results/examples.csv",
+        "results/questions.csv",
         *expand("results/figures/{figure}.{format}", figure=FIGURES, format=FORMATS),
     ]

@@ -18,7 +18,8 @@ rule extract:
         "../../envs/model.yaml"
     threads: MODEL_THREADS
     resources:
-        mem_mb=4000,
+        mem_mb=lambda wildcards: int(1000 * MODELS[wildcards.model]["memory_gb"]),
+        gpu=lambda wildcards: MODELS[wildcards.model]["gpus"],
         runtime=240,
     params:
         prompts=lambda wildcards: prompt_of(wildcards, ["first", "second"]),

@@ -18,7 +18,8 @@ rule probe:
         "../../envs/probe.yaml"
     threads: THREADS
     resources:
-        mem_mb=4000,
+        # One component and position, a ninth of the file, is held at a time, and one layer of it in single precision.
+        mem_mb=lambda wildcards, input: max(4000, 2000 + int(1.5 * input.size_mb / 9)),
         runtime=120,
     params:
         folds=config["folds"],

@@ -3,7 +3,7 @@
 # Out: results/estimates/{model}/{dataset}/*.parquet   all estimates of one model on one dataset
 #      results/{summary,series,kinds,strata}.parquet and .csv   those of all models and datasets
 #      results/claims.json and .md   the six claims, each with its verdict, and the published landmarks
-#      results/examples.csv   how many questions and answers were kept or left out, and why
+#      results/examples.csv, results/questions.csv   how many answers and questions were kept or left out, and why
 
 
 rule estimate:
@@ -86,7 +86,8 @@ rule count_examples:
             shard=SHARDS,
         ),
     output:
-        "results/examples.csv",
+        examples="results/examples.csv",
+        questions="results/questions.csv",
     log:
         "results/logs/count_examples.log",
     benchmark:

@@ -1,0 +1,84 @@
+"""What a model is said to take, against real files, recorded measurements, and the pages and configs that repeat it."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+import yaml
+from transformers import AutoConfig
+
+from anchorscope.files import read_json
+from anchorscope.needs import CARD_BYTES, line, needs
+from anchorscope.sizes import cards_needed
+from anchorscope.store import KEYS, ActivationWriter
+from conftest import FAMILIES, ROOT, tiny_model
+from miniatures import shape_of
+
+PAPER = yaml.safe_load((ROOT / "config/paper.yaml").read_text())
+MODELS = PAPER["models"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_take_what_their_file_takes(family, dtype, tmp_path):
+    model = tiny_model(family, 30_000).to(dtype)
+    model.save_pretrained(tmp_path)
+    file = (tmp_path / "model.safetensors").stat().st_size
+    assert needs(model.config, dtype).weight_bytes == pytest.approx(file, rel=0.02)
+
+
+def test_an_example_takes_what_it_takes_in_its_file(tmp_path):
+    config = AutoConfig.for_model(
+        "llama", hidden_size=512, num_hidden_layers=6, vocab_size=99, num_attention_heads=8, intermediate_size=64
+    )
+    examples = 100
+    with ActivationWriter(tmp_path / "a.parquet", 6, 512, torch.bfloat16, {}) as writer:
+        keys = [dict.fromkeys(KEYS.names) | {"id": str(index)} for index in range(examples)]
+        writer.add(keys, torch.randn(3, 6, 5, 3, examples, 512).to(torch.bfloat16))
+    file = (tmp_path / "a.parquet").stat().st_size
+    assert needs(config).example_bytes * examples == pytest.approx(file, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "row", read_json(ROOT / "benchmarks/results/needs-h200.json")["results"], ids=lambda r: r["model"]
+)
+def test_what_is_expected_is_near_what_was_measured_on_a_gpu(row):
+    expected = needs(AutoConfig.from_pretrained(ROOT / f"workflow/resources/shapes/{row['model']}.json"))
+    assert row["weights GB, measured"] == pytest.approx(expected.weight_bytes / 1e9, rel=0.01)
+    assert row["file MB/ex, measured"] == pytest.approx(expected.example_bytes / 1e6, rel=0.01)
+    assert row["GPU GB, measured"] == pytest.approx(expected.gpu_bytes / 1e9, rel=0.25)
+    assert row["host GB, measured"] < 1.1 * expected.host_bytes / 1e9
+    for name, seconds in (("extract ms/ex", expected.extract_seconds), ("answer ms/q", expected.answer_seconds)):
+        assert 0.5 < row[f"{name}, measured"] / (1e3 * seconds) < 2
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_models_page_says_of_each_published_model_what_it_takes(name):
+    page = (ROOT / "docs/models.md").read_text()
+    assert line(MODELS[name]["title"], needs(AutoConfig.from_pretrained(shape_of(name)))) in page
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_published_config_asks_for_enough_cards_and_memory(name):
+    model = MODELS[name]
+    expected = needs(AutoConfig.from_pretrained(shape_of(name)))
+    assert model["gpus"] == cards_needed(expected.weight_bytes, int(CARD_BYTES))
+    assert model["memory_gb"] * 1e9 > 1.25 * expected.host_bytes
+    tuned = "instruct" in name or name.startswith("qwen3")
+    assert (model["prompt"], model["dtype"]) == ("chat" if tuned else "few_shot", "bfloat16")
+
+
+def test_the_published_config_has_every_published_model_pinned_and_in_a_figure_of_its_family():
+    assert len({model["revision"] for model in MODELS.values()}) == len(MODELS) == 14
+    assert {name for figure in PAPER["figures"].values() for name in figure["models"]} == set(MODELS)
+    for figure in PAPER["figures"].values():
+        left, right = (needs(AutoConfig.from_pretrained(shape_of(name))).parameters for name in figure["models"])
+        assert left < right
+
+
+def test_the_pages_command_prints_a_row_of_the_table():
+    (command,) = re.findall(r"^python (-m anchorscope.needs .*)$", (ROOT / "docs/models.md").read_text(), re.M)
+    done = subprocess.run([sys.executable, *command.split()], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip().removeprefix("| qwen3-8b") in (ROOT / "docs/models.md").read_text()

@@ -1,0 +1,142 @@
+"""config/paper.yaml from download to figures, each model a random miniature of its architecture and tokenizer family.
+
+One model of each kind, unless `pytest --all-models tests/test_paper.py` asks for all of them, which takes long.
+"""
+
+import contextlib
+import os
+import re
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+import yaml
+
+from anchorscope.files import read_json
+from conftest import ROOT
+from hub_server import serve
+from miniatures import TOKENIZERS, dataset_repository, model_repository
+from test_workflow import SNAKEMAKE, copy_project
+
+PAPER = yaml.safe_load((ROOT / "config/paper.yaml").read_text())
+# An architecture, its variant where it has two, and a prompt style.
+ONE_OF_EACH_KIND = ["llama-3.2-1b", "llama-3-8b-instruct", "mistral-7b-v0.1", "mistral-7b-instruct-v0.3", "qwen3-8b"]
+TOKEN = "hf_the-secret-that-nobody-may-see"
+QUESTIONS = 120
+NO_HUB = "http://127.0.0.1:9"  # nobody listens there
+
+
+def small_config(models: list[str]) -> dict:
+    """The published config with fewer questions, and with some of its models."""
+    figures = {
+        name: figure | {"models": [model for model in figure["models"] if model in models]}
+        for name, figure in PAPER["figures"].items()
+    }
+    return PAPER | {
+        "questions": QUESTIONS,
+        "shard_size": QUESTIONS,
+        "bootstrap_draws": 100,
+        "models": {name: PAPER["models"][name] for name in models},
+        "figures": {name: figure for name, figure in figures.items() if figure["models"]},
+    }
+
+
+def repositories(config: dict, tokenizer_folder) -> dict:
+    found = {}
+    for seed, (name, model) in enumerate(config["models"].items()):
+        family = next(family for prefix, family in TOKENIZERS.items() if name.startswith(prefix))
+        found[model["hub"]] = model_repository(name, model, tokenizer_folder(family), seed)
+        if model["hub"].startswith("meta-llama/"):
+            found[model["hub"]].token = TOKEN
+    for dataset in config["datasets"].values():
+        found[f"datasets/{dataset['repo']}"] = dataset_repository(dataset["layout"], dataset, QUESTIONS)
+    return found
+
+
+def run(folder: Path, endpoint: str, *arguments: str) -> str:
+    """Output of a Snakemake run that succeeds, watched for the token among its processes' arguments."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    environment = {**clean, "HF_ENDPOINT": endpoint, "HF_HOME": str(folder / "home"), "HF_TOKEN": TOKEN}
+    command = [*SNAKEMAKE, *arguments, "--cores", "2", "--configfile", "paper.yaml"]
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
+    shown: list[str] = []
+
+    def watch() -> None:
+        while process.poll() is None:
+            for file in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):  # the process has ended meanwhile
+                    shown.extend(re.findall(TOKEN, file.read_text(errors="replace")))
+            time.sleep(0.1)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    output, _ = process.communicate()
+    watcher.join()
+    assert process.returncode == 0, output[-4000:]
+    assert not shown, "the token stands in the process list"
+    return output
+
+
+@pytest.fixture(scope="module")
+def config(request) -> dict:
+    return small_config(list(PAPER["models"]) if request.config.getoption("all_models") else ONE_OF_EACH_KIND)
+
+
+@pytest.fixture(scope="module")
+def paper(config, tmp_path_factory, tokenizer_folder) -> Path:
+    """The finished run: everything fetched ahead, and then run without a network."""
+    folder = copy_project(tmp_path_factory.mktemp("paper"))
+    (folder / "paper.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    said = []
+    with serve() as hub:
+        hub.repositories |= repositories(config, tokenizer_folder)
+        said.append(run(folder, hub.url, "fetch"))
+        assert not hub.asked("consolidated|original|pytorch_model")
+    said.append(run(folder, NO_HUB))
+    (folder / "said.log").write_text("\n".join(said))
+    return folder
+
+
+def test_every_model_and_dataset_reaches_the_tables_and_every_figure_is_drawn(paper, config):
+    results = paper / "results"
+    summary = pl.read_parquet(results / "summary.parquet")
+    assert set(summary.select("model", "dataset").iter_rows()) == {
+        (model, dataset) for model in config["models"] for dataset in config["datasets"]
+    }
+    for name, figure in config["figures"].items():
+        for kind in ("png", "pdf", "svg"):
+            assert (results / f"figures/{name}.{kind}").stat().st_size > 0
+        drawn = re.findall(r">([^<>]+)</(?:text|tspan)>", (results / f"figures/{name}.svg").read_text())
+        titles = [config["models"][model]["title"] for model in figure["models"]]
+        assert [text for text in drawn if text in titles] == titles, "the smaller model left"
+
+
+def test_each_manifest_names_the_pinned_revision_of_its_repository(paper, config):
+    for name, model in config["models"].items():
+        manifest = read_json(paper / f"results/models/{name}.json")
+        assert (manifest["source"]["hub"], manifest["revision"]) == (model["hub"], model["revision"])
+        files = {file.name for file in (paper / f"results/models/{name}").iterdir()}
+        assert files == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+
+
+def test_no_claim_is_made_about_the_larger_of_two_models_of_one_size(paper):
+    claims = read_json(paper / "results/claims.json")["claims"]
+    assert {row["claim"] for row in claims} == {1, 2, 3, 5, 6}
+
+
+def test_how_many_questions_each_dataset_kept_is_in_the_tables(paper, config):
+    counts = pl.read_csv(paper / "results/examples.csv")
+    assert counts.height == len(config["models"]) * len(config["datasets"])
+    assert set(counts["questions"]) == {QUESTIONS}
+    assert pl.read_csv(paper / "results/questions.csv").filter(verdict="kept")["rows"].to_list() == [QUESTIONS] * 4
+
+
+def test_the_token_is_in_no_output_log_or_message(paper):
+    for path in [*(paper / "results").rglob("*"), *(paper / ".snakemake").rglob("*"), paper / "said.log"]:
+        if path.is_file() and not path.is_symlink():
+            assert TOKEN.encode() not in path.read_bytes(), path
