@@ -5,8 +5,9 @@ import json
 import polars as pl
 
 from anchorscope.figures import draw_family, save
+from anchorscope.files import made_from
 from anchorscope.logs import configure_logging
-from anchorscope.notes import note, random_models
+from anchorscope.notes import note, random_models, unprobed
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
@@ -15,15 +16,17 @@ if __name__ == "__main__":
     summary = pl.read_parquet(snakemake.input[0])
     models = dict(zip(spec["models"], json.loads(params.titles), strict=True))
     random = [models[name] for name in random_models(summary) if name in models]
+    datasets = dict(json.loads(params.datasets))
+    missing = unprobed(made_from(snakemake.input[0]), models, datasets)
     figure = draw_family(
         summary,
         models=models,
-        datasets=dict(json.loads(params.datasets)),
+        datasets=datasets,
         rule=spec["rule"],
         intervention=spec["intervention"],
         component=spec["component"],
         position=spec["position"],
-        note=note(json.loads(params.bundled), random, params.window),
+        note=note(json.loads(params.bundled), random, params.window, missing),
     )
     for path in snakemake.output:
         save(figure, path)

@@ -1,7 +1,8 @@
 """Estimate everything that is said of one model on one dataset, with bootstrap intervals.
 
 Writes one table a kind of estimate: the curves (summary), what each comes to (series), whether there
-are two kinds of examples (kinds), parts of the examples (strata), and the resampled curves.
+are two kinds of examples (kinds), parts of the examples (strata), and the resampled curves. All are empty
+where nothing was probed.
 """
 
 from dataclasses import fields
@@ -16,11 +17,20 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, names = snakemake.params, snakemake.wildcards
     delta, layers = (pl.read_parquet(path) for path in (snakemake.input.delta, snakemake.input.layers))
-    found = estimate(delta, layers, Headline(params.component, params.position), params.draws, params.seed)
-    model = made_from(snakemake.input.delta)["model"]
+    probed = made_from(snakemake.input.delta)
+    tables = [field.name for field in fields(Estimates)]
+    if "not_probed" in probed:
+        found = Estimates(**dict.fromkeys(tables, delta))
+    else:
+        found = estimate(delta, layers, Headline(params.component, params.position), params.draws, params.seed)
     about = provenance(
-        stage="estimate", model=model, dataset=names.dataset, draws=params.draws, seed=params.seed, code=params.code
+        **{key: probed[key] for key in ("model", "not_probed") if key in probed},
+        stage="estimate",
+        dataset=names.dataset,
+        draws=params.draws,
+        seed=params.seed,
+        code=params.code,
     )
-    for table in (field.name for field in fields(Estimates)):
+    for table in tables:
         with atomic(snakemake.output[table]) as target:
             getattr(found, table).write_parquet(target, metadata=about)

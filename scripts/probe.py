@@ -1,14 +1,16 @@
 """Cross-fit a probe for every layer, component and position, and measure delta P with it.
 
 Writes the delta table, one row an example, layer, component, position and intervention, and the
-layers table with each probe's AUC and calibration error.
+layers table with each probe's AUC and calibration error. Where the answers are too few to probe, both
+are empty and say why in their metadata, so that the other models and datasets reach the figures.
 """
 
+import polars as pl
 import torch
 
-from anchorscope.delta import measure
+from anchorscope.delta import TooFew, measure
 from anchorscope.files import atomic, made_from, provenance
-from anchorscope.logs import configure_logging
+from anchorscope.logs import configure_logging, log
 from anchorscope.memory import give_back_freed_blocks
 from anchorscope.store import ActivationReader
 
@@ -18,9 +20,14 @@ if __name__ == "__main__":
     give_back_freed_blocks()
     params, names = snakemake.params, snakemake.wildcards
     where = f"{names.model} on {names.dataset}"
-    delta, layers = measure(ActivationReader(list(snakemake.input)), params.folds, params.seed, where)
     model = made_from(snakemake.input[0])["model"]
-    about = provenance(stage="probe", model=model, dataset=names.dataset, folds=params.folds, code=params.code)
+    about = {"stage": "probe", "model": model, "dataset": names.dataset, "folds": params.folds, "code": params.code}
+    try:
+        delta, layers = measure(ActivationReader(list(snakemake.input)), params.folds, params.seed, where)
+    except TooFew as error:
+        log.warning("%s", error)
+        delta = layers = pl.DataFrame(schema={"id": pl.String})
+        about["not_probed"] = str(error)
     for table, output in ((delta, snakemake.output.delta), (layers, snakemake.output.layers)):
         with atomic(output) as target:
-            table.write_parquet(target, metadata=about)
+            table.write_parquet(target, metadata=provenance(**about))

@@ -7,7 +7,7 @@ import polars as pl
 
 from anchorscope.files import atomic, made_from, read_json
 from anchorscope.logs import configure_logging
-from anchorscope.notes import note, random_models
+from anchorscope.notes import note, random_models, unprobed
 from anchorscope.report import deepest_layers, page
 
 if __name__ == "__main__":
@@ -16,15 +16,16 @@ if __name__ == "__main__":
     config = json.loads(params.config)
     summary = pl.read_parquet(snakemake.input.summary)
     random = [config["models"][name]["title"] for name in random_models(summary)]
-    versions = made_from(snakemake.input.summary)["versions"]
+    about = made_from(snakemake.input.summary)
+    titles = [{name: entry["title"] for name, entry in config[kind].items()} for kind in ("models", "datasets")]
     text = page(
         figures={Path(path).stem: Path(path).read_bytes() for path in snakemake.input.figures},
-        note=note(json.loads(params.bundled), random, params.window),
+        note=note(json.loads(params.bundled), random, params.window, unprobed(about, *titles)),
         claims=read_json(snakemake.input.claims),
         deepest=deepest_layers(summary, **config["headline"]),
         examples=pl.read_csv(snakemake.input.examples),
         settings=json.dumps(config, indent=2, ensure_ascii=False),
-        made_by=" · ".join(f"{name} {version}" for name, version in sorted(versions.items())),
+        made_by=" · ".join(f"{name} {version}" for name, version in sorted(about["versions"].items())),
     )
     with atomic(snakemake.output[0]) as target:
         target.write_text(text, encoding="utf-8")

@@ -1,6 +1,7 @@
 """Put the estimates of all models and datasets into one table a kind, and judge the claims.
 
-Writes summary, series, kinds and strata as Parquet and as CSV, and the claims as JSON and as a page.
+Writes summary, series, kinds and strata as Parquet and as CSV, and the claims as JSON and as a page. A model
+and dataset that could not be probed are left out, and named in the metadata and on the page.
 """
 
 import json
@@ -14,7 +15,7 @@ from anchorscope.claims_page import claims_page
 from anchorscope.files import atomic, made_from, provenance
 from anchorscope.landmarks import compare
 from anchorscope.logs import configure_logging
-from anchorscope.notes import note
+from anchorscope.notes import note, unprobed
 
 FIRST = ["model", "weights", "dataset", "component", "position", "intervention", "stratum", "rule", "anchor", "layer"]
 
@@ -26,6 +27,7 @@ def gather(paths: list[str], names: list[tuple[str, str]], models: dict[str, dic
             model=pl.lit(model), weights=pl.lit(models[model]["weights"]), dataset=pl.lit(dataset)
         )
         for path, (model, dataset) in zip(paths, names, strict=True)
+        if "not_probed" not in made_from(path)
     )
     return table.select(*(name for name in FIRST if name in table.columns), pl.exclude(FIRST))
 
@@ -44,8 +46,12 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files = snakemake.params, snakemake.input
     pairs = [tuple(pair) for pair in json.loads(params.pairs)]
-    models = {model: made_from(path)["model"] for (model, _), path in zip(pairs, files.summary, strict=True)}
-    about = provenance(stage="summarise", models=models, code=params.code)
+    made = [made_from(path) for path in files.summary]
+    models = {model: about["model"] for (model, _), about in zip(pairs, made, strict=True)}
+    missing = [[*pair, about["not_probed"]] for pair, about in zip(pairs, made, strict=True) if "not_probed" in about]
+    if len(missing) == len(pairs):
+        raise ValueError(f"Nothing could be probed. {missing[0][-1]}")
+    about = provenance(stage="summarise", models=models, not_probed=missing, code=params.code)
     tables = {kind: gather(files[kind], pairs, models) for kind in ("summary", "series", "kinds", "strata")}
     for kind, table in tables.items():
         with atomic(snakemake.output[kind]) as target:
@@ -64,13 +70,15 @@ if __name__ == "__main__":
             pl.read_parquet(layers).filter(**place),
         )
         for (model, dataset), resampled, layers in zip(pairs, files.resampled, files.layers, strict=True)
+        if [model, dataset] not in [pair[:2] for pair in missing]
     ]
     parameters = {name: manifest["parameters"] for name, manifest in models.items()}
     claims = judge_claims(runs, larger_neighbours(json.loads(params.families), parameters))
     landmarks = yaml.safe_load(Path(files.landmarks).read_text(encoding="utf-8"))
     beside = published_beside_measured(landmarks, headline, models, json.loads(params.layouts))
     random = [model for model in models if models[model]["weights"] == "random"]
-    said = note(json.loads(params.bundled), random, params.window)
+    named = [dict(zip(names, names, strict=True)) for names in (models, json.loads(params.layouts))]
+    said = note(json.loads(params.bundled), random, params.window, unprobed({"not_probed": missing}, *named))
     with atomic(snakemake.output.claims) as target:
         weights = {name: manifest["weights"] for name, manifest in models.items()}
         everything = {"statements": STATEMENTS, "claims": claims, "landmarks": beside, "weights": weights, "note": said}

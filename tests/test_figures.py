@@ -140,10 +140,11 @@ def test_the_note_says_what_the_figure_is_not():
     bundled = "PopQA-mini: questions bundled with Anchorscope, not the published datasets."
     random = "A, B: random weights; their numbers mean nothing about trained models."
     window = "Windowed knockout: attention is cut in the last 3 layers up to the one plotted."
-    assert note([], [], None) == ""
-    assert note(["PopQA-mini"], [], None) == bundled
-    assert note([], ["A", "B"], None) == random
-    assert note(["PopQA-mini"], ["A", "B"], 3) == f"{bundled}\n{random}\n{window}"
+    missing = "Not probed, for want of right or of hallucinated answers: A on B."
+    assert note([], [], None, []) == ""
+    assert note(["PopQA-mini"], [], None, []) == bundled
+    assert note([], ["A", "B"], None, []) == random
+    assert note(["PopQA-mini"], ["A", "B"], 3, ["A on B"]) == f"{bundled}\n{random}\n{window}\n{missing}"
 
 
 def test_the_panel_of_a_model_with_random_weights_says_so_whatever_its_title(summary):

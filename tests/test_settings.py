@@ -35,7 +35,7 @@ def test_the_shipped_configs_have_no_mistake(file):
 
 def test_every_shipped_shape_can_be_given_with_random_weights():
     shapes = sorted((ROOT / "workflow/resources/shapes").glob("*.json"))
-    assert len(shapes) == 4
+    assert len(shapes) == 8
     for file in shapes:
         assert mistakes(config("models/m", {"title": "M", "random": {"config": str(file)}}), SCHEMA) == []
 

@@ -27,6 +27,10 @@ LOGITS = {"full": FULL, "first": HALF_A, "second": SECOND_B}
 CHUNK_BYTES = 24 * 2**20  # of one pass, in single precision: the layers that are probed at a time
 
 
+class TooFew(ValueError):
+    """The answers of one model on one dataset are too few, or too one-sided, for a probe."""
+
+
 @dataclass(frozen=True)
 class Examples:
     ids: list[str]
@@ -38,13 +42,13 @@ class Examples:
 
 
 def examples_of(keys: list[dict], folds: int, seed: int, where: str) -> Examples:
-    """Labels, clusters and folds; a class too small to probe is an error that says how small."""
+    """Labels, clusters and folds; a class too small to probe raises `TooFew`, which says how small."""
     ids = [key["id"] for key in keys]
     clusters = [key["subject"] or key["id"] for key in keys]
     hallucinated = np.array([not key["right"] for key in keys], dtype=bool)
     right, wrong = int((~hallucinated).sum()), int(hallucinated.sum())
     if min(right, wrong) < MIN_PER_CLASS:
-        raise ValueError(
+        raise TooFew(
             f"{where}: {right} right and {wrong} hallucinated answers are too few to probe; "
             f"{MIN_PER_CLASS} of each are needed. Ask more questions, or use a model for which they are less one-sided."
         )
@@ -53,7 +57,7 @@ def examples_of(keys: list[dict], folds: int, seed: int, where: str) -> Examples
     for fold in range(folds):
         parts = [split == fold, *((split != fold) & (halves == half) for half in (0, 1))]
         if any(len(set(hallucinated[part])) < 2 for part in parts):
-            raise ValueError(
+            raise TooFew(
                 f"{where}: fold {fold} or a half of its training data has one class only, because a few subjects "
                 "hold most examples; ask more questions or lower `folds`."
             )

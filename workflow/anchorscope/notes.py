@@ -3,9 +3,9 @@
 import polars as pl
 
 
-def note(bundled: list[str], random: list[str], window: int | None) -> str:
-    """A line for bundled question sets, one for models with random weights, both by their titles, and one for a
-    windowed knockout; empty without them."""
+def note(bundled: list[str], random: list[str], window: int | None, not_probed: list[str]) -> str:
+    """A line for bundled question sets, one for models with random weights, both by their titles, one for a windowed
+    knockout and one for what could not be probed; empty without them."""
     lines = []
     if bundled:
         lines.append(f"{', '.join(bundled)}: questions bundled with Anchorscope, not the published datasets.")
@@ -13,7 +13,15 @@ def note(bundled: list[str], random: list[str], window: int | None) -> str:
         lines.append(f"{', '.join(random)}: random weights; their numbers mean nothing about trained models.")
     if window is not None:
         lines.append(f"Windowed knockout: attention is cut in the last {window} layers up to the one plotted.")
+    if not_probed:
+        lines.append(f"Not probed, for want of right or of hallucinated answers: {', '.join(not_probed)}.")
     return "\n".join(lines)
+
+
+def unprobed(about: dict, models: dict[str, str], datasets: dict[str, str]) -> list[str]:
+    """Which of some models, on which of some datasets, the summary could not include; both by name and title."""
+    pairs = [(model, dataset) for model, dataset, _ in about["not_probed"]]
+    return [f"{models[model]} on {datasets[dataset]}" for model, dataset in pairs if model in models]
 
 
 def random_models(summary: pl.DataFrame) -> list[str]:
