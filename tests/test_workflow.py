@@ -383,6 +383,17 @@ def test_other_cores_rerun_nothing(rerun):
     assert jobs(done) == Counter()
 
 
+def test_what_a_scheduler_is_asked_for_reruns_nothing(rerun):
+    config = base_config()
+    config["models"]["tiny"] |= {"gpus": 2, "memory_gb": 99}
+    write_config(rerun, config)
+    assert jobs(snakemake(rerun, "--dry-run")) == Counter()
+    shown = snakemake(rerun, "--dry-run", "--forcerun", "extract")
+    asked = re.findall(r"^rule extract:.*?resources: ([^\n]*)", shown.stdout + shown.stderr, re.M | re.S)
+    assert asked
+    assert all("gpu=2" in line and "mem_mb=99000" in line for line in asked)
+
+
 def test_jobs_use_the_library_of_their_own_checkout(rerun):
     module = rerun / "workflow/anchorscope/report.py"
     module.write_text(module.read_text().replace("<h1>Anchorscope</h1>", "<h1>Edited</h1>"))
