@@ -45,17 +45,19 @@ class Hub:
         return [request for request in self.requests if re.search(pattern, request)]
 
 
-def etag(name: str, content: bytes) -> str:
-    if name.endswith(LFS_SUFFIXES):
-        return hashlib.sha256(content).hexdigest()
+def git_hash(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def etag(name: str, content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest() if name.endswith(LFS_SUFFIXES) else git_hash(content)
 
 
 def tree(files: dict[str, bytes]) -> list[dict]:
     """What the hub lists of a revision's files."""
     rows = []
     for path, content in files.items():
-        row = {"type": "file", "path": path, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+        row = {"type": "file", "path": path, "size": len(content), "oid": git_hash(content)}
         if path.endswith(LFS_SUFFIXES):
             row["lfs"] = {"oid": etag(path, content), "size": len(content), "pointerSize": 130}
         rows.append(row)

@@ -26,6 +26,9 @@ MIB = 2**20
 DOWNLOAD = """
 import sys
 from anchorscope import hub
+from anchorscope.logs import configure_logging
+configure_logging(sys.argv[3])
+sys.excepthook = sys.__excepthook__
 hub.SECONDS_BEFORE_RETRIES = (0, 0)
 print(hub.download("model", sys.argv[1], sys.argv[2], ["*.json", "*.safetensors"], ["consolidated*"]))
 """
@@ -67,15 +70,17 @@ def start(hub: Hub, home: Path, code: str, *arguments: str, **environment: str) 
 
 
 def download(hub: Hub, home: Path, repo: str = "owner/model", revision: str = REVISION, **environment: str) -> Path:
-    process = start(hub, home, DOWNLOAD, repo, revision, **environment)
+    home.mkdir(exist_ok=True)
+    process = start(hub, home, DOWNLOAD, repo, revision, str(home / "log"), **environment)
     output, errors = process.communicate()
     assert process.returncode == 0, errors
     return Path(output.strip())
 
 
 def failure(hub: Hub, home: Path, repo: str = "owner/model", revision: str = REVISION, **environment: str) -> str:
-    """The last line of a download that fails, after a look that nothing stands there for whole."""
-    process = start(hub, home, DOWNLOAD, repo, revision, **environment)
+    """The last line of a download that fails."""
+    home.mkdir(exist_ok=True)
+    process = start(hub, home, DOWNLOAD, repo, revision, str(home / "log"), **environment)
     output, errors = process.communicate()
     assert process.returncode == 1, output
     last = errors.strip().splitlines()[-1]
@@ -112,7 +117,8 @@ def test_a_gated_model_without_a_token_says_where_to_accept_its_licence_and_how_
 
 def test_a_token_without_access_gets_the_same_advice_and_is_not_shown(hub, model, tmp_path):
     hub.repositories["owner/model"].token = TOKEN
-    process = start(hub, tmp_path, DOWNLOAD, "owner/model", REVISION, HF_TOKEN="hf_of-somebody-else")
+    log = str(tmp_path / "log")
+    process = start(hub, tmp_path, DOWNLOAD, "owner/model", REVISION, log, HF_TOKEN="hf_of-somebody-else")
     output, errors = process.communicate()
     assert "is gated (the hub answered 403): accept its licence" in errors.strip().splitlines()[-1]
     assert "hf_of-somebody-else" not in output + errors
@@ -171,7 +177,7 @@ def test_a_connection_cut_in_mid_file_is_resumed_where_it_broke(hub, model, tmp_
 
 def test_a_download_killed_in_mid_file_leaves_nothing_that_passes_for_whole(hub, model, tmp_path):
     hub.faults.append(Fault("GET .*model.safetensors", 1, cut_after=2 * MIB, hold=True))
-    process = start(hub, tmp_path, DOWNLOAD, "owner/model", REVISION)
+    process = start(hub, tmp_path, DOWNLOAD, "owner/model", REVISION, str(tmp_path / "log"))
     while process.poll() is None and not hub.asked("GET .*model.safetensors"):
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
@@ -190,6 +196,54 @@ def test_a_file_with_other_bytes_than_its_hash_is_refused_and_fetched_anew(hub, 
     )
     assert not list(tmp_path.rglob(file))
     assert contents(download(hub, tmp_path)) == wanted(model)
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["whole", "damaged"])
+def test_a_file_in_the_store_that_repositories_share_is_verified_too(hub, model, tmp_path, damaged):
+    """There the client names a file by another hash, and leads to it by two links."""
+    folder = download(hub, tmp_path)
+    blob = (folder / "model.safetensors").resolve()
+    shared = tmp_path / "hub/blobs/ab" / ("ab" * 32)
+    shared.parent.mkdir(parents=True)
+    blob.rename(shared)
+    blob.symlink_to(shared)
+    if damaged:
+        shared.write_bytes(shared.read_bytes()[:-1] + b"x")
+        assert "model.safetensors of owner/model does not match the hash" in failure(hub, tmp_path)
+    assert contents(download(hub, tmp_path)) == wanted(model)
+
+
+def test_a_signed_address_reaches_no_log_and_no_message(hub, model, tmp_path):
+    """Large files are served from elsewhere, at an address that is a key to them."""
+    signature = "X-Amz-Signature=nobody-may-see-this"
+    address = f"{hub.url.replace('127.0.0.1', 'localhost')}/elsewhere?{signature}"
+    elsewhere = {"Location": address, "ETag": '"e"', "X-Repo-Commit": REVISION}
+    elsewhere |= {"X-Linked-Etag": f'"{"0" * 64}"', "X-Linked-Size": "9"}
+    hub.faults += [Fault("(HEAD|GET) .*safetensors", 99, 302, elsewhere), Fault("GET /elsewhere", 99, 500)]
+    process = start(hub, tmp_path, DOWNLOAD, "owner/model", REVISION, str(tmp_path / "log"))
+    said = "".join(process.communicate())
+    assert process.returncode == 1
+    assert hub.asked("GET /elsewhere")
+    assert signature not in said + (tmp_path / "log").read_text()
+
+
+def test_a_proxys_page_in_place_of_the_hubs_answer_ends_in_a_sentence(hub, model, tmp_path):
+    hub.faults.append(Fault("tree", 99, 200))
+    assert "The hub cannot be reached from here" in failure(hub, tmp_path)
+
+
+def test_a_full_disk_is_named_with_what_to_do(hub, model, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", small], capture_output=True).returncode:
+        pytest.skip("a small disk can be mounted by root only")
+    try:
+        assert failure(hub, small).endswith(
+            f"cannot be written to {small}/hub (No space left on device): make room or get access there, or point "
+            "HF_HOME elsewhere, and run again."
+        )
+    finally:
+        subprocess.run(["umount", small], check=True)
 
 
 def test_a_warm_cache_needs_no_network_and_a_cold_one_says_where_to_fetch(hub, model, tmp_path):
@@ -246,6 +300,8 @@ def sets(hub) -> None:
         "small/validation-00001-of-00002.parquet": parquet(answers[1:]),
         "other/validation-00000-of-00001.parquet": parquet(answers * 5),
     }
+    plain = {"data/test-00000-of-00001.parquet": parquet(answers), "latest.parquet": parquet(answers * 7)}
+    hub.repositories["datasets/owner/plain"] = Repository(REVISION, plain)
     hub.repositories["datasets/owner/set"] = Repository(REVISION, files)
 
 
@@ -276,11 +332,16 @@ def test_a_table_on_the_hub_keeps_a_subject_called_none_and_an_empty_one(hub, se
 def test_only_the_files_of_the_split_are_downloaded_and_once(hub, sets, tmp_path):
     table = rows(hub, tmp_path, "owner/set", "small", "validation")
     assert table["question"].to_list() == ["who wrote emma", "who wrote it"]
-    assert not hub.asked("train|other/")
+    assert not hub.asked("train|other/|latest")
     hub.requests.clear()
     (tmp_path / "rows.parquet").unlink()
     assert rows(hub, tmp_path, "owner/set", "small", "validation").equals(table)
     assert not hub.asked("resolve")
+
+
+def test_a_dataset_without_a_card_is_found_by_the_names_of_its_files(hub, sets, tmp_path):
+    assert rows(hub, tmp_path, "owner/plain", "", "test").height == 2
+    assert not hub.asked("latest")
 
 
 def test_a_subset_or_split_that_is_not_there_names_those_that_are(hub, sets, tmp_path):
@@ -294,7 +355,7 @@ def test_a_subset_or_split_that_is_not_there_names_those_that_are(hub, sets, tmp
         "owner/set has no split 'test': set `split` in the config to one of train, validation."
     )
     assert rows(hub, tmp_path, "owner/table", "", "validation").startswith(
-        f"owner/table at {REVISION} has no file of split 'validation' that can be read"
+        f"The files of split 'validation' of owner/table at {REVISION} cannot be read (looked for validation*,"
     )
 
 

@@ -1,6 +1,7 @@
 """The rows of one split of a hub dataset, as its files have them."""
 
 import tempfile
+from fnmatch import fnmatch
 from pathlib import Path
 
 from datasets import Dataset, load_dataset
@@ -22,11 +23,12 @@ def write_rows(repo: str, revision: str, subset: str | None, split: str, target:
     card = download("dataset", repo, revision, ["README.md"]) / "README.md"
     patterns = split_patterns(card_configs(card), subset, split, repo)
     folder = download("dataset", repo, revision, patterns)
-    files = sorted({file for pattern in patterns for file in folder.glob(pattern) if file.suffix in READERS})
-    if not files:
+    files = sorted(file for file in folder.rglob("*") if _matches(file.relative_to(folder).as_posix(), patterns))
+    if not files or len({file.suffix for file in files}) > 1:
+        found = ", ".join(file.name for file in files) or "nothing"
         raise HubError(
-            f"{repo} at {revision} has no file of split '{split}' that can be read (looked for {', '.join(patterns)}, "
-            f"ending in {', '.join(READERS)}): check `split` and `subset` in the config."
+            f"The files of split '{split}' of {repo} at {revision} cannot be read (looked for {', '.join(patterns)}, "
+            f"of one kind among {', '.join(READERS)}, found {found}): check `split` and `subset` in the config."
         )
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:  # the rows are kept once, in `target`
         rows = _read(files, scratch)
@@ -34,9 +36,16 @@ def write_rows(repo: str, revision: str, subset: str | None, split: str, target:
     return len(rows)
 
 
+def _matches(path: str, patterns: list[str]) -> bool:
+    """As the client matches names, so that what was downloaded is what is read."""
+    return Path(path).suffix in READERS and any(fnmatch(path, pattern) for pattern in patterns)
+
+
 def _read(files: list[Path], scratch: str) -> Dataset:
     reader, options = READERS[files[0].suffix]
-    return load_dataset(reader, data_files=[str(file) for file in files], split="train", cache_dir=scratch, **options)
+    names = [str(file) for file in files]
+    # In memory, because the scratch folder is removed while the rows are still there.
+    return load_dataset(reader, data_files=names, split="train", cache_dir=scratch, keep_in_memory=True, **options)
 
 
 def card_configs(card: Path) -> list[dict]:
@@ -46,9 +55,11 @@ def card_configs(card: Path) -> list[dict]:
 
 def split_patterns(configs: list[dict], subset: str | None, split: str, repo: str) -> list[str]:
     """Patterns for the files of a split: by the dataset's card, or by the custom of naming them after the split."""
-    if not configs:
-        return [f"{subset}/*{split}*" if subset else f"*{split}*"]
-    files = {entry["split"]: entry["path"] for entry in _config_of(subset, configs, repo)["data_files"]}
+    files = _config_of(subset, configs, repo).get("data_files") if configs else None
+    if not isinstance(files, list) or not all(isinstance(entry, dict) for entry in files):
+        folder = f"{subset}/" if subset else ""
+        return [f"{folder}{split}*", f"{folder}*/{split}*", f"{folder}*[-_.]{split}*"]
+    files = {entry["split"]: entry["path"] for entry in files}
     if split not in files:
         raise HubError(f"{repo} has no split '{split}': set `split` in the config to one of {', '.join(files)}.")
     return [files[split]] if isinstance(files[split], str) else list(files[split])

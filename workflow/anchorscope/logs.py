@@ -24,8 +24,11 @@ def configure_logging(path: Path | str) -> None:
         handlers=[logging.FileHandler(path, mode="w", encoding="utf-8"), to_screen],
         force=True,
     )
-    for chatty in ("httpx", "filelock", "matplotlib", "fontTools"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    # What a hub's client says of a request may hold a signed address.
+    quiet = {"httpx": logging.ERROR, "httpx2": logging.ERROR, "huggingface_hub": logging.ERROR}
+    quiet |= dict.fromkeys(("filelock", "matplotlib", "fontTools"), logging.WARNING)
+    for chatty, level in quiet.items():
+        logging.getLogger(chatty).setLevel(level)
 
     def log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         logging.getLogger().error("The job failed, traceback first, reason last.", exc_info=(kind, error, trace))
