@@ -6,7 +6,7 @@ from collections import Counter
 import polars as pl
 import pytest
 
-from anchorscope.labels import normal_words
+from anchorscope.normal_words import normal_words
 from anchorscope.questions import LAYOUTS, normalize
 from anchorscope.raw import read_raw
 from conftest import ROOT

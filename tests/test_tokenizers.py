@@ -93,7 +93,7 @@ def test_exact_answer_tokens_cover_the_exact_answer_and_none_is_there_for_nothin
     for ids in [real(text, add_special_tokens=False)["input_ids"], *(pieces(real, text, draw) for _ in range(5))]:
         decoded, offsets = decoded_offsets(real, ids)
         assert decoded.lstrip() == text.lstrip()
-        row = judge(real, ids, gold)
+        row = judge(real, ids, gold, "")
         assert row["generated_ids"] == ids
         assert row["exact_answer"] == exact
         start = decoded.index(exact)
@@ -119,7 +119,7 @@ def test_every_character_belongs_to_the_tokens_that_hold_its_bytes(real, text):
 def test_the_analysed_sequence_ends_in_the_very_ids_that_were_generated(real):
     question = "Who is Björk Guðmundsdóttir?"
     ids = pieces(real, " Gabriel García Márquez was it", random.Random(3))
-    row = judge(real, ids, ["García Márquez"])
+    row = judge(real, ids, ["García Márquez"], question)
     spans = [{"start": span.start, "end": span.end} for span in exact_question_spans(question)]
     example = {"id": "q", "question": question, "spans": spans, **row}
     prompt = build_prompt(real, "few_shot", PROMPTS["few_shot"]["first"])

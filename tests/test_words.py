@@ -7,7 +7,8 @@ import re
 import pytest
 
 from anchorscope.content_words import exact_question_spans
-from anchorscope.labels import label, normal_words
+from anchorscope.labels import label
+from anchorscope.normal_words import normal_words
 from anchorscope.short_answer import short_answer
 from anchorscope.spans import Span
 from conftest import ROOT
@@ -146,7 +147,7 @@ def test_whatever_a_model_says_its_short_answer_is_a_stretch_with_a_word_in_it()
 
 
 def cases(kind: str) -> list[dict]:
-    """Hand-written cases; the second writer had seen neither the code nor the first writer's cases."""
+    """Hand-written cases: the second writer saw neither the code nor the first one's, the third looked for faults."""
     return [json.loads(line) for line in (ROOT / f"tests/cases/{kind}.jsonl").read_text().splitlines()]
 
 
@@ -160,16 +161,16 @@ def unmarked(text: str) -> tuple[str, list[Span]]:
     return plain, spans
 
 
-@pytest.mark.parametrize("writer", [1, 2])
-def test_the_exact_answer_is_found_in_19_of_20_hand_written_answers(writer):
+@pytest.mark.parametrize(("writer", "least"), [(1, 150), (2, 90), (3, 30)])
+def test_the_exact_answer_is_found_in_19_of_20_hand_written_answers(writer, least):
     rows = [row for row in cases("answers") if row["writer"] == writer]
     missed = []
     for row in rows:
         answer, expected = unmarked(row["answer"])
-        found = label(answer, row["gold"])
+        found = label(answer, row["gold"], row.get("question", ""))
         if (found.right, found.exact) != (row["right"], expected[0] if expected else None):
             missed.append(row["answer"])
-    assert len(rows) >= 80
+    assert len(rows) >= least
     assert len(missed) <= 0.05 * len(rows), missed
     assert f"{len(rows) - len(missed)} of {len(rows)} answers" in (ROOT / "docs/method.md").read_text()
 

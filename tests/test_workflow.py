@@ -19,7 +19,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from anchorscope.files import made_from
 from anchorscope.generate import generate, stop_tokens
-from anchorscope.labels import normal_words
+from anchorscope.normal_words import normal_words
 from anchorscope.prompts import common_prefix, decoded_offsets, encode, few_shot_prompt
 from conftest import ROOT, tiny_model
 

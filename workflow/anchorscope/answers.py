@@ -49,17 +49,17 @@ def answer_questions(
         batch_tokens,
     )
     rows = [
-        {**question, **judge(tokenizer, ids, question["gold"])}
+        {**question, **judge(tokenizer, ids, question["gold"], question["question"])}
         for question, ids in zip(questions, generated, strict=True)
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def judge(tokenizer: PreTrainedTokenizerBase, ids: list[int], gold: list[str]) -> dict:
+def judge(tokenizer: PreTrainedTokenizerBase, ids: list[int], gold: list[str], question: str) -> dict:
     """Label generated ids and locate the exact answer among them."""
     text, offsets = decoded_offsets(tokenizer, ids)
     answer = text.split("\n", 1)[0]
-    verdict = label(answer, gold)
+    verdict = label(answer, gold, question)
     row = {
         "answer": answer.strip(),
         "generated_ids": ids,

@@ -1,19 +1,18 @@
 """Is an answer right, wrong or a refusal, and which of its characters are the exact answer?"""
 
 import re
-import unicodedata
 from dataclasses import dataclass
 
+from anchorscope.normal_words import normal_words
 from anchorscope.short_answer import short_answer
 from anchorscope.spans import Span
 
-ARTICLES = frozenset(("a", "an", "the"))
 YES_NO = (["yes"], ["no"])
 REFUSAL = re.compile(
     r"""\W*(?:sorry\W+|unfortunately\W+|as\ an\ ai\b[^,]*,\s*)*(?:
-      i\s+(?:really\s+)?(?:do\s+not|don['’]?t)\s+(?:know|have)
+      i\s+(?:really\s+)?(?-i:do\s+not|don['’]?t)\s+(?-i:know|have)
     | i(?:\s+a|['’])m\s+(?:not\s+(?:\w+\s+)?(?:sure|certain|able|aware)|unable|sorry)
-    | i\s+(?:can(?:not|['’]?t)|could(?:\s+not|n['’]t)|have\s+no\s+idea)
+    | i\s+(?-i:can(?:not|['’]?t)|could(?:\s+not|n['’]t)|have\s+no\s+idea)
     | (?:no\s+one|nobody)\s+(?:really\s+)?knows
     | there(?:\s+is|['’]s)\s+(?:no|not\s+enough|insufficient)\s+(?:answer|information|data|evidence|way)
     | (?:it|that|this)(?:\s+is|['’]s)\s+(?:not\s+(?:\w+\s+)?(?:known|clear|possible)|unknown|unclear|impossible)
@@ -40,15 +39,18 @@ class Label:
         return self.right is None
 
 
-def label(answer: str, gold: list[str]) -> Label:
-    """Judge `answer` against the accepted answers and find its exact answer characters."""
+def label(answer: str, gold: list[str], question: str = "") -> Label:
+    """Judge `answer` against the accepted answers and find its exact answer characters.
+
+    With the `question` an answer that repeats it is read as such: "Titanic was directed by James Cameron".
+    """
     words = normal_words(answer)
     matched = find_gold(answer, gold)
     if not words or (REFUSAL.match(answer) and not ANSWERS_AFTER_ALL.search(answer)):
         # A gold answer may itself read like a refusal ("None"); a refusal that mentions one is still a refusal.
         spoken = matched is not None and matched.start == words[0][1].start
         return Label(True, matched) if spoken else Label(None, None)
-    return Label(True, matched) if matched else Label(False, short_answer(answer))
+    return Label(True, matched) if matched else Label(False, short_answer(answer, question))
 
 
 def find_gold(answer: str, gold: list[str]) -> Span | None:
@@ -69,22 +71,3 @@ def find_gold(answer: str, gold: list[str]) -> Span | None:
         return None
     start, length = best[0], -best[1]
     return Span(words[start][1].start, words[start + length - 1][1].end)
-
-
-def normal_words(text: str) -> list[tuple[str, Span]]:
-    """Normalised words with the characters they came from.
-
-    Unicode NFKD without accents, lower case, punctuation to spaces, articles dropped.
-    """
-    words: list[tuple[str, Span]] = []
-    current, start = "", 0
-    for index, char in enumerate(text + " "):
-        plain = "".join(c for c in unicodedata.normalize("NFKD", char) if not unicodedata.combining(c)).lower()
-        if plain and all(c.isalnum() for c in plain):
-            start = index if not current else start
-            current += plain
-        elif current and not unicodedata.combining(char):
-            if current not in ARTICLES:
-                words.append((current, Span(start, index)))
-            current = ""
-    return words

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 import polars as pl
 
 from anchorscope.content_words import exact_question_spans
-from anchorscope.labels import normal_words
+from anchorscope.normal_words import normal_words
 from anchorscope.spans import Span
 
 SCHEMA = {

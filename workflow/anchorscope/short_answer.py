@@ -6,27 +6,35 @@ hand-written answers in tests/cases.
 
 import regex
 
+from anchorscope.content_words import FUNCTION_WORDS
+from anchorscope.normal_words import normal_words
 from anchorscope.spans import Span
 
 FLAGS = regex.IGNORECASE | regex.VERBOSE
 MODAL = r"(?:will|would|might|could|may|must|should)"
-BE = rf"(?:is|was|are|were|be|been|{MODAL}\s+(?:have\s+been|be)|(?:has|had|have)\s+been)"
+# In lower case: "There Will Be Blood" is a title.
+BE = rf"(?-i:is|was|are|were|be|been|{MODAL}\s+(?:have\s+been|be)|(?:has|had|have)\s+been)"
 PREPOSITION = r"(?:in|on|at|by|for|from|as|to|near|during|around|between|into|with|until|since)"
+MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 
-YES_NO = regex.compile(r"\W*(yes|no)\b(?=\W*$|\s*[,.;:!–—-]|\s+[a-z])", regex.IGNORECASE)
+# "No, they are not"; not "No Country for Old Men", "No. 5" or "No one".
+YES_NO = regex.compile(r"\W*((?i:yes|no))\b(?=\W*$|[,;:!]|\s*[–—-]|\.(?!\s*\d)|\s+(?!one\b)\p{Ll})")
 
 # Words before the answer begins; taken away again and again.
 LEAD_IN = regex.compile(
     rf"""\W*(?:
-      (?:well|sure|so|ok|okay|hmm+|ah|oh|actually|certainly|absolutely|probably|perhaps|maybe|possibly|(?:most\ )?likely
-        |honestly|either|of\ course|(?:good|great)\ question|let\ me\ think)\b\W*
+      (?:actually|certainly|absolutely|definitely|clearly|obviously|probably|perhaps|maybe|possibly|(?:most\ )?likely)
+        \b\W+
+    | (?:well|sure|so|ok|okay|hmm+|ah|oh|honestly|either|of\ course|(?:good|great)\ question|let\ me\ think)
+        \b(?:[,!.:;…-]+\W*|\W+(?=(?-i:\p{{Ll}}|I\b)|(?-i:\p{{Lu}})\p{{L}}*\s+or\b))
     | (?:i['’]m|i\ am|we['’]re)\s+(?:pretty|fairly|quite|almost)?\s*(?:sure|certain)(?:\s+that)?\b\W*
     | (?:i['’]m|i\ am)\s+not\s+(?:\w+\s+)?(?:sure|certain)\b[^.!?]*?\bbut\b\W*
-    | (?:i\s+(?:don['’]t|do\s+not)|no\s+one|nobody)\s+(?:really\s+)?knows?\b[^.!?]*?\bbut\b\W*
+    | (?:i\s+(?:don['’]t|do\s+not)|no\s+one|nobody)\s+(?:really\s+)?(?:knows?|have)\b[^.!?]*?\bbut\b\W*
     | i\s+(?:think|believe|guess|suppose|recall|would\s+(?:say|guess|go\s+with))\b(?:\s+that\b)?\W*
     | (?:i['’]d)\s+(?:say|guess|go\s+with)\b\W*
     | (?:my\s+(?:best\s+)?guess|my\s+answer)\s+(?:is|would\s+be)\b\W*
-    | (?:based\s+on|according\s+to|as\s+far\s+as|to\s+the\s+best|to\s+my|from\s+what|if\s+i)\b[^,.!?]*,\W*
+    | (?:based\s+on|according\s+to|as\s+(?:far\s+as|of)|to\s+the\s+best|to\s+my|from\s+what|if\s+i)\b[^,.!?]*,\W*
+    | in\s+the\s+(?:film|movie|book|novel|song|show|series|play|story|game)\b[^,.!?]*,\W*
     | that(?:['’]s|\s+is|\s+was)\s+(?:easy|simple|an?\s+\w+\s+(?:one|question))\b\W*
     | (?:the\s+)?(?:(?:correct|right|short|final|best|most\s+likely)\s+)?answer(?:\s+to\s+[^,:]*?)?\s*(?:{BE}\b|:)\W*
     | (?:a|answer|response)\s*:\W*
@@ -50,22 +58,29 @@ NAME_IS = regex.compile(
       |(?:born|located|situated|built|founded|named|called)\s|(?:\w+ly\s+)?(?:made|composed)\s)""",
     FLAGS,
 )
+# "Titanic was", "Mozart died": a subject, up to its verb.
+SUBJECT_VERB = regex.compile(
+    rf"\W*([^,;.!?]+?)\s+(?:{BE}|(?-i:\p{{Ll}}{{2,}}(?:ed|s))|wrote|won|sang|began|became)\s+", FLAGS
+)
 # After the verb: "called", "written by", "born on", "most likely in".
 AFTER_VERB = regex.compile(
     rf"""(?:(?:most\s+)?(?:probably|likely|actually|originally|officially|commonly|usually|also|either|first)\s+)*
     (?:(?:called|named|titled|entitled|nicknamed|known\s+as|(?:\w+ly\s+)?(?:made|composed)\s+(?:up\s+)?of)\s+
-      |(?!(?:the|an?)\b)(?:(?-i:\p{{Ll}}+)\s+){{0,2}}{PREPOSITION}\s+(?=\S))?""",
+      |(?!(?:the|an?)\b)(?:(?-i:\p{{Ll}}+)\s+){{0,2}}{PREPOSITION}\s+(?=\S)|of\s+)?""",
     FLAGS,
 )
 # "It happened on", "He died in", "It means".
 PRONOUN_VERB = regex.compile(
-    rf"""\W*(?:it|he|she|they)\s+(?:(?-i:\p{{Ll}}+)\s+){{1,3}}?{PREPOSITION}\s+
-    |\W*(?:it|he|she|they)\s+(?:means|has|had|have|plays|played|weighs|measures|takes|took|speaks|spoke|won|wrote|sang
-      |stands\s+for|stood\s+for|directed|painted|invented|discovered)\s+""",
+    rf"""\W*(?:it|he|she|they)\s+(?:(?-i:\p{{Ll}}+)\s+){{1,3}}?(?:{PREPOSITION}|of)\s+
+    |\W*(?:it|he|she|they)\s+(?-i:\p{{Ll}}+(?:ed|s)|had|have|took|spoke|won|wrote|sang|stood\s+for)\s+(?:for\s+)?""",
     FLAGS,
 )
+# "On July 4", "in the desert", "In Paris", "Written by Stephen King"; not "In Cold Blood".
 OPENING_PREPOSITION = regex.compile(
-    rf"\W*(?:{PREPOSITION}|about|approximately|roughly|circa|on\ or\ about)\s+(?=\w)", FLAGS
+    rf"""\W*(?:{PREPOSITION}|about|approximately|roughly|circa|c\.)\s+(?=(?-i:\p{{Ll}})|\d|{MONTH}\b)
+    |\W*(?:in|at|from|by|near)\s+(?=(?-i:\p{{Lu}})[\p{{L}}'’-]*(?:,|\W*$))
+    |\W*\p{{L}}+(?:ed|en|wn|ung)\s+(?-i:by)\s+(?=(?-i:\p{{Lu}}))""",
+    FLAGS,
 )
 # "a cellist", "the Nile", and "the Scottish author Ian Rankin", of which the name is the answer.
 ARTICLE = regex.compile(r"(?:an?|the)\s+|(?:An?|The)\s+(?=\p{Ll})")
@@ -74,10 +89,12 @@ DESCRIPTION = regex.compile(
     r"(?:(?!(?:of|the|and|or|in|on|for|de|da|di|van|von|bin|to|with)\s)\p{Ll}[\w-]*\s+){1,3}(?=\p{Lu}[^,;.]*(?:[,;.]|$))"
 )
 
-ABBREVIATIONS = "".join(rf"(?<!\b{word})" for word in "St Dr Mt Mr Ms Mrs Jr Sr Ft vs".split())
+SHORT = "St Dr Mt Mr Ms Mrs Jr Sr Ft Sgt Gen Gov Sen Capt Lt Col Maj Prof Rev Hon Vol vs v c".split()
+ABBREVIATIONS = "".join(rf"(?<!\b{word})" for word in SHORT)
 SENTENCE_END = regex.compile(
-    rf"(?<!\b\p{{Lu}})(?<!^\d)(?<!^\d\d){ABBREVIATIONS}\.(?:\s|$)"
-    r"|[;!?](?:\s|$)|\s[(\[]|\s[–—-]+\s|\s(?:Q|Question|A|Answer)\s*:"
+    rf"(?<!\b\p{{Lu}})(?<!^\d)(?<!^\d\d){ABBREVIATIONS}(?<!\bNo(?=\.\s\d))\.(?:\s|$)"
+    r"|;(?:\s|$)|[!?](?!\s+\p{Ll})(?:\s|$)|\s[(\[]|(?<!\d)\s[–—-]+\s|\s[–—-]+\s(?!\d)"
+    r"|\s(?:Q|Question|A|Answer)\s*:"
     r"|:\s(?!\p{Lu}[\p{L}'’]*(?:\s+[\p{Lu}\d]|\s+(?:of|the|and|in|to|a)\s|\W*$))"
 )
 # "Madrid, Lisbon or Rome": the first of several candidates.
@@ -96,18 +113,19 @@ NAME_DID = regex.compile(
 # "$4.5 million at auction", "324 metres tall", "3 September 1912 in Liverpool".
 AFTER_NUMBER = regex.compile(
     r"(?<=\b\d{4})\s+(?:in|at|on|by|for|when|during)\b"
+    rf"|(?<=\p{{L}})\s+(?:in|on|during|since)\s+(?:{MONTH}\s+)?(?:\d{{1,2}},?\s+)?\d{{4}}\b"
     r"|(?<=^[$€£]?\d[\d.,]*(?:\s[\p{Ll}%°]\p{L}*){0,3}?)\s+"
     r"(?:tall|long|high|wide|deep|old|away|ago|in|at|on|for|by|above|below)\b"
 )
 ITEM = r"(?:(?:the|an?)\s+)?[\p{L}\d][\p{L}\d.'’-]*(?:\s+[\p{L}\d][\p{L}\d.'’-]*){0,2}"
 LIST = regex.compile(
-    rf"{ITEM}(?:,\s+{ITEM})+,?\s+(?:and|&)\s+(?:the\s+)?[\p{{L}}\d'’-]+(?:\s+\p{{Lu}}[\p{{L}}'’-]*)*", regex.IGNORECASE
+    rf"(?i:{ITEM}(?:,\s+{ITEM})+,?\s+(?:and|&)\s+(?:the\s+)?)[\p{{L}}\d'’-]+(?:\s+\p{{Lu}}[\p{{L}}'’-]*)*"
 )
 CAPITALISED_LIST = regex.compile(r"\p{Lu}[\p{L}'’-]+(?:,\s+\p{Lu}[\p{L}'’-]+){2,}(?=\W*$|[,;.])")
 REGION = regex.compile(
     r",\s+(?:\p{Lu}\.(?:\p{Lu}\.)*|(?:(?:New|North|South|West|East)\s+)?\p{Lu}[\p{L}-]*)(?=\W*$|[.,;)]|\s[(–—])"
 )
-YEAR = regex.compile(r",\s+\d{3,4}\b")
+YEAR = regex.compile(rf",\s+(?:{MONTH}\s+\d{{1,2}}\b|\d{{3,4}}\b)")
 COMMA = regex.compile(r",(?:\s|$)")
 QUOTED = regex.compile(
     r"\W*?(?:\"([^\"]+)\"|“([^”]+)”|(?<!\w)'((?:[^']|'\w)+)'(?!\w)|‘((?:[^’]|’\w)+)’(?!\w)|\*\*([^*]+)\*\*)"
@@ -115,12 +133,12 @@ QUOTED = regex.compile(
 EDGES = " \t\"'“”‘’«»()[]{}*_.,;:!?"
 
 
-def short_answer(text: str) -> Span:
-    """The short answer inside a text that has words."""
+def short_answer(text: str, question: str = "") -> Span:
+    """The short answer inside a text that has words; `question` tells what of it is only repeated."""
     said = YES_NO.match(text)
     if said:
         return Span(*said.span(1))
-    start = _beginning(text)
+    start = _beginning(text, question)
     quoted = QUOTED.match(text, start)
     if quoted:
         inside = _trimmed(text, *quoted.span(quoted.lastindex))
@@ -130,7 +148,7 @@ def short_answer(text: str) -> Span:
     return _trimmed(text, start, _ending(text, start)) or _trimmed(text, 0, len(text))
 
 
-def _beginning(text: str) -> int:
+def _beginning(text: str, question: str) -> int:
     """Where lead-ins end and the answer begins."""
     start = 0
     for _ in range(4):
@@ -138,11 +156,25 @@ def _beginning(text: str) -> int:
         if not lead or not any(char.isalnum() for char in text[lead.end() :]):
             break
         start = lead.end()
-    clause = CLAUSE.match(text, start) or NAME_IS.match(text, start)
+    clause = CLAUSE.match(text, start) or NAME_IS.match(text, start) or _repeated(text, start, question)
     if clause and any(char.isalnum() for char in text[clause.end() :]):
         return AFTER_VERB.match(text, clause.end()).end()
     verb = PRONOUN_VERB.match(text, start) or OPENING_PREPOSITION.match(text, start)
     return verb.end() if verb else start
+
+
+def _repeated(text: str, start: int, question: str) -> regex.Match | None:
+    """A beginning whose subject is the question's, so that the answer follows: "Titanic was directed by ...".
+
+    Not where the rest is the question's as well: to "Which is higher, Ben Nevis or Snowdon?" the answer in "Ben Nevis
+    is higher" is the name.
+    """
+    asked = {word for word, _ in normal_words(question)}
+    found = SUBJECT_VERB.match(text, start)
+    if not found or not asked:
+        return None
+    subject, rest = ({word for word, _ in normal_words(part)} for part in (found[1], text[found.end() :]))
+    return found if subject <= asked and not rest - FUNCTION_WORDS <= asked else None
 
 
 def _without_article(text: str, start: int) -> int:
