@@ -15,9 +15,10 @@ if __name__ == "__main__":
     spec = json.loads(params.figure)
     summary = pl.read_parquet(snakemake.input[0])
     models = dict(zip(spec["models"], json.loads(params.titles), strict=True))
-    random = [models[name] for name in random_models(summary) if name in models]
+    about = made_from(snakemake.input[0])
+    random = [name for name in random_models(about) if name in models]
     datasets = dict(json.loads(params.datasets))
-    missing = unprobed(made_from(snakemake.input[0]), models, datasets)
+    missing = unprobed(about, models, datasets)
     figure = draw_family(
         summary,
         models=models,
@@ -26,7 +27,8 @@ if __name__ == "__main__":
         intervention=spec["intervention"],
         component=spec["component"],
         position=spec["position"],
-        note=note(json.loads(params.bundled), random, params.window, missing),
+        note=note(json.loads(params.bundled), [models[name] for name in random], params.window, missing),
+        random=random,
     )
     for path in snakemake.output:
         save(figure, path)

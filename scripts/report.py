@@ -15,8 +15,8 @@ if __name__ == "__main__":
     params = snakemake.params
     config = json.loads(params.config)
     summary = pl.read_parquet(snakemake.input.summary)
-    random = [config["models"][name]["title"] for name in random_models(summary)]
     about = made_from(snakemake.input.summary)
+    random = [config["models"][name]["title"] for name in random_models(about)]
     titles = [{name: entry["title"] for name, entry in config[kind].items()} for kind in ("models", "datasets")]
     text = page(
         figures={Path(path).stem: Path(path).read_bytes() for path in snakemake.input.figures},

@@ -10,12 +10,12 @@ from pathlib import Path
 import polars as pl
 import yaml
 
-from anchorscope.claims import STATEMENTS, judge_claims, larger_neighbours, read_run
+from anchorscope.claims import STATEMENTS, Run, judge_claims, larger_neighbours, read_run
 from anchorscope.claims_page import claims_page
 from anchorscope.files import atomic, made_from, provenance
 from anchorscope.landmarks import compare
 from anchorscope.logs import configure_logging
-from anchorscope.notes import note, unprobed
+from anchorscope.notes import note, random_models, unprobed
 
 FIRST = ["model", "weights", "dataset", "component", "position", "intervention", "stratum", "rule", "anchor", "layer"]
 
@@ -42,26 +42,9 @@ def published_beside_measured(landmarks: dict, summary: pl.DataFrame, models: di
     return rows
 
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    params, files = snakemake.params, snakemake.input
-    pairs = [tuple(pair) for pair in json.loads(params.pairs)]
-    made = [made_from(path) for path in files.summary]
-    models = {model: about["model"] for (model, _), about in zip(pairs, made, strict=True)}
-    missing = [[*pair, about["not_probed"]] for pair, about in zip(pairs, made, strict=True) if "not_probed" in about]
-    if len(missing) == len(pairs):
-        raise ValueError(f"Nothing could be probed. {missing[0][-1]}")
-    about = provenance(stage="summarise", models=models, not_probed=missing, code=params.code)
-    tables = {kind: gather(files[kind], pairs, models) for kind in ("summary", "series", "kinds", "strata")}
-    for kind, table in tables.items():
-        with atomic(snakemake.output[kind]) as target:
-            table.write_parquet(target, metadata=about)
-        with atomic(snakemake.output[f"{kind}_csv"]) as target:
-            table.write_csv(target, float_precision=6)
-
-    place = {"component": params.component, "position": params.position}
-    headline = tables["summary"].filter(**place)
-    runs = [
+def read_runs(files: object, pairs: list[tuple[str, str]], headline: pl.DataFrame, place: dict) -> list[Run]:
+    """The curves that claims are about, of every model and dataset that the summary has."""
+    return [
         read_run(
             model,
             dataset,
@@ -70,18 +53,43 @@ if __name__ == "__main__":
             pl.read_parquet(layers).filter(**place),
         )
         for (model, dataset), resampled, layers in zip(pairs, files.resampled, files.layers, strict=True)
-        if [model, dataset] not in [pair[:2] for pair in missing]
+        if "not_probed" not in made_from(layers)
     ]
+
+
+def write_text(path: str, text: str) -> None:
+    with atomic(path) as target:
+        target.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    configure_logging(snakemake.log[0])
+    params, files, outputs = snakemake.params, snakemake.input, snakemake.output
+    pairs = [tuple(pair) for pair in json.loads(params.pairs)]
+    made = [made_from(path) for path in files.summary]
+    models = {model: about["model"] for (model, _), about in zip(pairs, made, strict=True)}
+    missing = [[*pair, about["not_probed"]] for pair, about in zip(pairs, made, strict=True) if "not_probed" in about]
+    if len(missing) == len(pairs):
+        raise ValueError(f"Nothing could be probed. {missing[0][-1]}")
+    about = {"models": models, "not_probed": missing}
+    tables = {kind: gather(files[kind], pairs, models) for kind in ("summary", "series", "kinds", "strata")}
+    for kind, table in tables.items():
+        with atomic(outputs[kind]) as target:
+            table.write_parquet(target, metadata=provenance(stage="summarise", code=params.code, **about))
+        with atomic(outputs[f"{kind}_csv"]) as target:
+            table.write_csv(target, float_precision=6)
+
+    place = {"component": params.component, "position": params.position}
+    headline = tables["summary"].filter(**place)
+    layouts = json.loads(params.layouts)
     parameters = {name: manifest["parameters"] for name, manifest in models.items()}
-    claims = judge_claims(runs, larger_neighbours(json.loads(params.families), parameters))
+    sizes = larger_neighbours(json.loads(params.families), parameters)
+    claims = judge_claims(read_runs(files, pairs, headline, place), sizes)
     landmarks = yaml.safe_load(Path(files.landmarks).read_text(encoding="utf-8"))
-    beside = published_beside_measured(landmarks, headline, models, json.loads(params.layouts))
-    random = [model for model in models if models[model]["weights"] == "random"]
-    named = [dict(zip(names, names, strict=True)) for names in (models, json.loads(params.layouts))]
-    said = note(json.loads(params.bundled), random, params.window, unprobed({"not_probed": missing}, *named))
-    with atomic(snakemake.output.claims) as target:
-        weights = {name: manifest["weights"] for name, manifest in models.items()}
-        everything = {"statements": STATEMENTS, "claims": claims, "landmarks": beside, "weights": weights, "note": said}
-        target.write_text(json.dumps(everything, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    with atomic(snakemake.output.claims_page) as target:
-        target.write_text(claims_page(claims, beside, said), encoding="utf-8")
+    beside = published_beside_measured(landmarks, headline, models, layouts)
+    names = [dict(zip(some, some, strict=True)) for some in (models, layouts)]
+    said = note(json.loads(params.bundled), random_models(about), params.window, unprobed(about, *names))
+    weights = {name: manifest["weights"] for name, manifest in models.items()}
+    everything = {"statements": STATEMENTS, "claims": claims, "landmarks": beside, "weights": weights, "note": said}
+    write_text(outputs.claims, json.dumps(everything, indent=2, ensure_ascii=False) + "\n")
+    write_text(outputs.claims_page, claims_page(claims, beside, said))

@@ -140,7 +140,7 @@ def test_the_note_says_what_the_figure_is_not():
     bundled = "PopQA-mini: questions bundled with Anchorscope, not the published datasets."
     random = "A, B: random weights; their numbers mean nothing about trained models."
     window = "Windowed knockout: attention is cut in the last 3 layers up to the one plotted."
-    missing = "Not probed, for want of right or of hallucinated answers: A on B."
+    missing = "Not probed, because the answers are too few or too one-sided: A on B."
     assert note([], [], None, []) == ""
     assert note(["PopQA-mini"], [], None, []) == bundled
     assert note([], ["A", "B"], None, []) == random
@@ -148,13 +148,20 @@ def test_the_note_says_what_the_figure_is_not():
 
 
 def test_the_panel_of_a_model_with_random_weights_says_so_whatever_its_title(summary):
-    weights = pl.when(pl.col("model") == "large").then(pl.lit("random")).otherwise(pl.col("weights"))
-    marked = summary.with_columns(weights=weights)
-    assert random_models(summary) == []
-    assert random_models(marked) == ["large"]
+    about = {"models": {"small": {"weights": "trained"}, "large": {"weights": "random"}}}
+    assert random_models(about) == ["large"]
     for title in ("Large-3B", "Large-3B (trained weights)"):
-        figure = draw_family(marked, {"small": "Small-1B", "large": title}, DATASETS)
+        figure = draw_family(summary, {"small": "Small-1B", "large": title}, DATASETS, random=random_models(about))
         assert [panel.get_title() for panel in figure.axes] == ["Small-1B", f"{title} (random weights)"]
+
+
+def test_a_panel_without_a_series_takes_nothing_from_the_legend(summary):
+    """The model on the left could not be probed on any dataset."""
+    both = draw_family(summary, MODELS, DATASETS)
+    right = draw_family(summary.filter(model=list(MODELS)[1]), MODELS, DATASETS)
+    legends = [[text.get_text() for text in figure.legends[0].get_texts()] for figure in (both, right)]
+    assert legends[0] == legends[1]
+    assert legends[0][-1] == "if one mechanism"
 
 
 def test_files_hold_real_text_and_are_the_same_twice(summary, tmp_path):

@@ -17,7 +17,7 @@ from anchorscope.questions import normalize
 from anchorscope.raw import read_raw
 from conftest import ROOT
 from hub_server import Fault, Hub, Repository, serve
-from test_workflow import SNAKEMAKE, copy_project
+from test_workflow import SNAKEMAKE, copy_project, save_model, write_questions
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 TOKEN = "hf_the-secret-that-nobody-may-see"
@@ -399,3 +399,39 @@ def test_a_workflow_that_meets_a_gated_model_says_so_on_the_screen_and_at_the_en
     assert "hf_of-somebody-else" not in done.stdout + done.stderr + log.read_text()
     assert not (folder / "results/models/mine.json").exists()
     assert (folder / "results/raw/nq-mini.parquet").exists(), "what can be fetched is"
+
+
+def test_a_model_and_a_dataset_of_the_hub_are_fetched_once_and_then_run_without_it(hub, tmp_path, tokenizer):
+    """With the tokenizer that installs with the environment, so that this is tested wherever tests run."""
+    save_model(tmp_path / "saved", tokenizer, seed=0)
+    files = {path.name: path.read_bytes() for path in (tmp_path / "saved").iterdir()}
+    hub.repositories["owner/model"] = Repository(REVISION, files, token=TOKEN)
+    write_questions(tmp_path / "test.jsonl", tokenizer, 60)
+    hub.repositories["datasets/owner/set"] = Repository(
+        REVISION, {"test.jsonl": (tmp_path / "test.jsonl").read_bytes()}
+    )
+    folder = copy_project(tmp_path)
+    source = {"source": "hub", "repo": "owner/set", "split": "test", "revision": REVISION}
+    config = {
+        "models": {"mine": {"title": "Mine", "hub": "owner/model", "revision": REVISION, "dtype": "float32"}},
+        "datasets": {"set": {"title": "Set", "layout": "nq", **source}},
+        "figures": {"flip": {"models": ["mine"]}},
+    }
+    (folder / "test.yaml").write_text(yaml.safe_dump(config))
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    said = ""
+    for endpoint, target in ((hub.url, "fetch"), ("http://127.0.0.1:9", "results/answers/mine/set/0000.parquet")):
+        done = subprocess.run(
+            [*SNAKEMAKE, target, "--cores", "2", "--configfile", "test.yaml"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            env={**clean, "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": TOKEN},
+        )
+        said += done.stdout + done.stderr
+        assert done.returncode == 0, said
+    assert json.loads((folder / "results/models/mine.json").read_text())["revision"] == REVISION
+    assert pl.read_parquet(folder / "results/answers/mine/set/0000.parquet")["right"].sum() > 20
+    for path in [*(folder / "results").rglob("*"), *(folder / ".snakemake").rglob("*")]:
+        said += path.read_text(errors="replace") if path.is_file() and not path.is_symlink() else ""
+    assert TOKEN not in said

@@ -7,11 +7,12 @@ import sys
 import pytest
 import torch
 import yaml
-from transformers import AutoConfig
+from accelerate import infer_auto_device_map
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from anchorscope.files import read_json
 from anchorscope.needs import CARD_BYTES, line, needs
-from anchorscope.sizes import cards_needed
+from anchorscope.sizes import FOR_SHARDS, cards_needed
 from anchorscope.store import KEYS, ActivationWriter
 from conftest import FAMILIES, ROOT, tiny_model
 from miniatures import shape_of
@@ -68,6 +69,17 @@ def test_the_published_config_asks_for_enough_cards_and_memory(name):
     assert model["memory_gb"] * 1e9 > 1.25 * expected.host_bytes
     tuned = "instruct" in name or name.startswith("qwen3")
     assert (model["prompt"], model["dtype"]) == ("chat" if tuned else "few_shot", "bfloat16")
+
+
+def test_the_largest_published_model_goes_onto_its_cards_whole():
+    """As the library places it: nothing on the processor, nothing on disk."""
+    config = AutoConfig.from_pretrained(shape_of("llama-3-70b"))
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    cards = cards_needed(needs(config).weight_bytes, int(CARD_BYTES))
+    room = {card: int(FOR_SHARDS * CARD_BYTES) for card in range(cards)}
+    places = infer_auto_device_map(model, room, no_split_module_classes=list(model._no_split_modules))
+    assert set(places.values()) == set(range(cards)) == {0, 1}
 
 
 def test_the_published_config_has_every_published_model_pinned_and_in_a_figure_of_its_family():

@@ -120,7 +120,7 @@ def test_each_manifest_names_the_pinned_revision_of_its_repository(paper, config
     for name, model in config["models"].items():
         manifest = read_json(paper / f"results/models/{name}.json")
         assert (manifest["source"]["hub"], manifest["revision"]) == (model["hub"], model["revision"])
-        files = {file.name for file in (paper / f"results/models/{name}").iterdir()}
+        files = {file.name for file in (paper / f"results/models/{name}").glob("[!.]*")}
         assert files == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
 
 

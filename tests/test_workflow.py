@@ -479,7 +479,7 @@ def test_a_dataset_with_too_few_right_answers_is_named_and_the_others_reach_the_
     summary = rerun / "results/summary.parquet"
     assert set(pl.read_parquet(summary)["dataset"]) == {"one", "two"}
     assert [row[:2] for row in made_from(summary)["not_probed"]] == [["tiny", "hard"]]
-    said = "Not probed, for want of right or of hallucinated answers: Tiny on Hard."
+    said = "Not probed, because the answers are too few or too one-sided: Tiny on Hard."
     assert said in svg_texts(rerun / "results/figures/main.svg")
     assert said in (rerun / "results/report.html").read_text()
     assert "tiny on hard" in (rerun / "results/claims.md").read_text()

@@ -1,5 +1,6 @@
 """The figure: delta P against layer, one panel a model, two lines a dataset."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import matplotlib
@@ -11,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from anchorscope.files import atomic
-from anchorscope.notes import random_models
 
 FEW = 20  # a group of fewer examples is drawn faint, and so is a layer whose probe is no better than chance
 FAINT = 0.25
@@ -45,6 +45,7 @@ def draw_family(
     component: str = "resid",
     position: str = "answer_last",
     note: str = "",
+    random: Collection[str] = (),  # names of models whose weights are random
 ) -> Figure:
     """Panels of Question-Anchored (solid) and Answer-Anchored (dashed) delta P with 95 % bands."""
     place = summary.filter(
@@ -52,7 +53,6 @@ def draw_family(
     )
     chosen = place.filter((pl.col("rule") == rule) & (pl.col("intervention") == intervention))
     colours = sns.color_palette("tab10")
-    random = random_models(summary)
     with matplotlib.rc_context({**sns.axes_style("whitegrid"), **STYLE}):
         figure = Figure(figsize=(max(6.4, 4.6 * len(models)), 4.6), layout="constrained")
         panels = figure.subplots(1, len(models), sharey=True, squeeze=False)[0]
@@ -69,9 +69,9 @@ def draw_family(
             panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panels[0].set(ylabel="ΔP", ylim=_limits(place))
-        handles, labels = panels[0].get_legend_handles_labels()
-        ordered = sorted(zip(labels, handles, strict=True), key=lambda item: item[0] == ONE_MECHANISM)
-        shown = dict(ordered)  # one entry for all grey bands, after the series
+        entries = [entry for panel in panels for entry in zip(*panel.get_legend_handles_labels(), strict=True)]
+        entries.sort(key=lambda entry: entry[1] == ONE_MECHANISM)
+        shown = {label: handle for handle, label in entries}  # one entry for all grey bands, after the series
         columns = -(-len(shown) // len(LINES))
         place = {"loc": "outside lower center", "ncols": columns, "frameon": False}
         small = {"fontsize": "x-small", "columnspacing": 1.2, "handlelength": 1.8}

@@ -15,7 +15,7 @@ from transformers import (
 
 from anchorscope.hardware import claim
 from anchorscope.logs import log
-from anchorscope.sizes import FOR_WEIGHTS, cards_needed, parameters
+from anchorscope.sizes import FOR_SHARDS, cards_needed, parameters
 
 
 def read_config(folder: Path) -> PreTrainedConfig:
@@ -52,8 +52,10 @@ def load_model(manifest: dict, dtype: str, threads: int) -> PreTrainedModel:
     if needed == 1:
         model = _load(manifest, chosen, {"": torch.device("cuda", first)})
     else:
-        room = {index: int(FOR_WEIGHTS * cards[index].total_memory) for index in sorted(held)}
+        room = {index: int(FOR_SHARDS * cards[index].total_memory) for index in sorted(held)}
         model = _load(manifest, chosen, "auto", room)
+        if not set(model.hf_device_map.values()) <= set(room):
+            raise RuntimeError(f"{manifest['name']} does not fit on {needed} GPUs of this size; use larger ones.")
     model.held = held  # the cards are free again when the model is gone
     return model
 

@@ -15,7 +15,7 @@ from anchorscope.batches import GPU_TOKENS
 from anchorscope.extract import KEPT_BYTES
 from anchorscope.loading import read_config
 from anchorscope.sizes import cards_needed, parameters
-from anchorscope.store import example_bytes
+from anchorscope.store import GROUP_BYTES, GROUP_EXAMPLES, example_bytes
 
 QUESTIONS, DATASETS = 4000, 4
 STAGES = 2  # that load the model: answer and extract
@@ -27,7 +27,7 @@ READ_A_SECOND = 1.5e9  # bytes of weights, from a disk to the card
 WRITTEN_A_SECOND = 0.9e9  # bytes of activations
 OPERATIONS_A_SECOND = 4e14  # of matrix products, half of what the card can do at best
 PROCESS_BYTES = 4e9  # of a job, beside the batches that it holds
-COPIES = 4  # of what is kept of a batch, on its way to the file
+COPIES = 4  # of what is kept of a batch, on its way to the file; a gigabyte each
 TOKENS_EXTRACTED = 90  # an example's five passes, on shared prefixes
 TOKENS_ANSWERED = 20  # a question, less the shared prefix
 STEP_SECONDS = 0.03  # of a new token for all questions of a batch, beside its matrix products
@@ -60,7 +60,7 @@ def needs(config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16) -> Need
         parameters=count,
         weight_bytes=weights,
         gpu_bytes=weights + states + 2 * batch,
-        host_bytes=PROCESS_BYTES + COPIES * 2**30,
+        host_bytes=PROCESS_BYTES + COPIES * 2**30 + 2 * max(GROUP_BYTES, GROUP_EXAMPLES * kept),
         example_bytes=kept,
         answer_seconds=(TOKENS_ANSWERED + NEW_TOKENS) * computing + NEW_TOKENS * STEP_SECONDS / rows,
         extract_seconds=max(kept / WRITTEN_A_SECOND, TOKENS_EXTRACTED * computing),

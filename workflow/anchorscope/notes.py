@@ -1,7 +1,5 @@
 """What a reader must know before taking a figure for the published one."""
 
-import polars as pl
-
 
 def note(bundled: list[str], random: list[str], window: int | None, not_probed: list[str]) -> str:
     """A line for bundled question sets, one for models with random weights, both by their titles, one for a windowed
@@ -14,7 +12,7 @@ def note(bundled: list[str], random: list[str], window: int | None, not_probed: 
     if window is not None:
         lines.append(f"Windowed knockout: attention is cut in the last {window} layers up to the one plotted.")
     if not_probed:
-        lines.append(f"Not probed, for want of right or of hallucinated answers: {', '.join(not_probed)}.")
+        lines.append(f"Not probed, because the answers are too few or too one-sided: {', '.join(not_probed)}.")
     return "\n".join(lines)
 
 
@@ -24,6 +22,6 @@ def unprobed(about: dict, models: dict[str, str], datasets: dict[str, str]) -> l
     return [f"{models[model]} on {datasets[dataset]}" for model, dataset in pairs if model in models]
 
 
-def random_models(summary: pl.DataFrame) -> list[str]:
-    """The names of the models with random weights, as their manifests have told the summary."""
-    return summary.filter(pl.col("weights") == "random")["model"].unique(maintain_order=True).to_list()
+def random_models(about: dict) -> list[str]:
+    """The names of the models with random weights, from the manifests in the summary's metadata."""
+    return [name for name, manifest in about["models"].items() if manifest["weights"] == "random"]

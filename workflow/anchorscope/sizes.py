@@ -6,6 +6,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
 FOR_WEIGHTS = 0.85  # the share of a card's memory that weights may take; the rest is for a batch
+FOR_SHARDS = 0.92  # of each of several cards: a block is placed whole, so that none is filled to the brim
 
 
 def parameters(config: PreTrainedConfig) -> int:
