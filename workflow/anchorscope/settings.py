@@ -2,6 +2,8 @@
 
 import difflib
 import json
+import math
+from collections.abc import Iterator
 from pathlib import Path
 
 from jsonschema import Draft202012Validator, ValidationError
@@ -11,15 +13,30 @@ from anchorscope.files import package_file
 MODEL_SOURCES = ("hub", "path", "gguf", "random")
 SOURCE_KEYS = {"bundled": (), "file": ("path",), "hub": ("repo", "split", "revision")}
 OPTIONAL_KEYS = {"hub": ("subset",)}
+LONGEST = 400  # letters of a sentence
+MOST_SHARDS = 10_000  # four digits
 RAW_SUFFIXES = (".parquet", ".jsonl", ".ndjson")
 
 
 def mistakes(config: dict, schema: dict) -> list[str]:
     """Every mistake in `config`, one sentence each; empty when it can be run."""
+    return [_one_line(sentence) for sentence in _mistakes(config, schema)]
+
+
+def _one_line(sentence: str) -> str:
+    """A sentence whose quoted values may hold anything: on one line, and not endless."""
+    line = " ".join(sentence.split())
+    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
+
+
+def _mistakes(config: dict, schema: dict) -> list[str]:
+    odd = list(_odd(config, ""))
+    if odd:
+        return odd
     errors = sorted(Draft202012Validator(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
     if errors:
         return list(dict.fromkeys(_sentence(error) for error in errors))
-    found = []
+    found = _shard_mistakes(config, schema)
     for name, model in config["models"].items():
         found += _model_mistakes(name, model)
     for name, dataset in config["datasets"].items():
@@ -27,6 +44,28 @@ def mistakes(config: dict, schema: dict) -> list[str]:
     for name, figure in config["figures"].items():
         found += _figure_mistakes(name, figure, config)
     return found
+
+
+def _odd(node: object, where: str) -> Iterator[str]:
+    """What YAML can hold and a schema does not see: keys that are no texts, numbers that are none."""
+    if isinstance(node, float) and not math.isfinite(node):
+        yield f"{where} is {node}, which is not a number to compute with."
+    children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, child in children:
+        if isinstance(node, dict) and not isinstance(key, str):
+            yield f"The key {key!r} in {where or 'the config'} is not a text; put it in quotes."
+        yield from _odd(child, f"{where}.{key}" if where else str(key))
+
+
+def _shard_mistakes(config: dict, schema: dict) -> list[str]:
+    given = {key: config.get(key, schema["properties"][key]["default"]) for key in ("questions", "shard_size")}
+    shards = -(-given["questions"] // given["shard_size"])
+    if shards <= MOST_SHARDS:
+        return []
+    return [
+        f"questions is {given['questions']} and shard_size {given['shard_size']}, which makes {shards} shards; "
+        f"at most {MOST_SHARDS} can be named, so raise shard_size."
+    ]
 
 
 def _sentence(error: ValidationError) -> str:

@@ -6,7 +6,6 @@ hand-written answers in tests/cases.
 
 import regex
 
-from anchorscope.content_words import FUNCTION_WORDS
 from anchorscope.normal_words import normal_words
 from anchorscope.spans import Span
 
@@ -62,6 +61,7 @@ NAME_IS = regex.compile(
 SUBJECT_VERB = regex.compile(
     rf"\W*([^,;.!?]+?)\s+(?:{BE}|(?-i:\p{{Ll}}{{2,}}(?:ed|s))|wrote|won|sang|began|became)\s+", FLAGS
 )
+SMALL_WORDS = frozenset("than of in on at to for and or is was are were both".split())
 # After the verb: "called", "written by", "born on", "most likely in".
 AFTER_VERB = regex.compile(
     rf"""(?:(?:most\s+)?(?:probably|likely|actually|originally|officially|commonly|usually|also|either|first)\s+)*
@@ -174,7 +174,7 @@ def _repeated(text: str, start: int, question: str) -> regex.Match | None:
     if not found or not asked:
         return None
     subject, rest = ({word for word, _ in normal_words(part)} for part in (found[1], text[found.end() :]))
-    return found if subject <= asked and not rest - FUNCTION_WORDS <= asked else None
+    return found if subject <= asked and not rest - SMALL_WORDS <= asked else None
 
 
 def _without_article(text: str, start: int) -> int:

@@ -45,6 +45,7 @@ DATASETS = config["datasets"]
 FIGURES = config["figures"]
 SHARDS = [f"{number:04d}" for number in range(-(-config["questions"] // config["shard_size"]))]
 FORMATS = ["png", "pdf", "svg"]
+LIBRARIES = ["numpy", "pyarrow", "safetensors", "tokenizers", "torch", "transformers"]
 TABLES = ["summary", "series", "kinds", "strata"]
 ESTIMATES = [*TABLES, "resampled"]
 # A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread a
@@ -76,9 +77,9 @@ def locked(*packages):
     return " ".join(line for line in lines if line.split("==")[0] in packages)
 
 
-def raw_file(wildcards):
+def raw_file(name):
     """The file on this disk that a dataset comes from; nothing for a hub dataset."""
-    dataset = DATASETS[wildcards.dataset]
+    dataset = DATASETS[name]
     if dataset["source"] == "bundled":
         return ancient(str(BUNDLED / f"{dataset['layout']}-mini.jsonl"))
     if dataset["source"] == "file":
@@ -86,13 +87,13 @@ def raw_file(wildcards):
     return []
 
 
-def raw_origin(wildcards):
+def origin(name):
     """What identifies a dataset's rows: the content of a local file, or a hub revision."""
-    dataset = DATASETS[wildcards.dataset]
-    file = raw_file(wildcards)
+    dataset = DATASETS[name]
+    file = raw_file(name)
     if file:
-        return canonical_json({"source": dataset["source"], "sha256": sha256_of_file(file)})
-    return canonical_json({key: dataset.get(key) for key in ("repo", "subset", "split", "revision")})
+        return {"source": dataset["source"], "sha256": sha256_of_file(file)}
+    return {key: dataset.get(key) for key in ("repo", "subset", "split", "revision")}
 
 
 def model_source(wildcards):
@@ -143,6 +144,13 @@ def families():
     return [list(models) for models in shown if len(models) > 1]
 
 
+def settings():
+    """The config, less what only a scheduler is told: that changes no result, and so reruns nothing."""
+    asked = ("gpus", "memory_gb")
+    models = {name: {key: value for key, value in model.items() if key not in asked} for name, model in MODELS.items()}
+    return canonical_json({**config, "models": models})
+
+
 def final_outputs():
     """Everything a run is for. The per-model tables are named too, so that none can be missing."""
     return [
@@ -152,6 +160,7 @@ def final_outputs():
         "results/claims.json",
         "results/claims.md",
         "results/report.html",
+        "results/provenance.json",
         "results/examples.csv",
         "results/questions.csv",
         *expand("results/figures/{figure}.{format}", figure=FIGURES, format=FORMATS),

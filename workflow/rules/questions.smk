@@ -7,7 +7,7 @@
 rule fetch_questions:
     """Bring a dataset's rows here, as upstream has them."""
     input:
-        raw_file,
+        lambda wildcards: raw_file(wildcards.dataset),
     output:
         "results/raw/{dataset}.parquet",
     log:
@@ -20,7 +20,7 @@ rule fetch_questions:
         mem_mb=2000,
         runtime=60,
     params:
-        origin=raw_origin,
+        origin=lambda wildcards: canonical_json(origin(wildcards.dataset)),
         code=code("fetch_questions.py"),
     script:
         "../../scripts/fetch_questions.py"

@@ -1,6 +1,7 @@
 # Report: everything a run shows, on one page.
-# In:  results/summary.parquet, results/claims.json, results/examples.csv, results/figures/*.png
+# In:  results/summary.parquet, results/claims.json, results/examples.csv, results/figures/*.png, results/models/*.json
 # Out: results/report.html
+#      results/provenance.json   settings, code, models, datasets and libraries that made the run
 
 
 rule report:
@@ -22,9 +23,36 @@ rule report:
         mem_mb=1000,
         runtime=10,
     params:
-        config=canonical_json(config),
+        config=settings(),
         bundled=canonical_json(bundled_titles()),
         window=config.get("window"),
         code=code("report.py"),
     script:
         "../../scripts/report.py"
+
+
+rule provenance:
+    """Write down what made this run."""
+    input:
+        expand("results/models/{model}.json", model=MODELS),
+    output:
+        "results/provenance.json",
+    log:
+        "results/logs/provenance.log",
+    benchmark:
+        "results/benchmarks/provenance.tsv"
+    conda:
+        "../../envs/model.yaml"
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        config=settings(),
+        fingerprints=canonical_json(
+            {script.stem: code(script.name) for script in sorted((ROOT / "scripts").glob("*.py"))}
+        ),
+        origins=lambda wildcards: canonical_json({name: origin(name) for name in DATASETS}),
+        libraries=canonical_json(LIBRARIES),
+        code=code("provenance.py"),
+    script:
+        "../../scripts/provenance.py"
