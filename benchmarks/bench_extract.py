@@ -29,6 +29,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from anchorscope.attention import packed_attention
+from anchorscope.batches import default_tokens
 from anchorscope.extract import Engine, extract_rows
 from anchorscope.loading import pick_dtype, random_model
 from anchorscope.recorder import recording
@@ -163,7 +164,7 @@ def _distance(some: Tensor, other: Tensor) -> float:
 def compare(shape: str, model: PreTrainedModel, rate: float, options) -> dict:
     passes = TWO_PASSES
     cuda = model.device.type == "cuda"
-    budget = options.batch_tokens or (16384 if cuda else 2048)
+    budget = options.batch_tokens or default_tokens(model)
     weights = torch.cuda.memory_allocated() if cuda else 0
 
     def examples(count: int):

@@ -5,6 +5,7 @@ and dataset that could not be probed are left out, and named in the metadata and
 """
 
 import json
+from itertools import compress
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +18,7 @@ from anchorscope.landmarks import compare
 from anchorscope.logs import configure_logging
 from anchorscope.notes import note, random_models, unprobed
 
+TABLES = ("summary", "series", "kinds", "strata")
 FIRST = ["model", "weights", "dataset", "component", "position", "intervention", "stratum", "rule", "anchor", "layer"]
 
 
@@ -27,7 +29,6 @@ def gather(paths: list[str], names: list[tuple[str, str]], models: dict[str, dic
             model=pl.lit(model), weights=pl.lit(models[model]["weights"]), dataset=pl.lit(dataset)
         )
         for path, (model, dataset) in zip(paths, names, strict=True)
-        if "not_probed" not in made_from(path)
     )
     return table.select(*(name for name in FIRST if name in table.columns), pl.exclude(FIRST))
 
@@ -42,18 +43,19 @@ def published_beside_measured(landmarks: dict, summary: pl.DataFrame, models: di
     return rows
 
 
-def read_runs(files: object, pairs: list[tuple[str, str]], headline: pl.DataFrame, place: dict) -> list[Run]:
+def read_runs(
+    pairs: list[tuple[str, str]], resampled: list[str], layers: list[str], headline: pl.DataFrame, place: dict
+) -> list[Run]:
     """The curves that claims are about, of every model and dataset that the summary has."""
     return [
         read_run(
             model,
             dataset,
             headline.filter(model=model, dataset=dataset),
-            pl.read_parquet(resampled),
-            pl.read_parquet(layers).filter(**place),
+            pl.read_parquet(drawn),
+            pl.read_parquet(probes).filter(**place),
         )
-        for (model, dataset), resampled, layers in zip(pairs, files.resampled, files.layers, strict=True)
-        if "not_probed" not in made_from(layers)
+        for (model, dataset), drawn, probes in zip(pairs, resampled, layers, strict=True)
     ]
 
 
@@ -72,7 +74,10 @@ if __name__ == "__main__":
     if len(missing) == len(pairs):
         raise ValueError(f"Nothing could be probed. {missing[0][-1]}")
     about = {"models": models, "not_probed": missing}
-    tables = {kind: gather(files[kind], pairs, models) for kind in ("summary", "series", "kinds", "strata")}
+    probed = ["not_probed" not in entry for entry in made]
+    shown = list(compress(pairs, probed))
+    inputs = {kind: list(compress(files[kind], probed)) for kind in (*TABLES, "resampled", "layers")}
+    tables = {kind: gather(inputs[kind], shown, models) for kind in TABLES}
     for kind, table in tables.items():
         with atomic(outputs[kind]) as target:
             table.write_parquet(target, metadata=provenance(stage="summarise", code=params.code, **about))
@@ -84,7 +89,7 @@ if __name__ == "__main__":
     layouts = json.loads(params.layouts)
     parameters = {name: manifest["parameters"] for name, manifest in models.items()}
     sizes = larger_neighbours(json.loads(params.families), parameters)
-    claims = judge_claims(read_runs(files, pairs, headline, place), sizes)
+    claims = judge_claims(read_runs(shown, inputs["resampled"], inputs["layers"], headline, place), sizes)
     landmarks = yaml.safe_load(Path(files.landmarks).read_text(encoding="utf-8"))
     beside = published_beside_measured(landmarks, headline, models, layouts)
     names = [dict(zip(some, some, strict=True)) for some in (models, layouts)]

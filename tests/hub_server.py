@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import os
 import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 LFS_SUFFIXES = (".safetensors", ".parquet")  # large files have a SHA-256 there, the others git's hash
@@ -43,6 +45,12 @@ class Hub:
 
     def asked(self, pattern: str) -> list[str]:
         return [request for request in self.requests if re.search(pattern, request)]
+
+
+def environment(endpoint: str, home: Path, **more: str) -> dict[str, str]:
+    """This process's environment with the hub at `endpoint`, its cache in `home`, and nothing else said of hubs."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    return {**clean, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), **more}
 
 
 def git_hash(content: bytes) -> str:

@@ -16,7 +16,7 @@ import yaml
 from anchorscope.questions import normalize
 from anchorscope.raw import read_raw
 from conftest import ROOT
-from hub_server import Fault, Hub, Repository, serve
+from hub_server import Fault, Hub, Repository, environment, serve
 from test_workflow import SNAKEMAKE, copy_project, save_model, write_questions
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -58,29 +58,28 @@ def model(hub) -> dict[str, bytes]:
     return files
 
 
-def start(hub: Hub, home: Path, code: str, *arguments: str, **environment: str) -> subprocess.Popen:
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+def start(hub: Hub, home: Path, code: str, *arguments: str, **settings: str) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**clean, "PYTHONPATH": str(ROOT / "workflow"), "HF_ENDPOINT": hub.url, "HF_HOME": str(home)} | environment,
+        env=environment(hub.url, home, PYTHONPATH=str(ROOT / "workflow"), **settings),
     )
 
 
-def download(hub: Hub, home: Path, repo: str = "owner/model", revision: str = REVISION, **environment: str) -> Path:
+def download(hub: Hub, home: Path, repo: str = "owner/model", revision: str = REVISION, **settings: str) -> Path:
     home.mkdir(exist_ok=True)
-    process = start(hub, home, DOWNLOAD, repo, revision, str(home / "log"), **environment)
+    process = start(hub, home, DOWNLOAD, repo, revision, str(home / "log"), **settings)
     output, errors = process.communicate()
     assert process.returncode == 0, errors
     return Path(output.strip())
 
 
-def failure(hub: Hub, home: Path, repo: str = "owner/model", revision: str = REVISION, **environment: str) -> str:
+def failure(hub: Hub, home: Path, repo: str = "owner/model", revision: str = REVISION, **settings: str) -> str:
     """The last line of a download that fails."""
     home.mkdir(exist_ok=True)
-    process = start(hub, home, DOWNLOAD, repo, revision, str(home / "log"), **environment)
+    process = start(hub, home, DOWNLOAD, repo, revision, str(home / "log"), **settings)
     output, errors = process.communicate()
     assert process.returncode == 1, output
     last = errors.strip().splitlines()[-1]
@@ -305,10 +304,10 @@ def sets(hub) -> None:
     hub.repositories["datasets/owner/set"] = Repository(REVISION, files)
 
 
-def rows(hub: Hub, home: Path, repo: str, subset: str, split: str, **environment: str) -> pl.DataFrame | str:
+def rows(hub: Hub, home: Path, repo: str, subset: str, split: str, **settings: str) -> pl.DataFrame | str:
     """The rows of a split, or the last line where there are none."""
     target = home / "rows.parquet"
-    process = start(hub, home / "home", ROWS, repo, REVISION, subset, split, str(target), **environment)
+    process = start(hub, home / "home", ROWS, repo, REVISION, subset, split, str(target), **settings)
     output, errors = process.communicate()
     if process.returncode:
         assert not target.exists()
@@ -383,13 +382,12 @@ def test_a_workflow_that_meets_a_gated_model_says_so_on_the_screen_and_at_the_en
         "figures": {"flip": {"models": ["mine"]}},
     }
     (folder / "test.yaml").write_text(yaml.safe_dump(config))
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
     done = subprocess.run(
         [*SNAKEMAKE, "fetch", "--cores", "1", "--configfile", "test.yaml"],
         cwd=folder,
         capture_output=True,
         text=True,
-        env={**clean, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": "hf_of-somebody-else"},
+        env=environment(hub.url, tmp_path / "home", HF_TOKEN="hf_of-somebody-else"),
     )
     assert done.returncode == 1
     said = f"owner/model is gated (the hub answered 403): accept its licence at {hub.url}/owner/model"
@@ -418,7 +416,6 @@ def test_a_model_and_a_dataset_of_the_hub_are_fetched_once_and_then_run_without_
         "figures": {"flip": {"models": ["mine"]}},
     }
     (folder / "test.yaml").write_text(yaml.safe_dump(config))
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
     said = ""
     for endpoint, target in ((hub.url, "fetch"), ("http://127.0.0.1:9", "results/answers/mine/set/0000.parquet")):
         done = subprocess.run(
@@ -426,7 +423,7 @@ def test_a_model_and_a_dataset_of_the_hub_are_fetched_once_and_then_run_without_
             cwd=folder,
             capture_output=True,
             text=True,
-            env={**clean, "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": TOKEN},
+            env=environment(endpoint, tmp_path / "home", HF_TOKEN=TOKEN),
         )
         said += done.stdout + done.stderr
         assert done.returncode == 0, said

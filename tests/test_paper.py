@@ -4,7 +4,6 @@ One model of each kind, unless `pytest --all-models tests/test_paper.py` asks fo
 """
 
 import contextlib
-import os
 import re
 import subprocess
 import threading
@@ -17,7 +16,7 @@ import yaml
 
 from anchorscope.files import read_json
 from conftest import ROOT
-from hub_server import serve
+from hub_server import environment, serve
 from miniatures import TOKENIZERS, dataset_repository, model_repository
 from test_workflow import SNAKEMAKE, copy_project
 
@@ -58,11 +57,14 @@ def repositories(config: dict, tokenizer_folder) -> dict:
 
 def run(folder: Path, endpoint: str, *arguments: str) -> str:
     """Output of a Snakemake run that succeeds, watched for the token among its processes' arguments."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-    environment = {**clean, "HF_ENDPOINT": endpoint, "HF_HOME": str(folder / "home"), "HF_TOKEN": TOKEN}
     command = [*SNAKEMAKE, *arguments, "--cores", "2", "--configfile", "paper.yaml"]
     process = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(endpoint, folder / "home", HF_TOKEN=TOKEN),
     )
     shown: list[str] = []
 

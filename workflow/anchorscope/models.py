@@ -5,11 +5,11 @@ import shutil
 from pathlib import Path
 
 import torch
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedModel
 
 from anchorscope.files import canonical_json, package_file, read_json, sha256_of_file, tokenizer_beside
 from anchorscope.loading import load_tokenizer, read_config
-from anchorscope.sizes import parameters
+from anchorscope.sizes import skeleton
 
 WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 # The same weights a second time, in the publisher's own format.
@@ -72,11 +72,12 @@ def describe(folder: Path, name: str, source: dict) -> dict:
             f"{name} is of type {kind!r}, which the installed transformers does not know; code that comes with a model "
             "is never run."
         )
-    config = read_config(folder).get_text_config()
+    model = skeleton(read_config(folder))
+    config = model.config.get_text_config()
     random = "random" in source
     if not random and not list(folder.glob("*.safetensors")):
         raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
-    check_architecture(folder, name)
+    check_architecture(model, name)
     tokenizer = load_tokenizer({"path": folder, "name": name})
     return {
         "name": name,
@@ -85,7 +86,7 @@ def describe(folder: Path, name: str, source: dict) -> dict:
         "weights": "random" if random else "trained",
         "revision": revision_of(folder, source),
         "architecture": config.model_type,
-        "parameters": parameters(read_config(folder)),
+        "parameters": model.num_parameters(),
         "layers": config.num_hidden_layers,
         "width": config.hidden_size,
         "stored_dtype": str(config.dtype).removeprefix("torch."),
@@ -102,15 +103,13 @@ def revision_of(folder: Path, source: dict) -> str:
     return _hash_of({file.name: sha256_of_file(file) for file in sorted(folder.glob("*.safetensors"))})
 
 
-def check_architecture(folder: Path, name: str) -> None:
-    """Notice a model that cannot be hooked before any question is asked; no weights are loaded for it."""
-    config = read_config(folder)
-    with torch.device("meta"):
-        decoder = AutoModelForCausalLM.from_config(config).get_decoder()
+def check_architecture(model: PreTrainedModel, name: str) -> None:
+    """Notice a model that cannot be hooked before any question is asked."""
+    decoder = model.get_decoder()
     blocks = getattr(decoder, "layers", None)
     if not blocks or not all(hasattr(blocks[0], part) for part in ("self_attn", "mlp")):
         raise ValueError(
-            f"{name} is a {config.model_type} model, whose blocks are not self_attn and mlp; "
+            f"{name} is a {model.config.model_type} model, whose blocks are not self_attn and mlp; "
             "Llama, Qwen3, Mistral and Gemma types are supported."
         )
 

@@ -153,11 +153,11 @@ def _beginning(text: str, question: str) -> int:
     start = 0
     for _ in range(4):
         lead = LEAD_IN.match(text, start)
-        if not lead or not any(char.isalnum() for char in text[lead.end() :]):
+        if not lead or not _has_word(text[lead.end() :]):
             break
         start = lead.end()
     clause = CLAUSE.match(text, start) or NAME_IS.match(text, start) or _repeated(text, start, question)
-    if clause and any(char.isalnum() for char in text[clause.end() :]):
+    if clause and _has_word(text[clause.end() :]):
         return AFTER_VERB.match(text, clause.end()).end()
     verb = PRONOUN_VERB.match(text, start) or OPENING_PREPOSITION.match(text, start)
     return verb.end() if verb else start
@@ -215,4 +215,8 @@ def _trimmed(text: str, start: int, end: int) -> Span | None:
         start += 1
     while end > start and text[end - 1] in EDGES:
         end -= 1
-    return Span(start, end) if any(char.isalnum() for char in text[start:end]) else None
+    return Span(start, end) if _has_word(text[start:end]) else None
+
+
+def _has_word(text: str) -> bool:
+    return any(char.isalnum() for char in text)
