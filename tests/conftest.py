@@ -98,3 +98,14 @@ def tiny_model(
         model = Gemma3ForCausalLM(config)
     model.set_attn_implementation("eager" if family == "gemma2" else attention)  # SDPA has no cap
     return model.float().eval().requires_grad_(False)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory, tokenizer) -> Path:
+    """A finished small run: one model, two datasets, two shards each. Not to be changed: copy it first."""
+    from small_run import prepare, snakemake  # which itself needs this module
+
+    folder = prepare(tmp_path_factory.mktemp("run"), tokenizer)
+    done = snakemake(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder

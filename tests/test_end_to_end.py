@@ -14,7 +14,7 @@ from transformers import AutoConfig
 
 from anchorscope.needs import needs
 from conftest import ROOT
-from test_workflow import SNAKEMAKE, copy_project, jobs
+from small_run import SNAKEMAKE, copy_project, jobs
 
 MIDDLE = range(15, 19)  # of SmolLM2's 30 layers
 

@@ -17,7 +17,7 @@ from anchorscope.questions import normalize
 from anchorscope.raw import read_raw
 from conftest import ROOT
 from hub_server import Fault, Hub, Repository, environment, serve
-from test_workflow import SNAKEMAKE, copy_project, save_model, write_questions
+from small_run import SNAKEMAKE, copy_project, save_model, write_questions
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 TOKEN = "hf_the-secret-that-nobody-may-see"

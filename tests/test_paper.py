@@ -18,7 +18,7 @@ from anchorscope.files import read_json
 from conftest import ROOT
 from hub_server import environment, serve
 from miniatures import TOKENIZERS, dataset_repository, model_repository
-from test_workflow import SNAKEMAKE, copy_project
+from small_run import SNAKEMAKE, copy_project
 
 PAPER = yaml.safe_load((ROOT / "config/paper.yaml").read_text())
 # Every architecture and tokenizer family, and both prompt styles.

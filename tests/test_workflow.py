@@ -15,100 +15,15 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import torch
-import yaml
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from anchorscope.files import made_from
-from anchorscope.generate import generate, stop_tokens
-from anchorscope.normal_words import normal_words
-from anchorscope.prompts import common_prefix, decoded_offsets, encode, few_shot_prompt
-from conftest import ROOT, tiny_model
+from conftest import tiny_model
+from small_run import COPIED, SNAKEMAKE, base_config, jobs, save_model, snakemake, start_again, write_config
 
-COPIED = ["Snakefile", "config.yaml", "requirements.lock", "workflow", "scripts", "envs", "profiles"]
-SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 # What runs again whenever a model or dataset has new examples.
 AGGREGATION = {"summarise": 1, "count_examples": 1, "draw": 2, "report": 1, "provenance": 1}
 BELOW_PROBE = {"estimate": 2, "summarise": 1, "draw": 2, "report": 1}
-WORDS = "river mountain king queen city planet colour metal language ocean painter author battle island desert".split()
-
-
-def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    command = [*SNAKEMAKE, *arguments, "--cores", "2", "--configfile", "test.yaml"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"})
-
-
-def jobs(done: subprocess.CompletedProcess) -> Counter:
-    """Rule names and how often a dry run would run them."""
-    text = done.stdout + done.stderr
-    assert done.returncode == 0, text
-    if "Nothing to be done" in text:
-        return Counter()
-    table = re.search(r"job +count\n-+ +-+\n(.*?)\ntotal", text, re.S)
-    return Counter({name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)", table[1], re.M) if name != "all"})
-
-
-def copy_project(target: Path) -> Path:
-    for name in COPIED:
-        source = ROOT / name
-        if source.is_symlink():
-            (target / name).symlink_to(os.readlink(source))
-        elif source.is_dir():
-            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-        else:
-            shutil.copy2(source, target / name)
-    return target
-
-
-def save_model(folder: Path, tokenizer, seed: int) -> None:
-    model = tiny_model("llama", len(tokenizer), layers=2, seed=seed)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
-def write_questions(path: Path, tokenizer, count: int) -> None:
-    """Questions in NQ's layout of which the random model happens to answer every second one "rightly"."""
-    shots = json.loads((ROOT / "workflow/resources/prompts.json").read_text())["few_shot"]["first"]
-    questions = [f"which {WORDS[i % 15]} is number {i} of the {WORDS[i // 15 % 15]}" for i in range(count)]
-    model = tiny_model("llama", len(tokenizer), layers=2, seed=0)
-    encoded = encode(tokenizer, few_shot_prompt(shots), questions)
-    stops = stop_tokens(model, tokenizer)
-    answers = generate(model, [item.ids for item in encoded], common_prefix(encoded), stops, 32, 2048)
-    with open(path, "w", encoding="utf-8") as file:
-        for index, (question, ids) in enumerate(zip(questions, answers, strict=True)):
-            said = [word for word, _ in normal_words(decoded_offsets(tokenizer, ids)[0].split("\n")[0])]
-            gold = " ".join(said[:2]) if index % 2 and said else "nothing of the kind"
-            file.write(json.dumps({"question": question, "answer": [gold]}) + "\n")
-
-
-def base_config() -> dict:
-    return {
-        "questions": 120,
-        "shard_size": 60,
-        "bootstrap_draws": 200,
-        "models": {"tiny": {"title": "Tiny", "path": "tiny-model", "dtype": "float32"}},
-        "datasets": {
-            name: {"title": name.upper(), "layout": "nq", "source": "file", "path": f"{name}.jsonl"}
-            for name in ("one", "two")
-        },
-        "figures": {"main": {"models": ["tiny"]}, "honest": {"models": ["tiny"], "rule": "replicate"}},
-    }
-
-
-def write_config(folder: Path, config: dict) -> None:
-    (folder / "test.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory, tokenizer) -> Path:
-    """A finished small run: one model, two datasets, two shards each."""
-    folder = copy_project(tmp_path_factory.mktemp("run"))
-    save_model(folder / "tiny-model", tokenizer, seed=0)
-    for name, count in (("one", 130), ("two", 110)):
-        write_questions(folder / f"{name}.jsonl", tokenizer, count)
-    write_config(folder, base_config())
-    done = snakemake(folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
 
 
 @pytest.fixture
@@ -246,10 +161,7 @@ def test_a_fresh_checkout_over_finished_results_does_no_job(rerun, keep_metadata
 
 
 def test_two_runs_give_identical_bytes(finished, tmp_path):
-    folder = copy_project(tmp_path)
-    for name in ("tiny-model", "one.jsonl", "two.jsonl", "test.yaml"):
-        source = finished / name
-        shutil.copytree(source, folder / name) if source.is_dir() else shutil.copy2(source, folder / name)
+    folder = start_again(finished, tmp_path)
     done = snakemake(folder)
     assert done.returncode == 0, done.stderr
     for name in (
