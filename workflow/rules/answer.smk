@@ -18,9 +18,9 @@ rule answer:
         "../../envs/model.yaml"
     threads: MODEL_THREADS
     resources:
-        mem_mb=lambda wildcards: int(1000 * MODELS[wildcards.model]["memory_gb"]),
+        mem_mb=model_memory,
         gpu=lambda wildcards: MODELS[wildcards.model]["gpus"],
-        runtime=240,
+        runtime=grows(240),
     params:
         rows=shard_slice,
         # Answers are generated under the first prompt; the second cannot change them.

@@ -128,6 +128,16 @@ def shard_slice(wildcards):
     return [start, min(start + config["shard_size"], config["questions"])]
 
 
+def grows(amount):
+    """What a job asks a scheduler for: the amount, and as much again with every attempt after a failed one."""
+    return lambda wildcards, attempt: attempt * amount
+
+
+def model_memory(wildcards, attempt):
+    """The memory in MB that the config gives a model's jobs."""
+    return attempt * int(1000 * MODELS[wildcards.model]["memory_gb"])
+
+
 def bundled():
     """The datasets that must not be taken for the published ones."""
     return [name for name, dataset in DATASETS.items() if dataset["source"] == "bundled"]

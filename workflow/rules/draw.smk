@@ -16,8 +16,8 @@ rule draw:
     conda:
         "../../envs/draw.yaml"
     resources:
-        mem_mb=1000,
-        runtime=10,
+        mem_mb=grows(1000),
+        runtime=grows(10),
     params:
         figure=lambda wildcards: canonical_json({**config["headline"], **FIGURES[wildcards.figure]}),
         titles=lambda wildcards: canonical_json([MODELS[name]["title"] for name in FIGURES[wildcards.figure]["models"]]),

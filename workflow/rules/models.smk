@@ -16,8 +16,8 @@ rule fetch_model:
     conda:
         "../../envs/model.yaml"
     resources:
-        mem_mb=4000,
-        runtime=240,
+        mem_mb=grows(4000),
+        runtime=grows(240),
     params:
         # Snakemake does not compare a param that takes `output`: the identity alone decides on a rerun.
         source=lambda wildcards, output: canonical_json(model_source(wildcards)),

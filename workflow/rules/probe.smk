@@ -19,8 +19,8 @@ rule probe:
     threads: THREADS
     resources:
         # One component and position, a ninth of the file, is held at a time, and one layer of it in single precision.
-        mem_mb=lambda wildcards, input: max(4000, 2000 + int(1.5 * input.size_mb / 9)),
-        runtime=120,
+        mem_mb=lambda wildcards, input, attempt: attempt * max(4000, 2000 + int(1.5 * input.size_mb / 9)),
+        runtime=grows(120),
     params:
         folds=config["folds"],
         seed=config["seed"],

@@ -17,8 +17,8 @@ rule fetch_questions:
     conda:
         "../../envs/data.yaml"
     resources:
-        mem_mb=2000,
-        runtime=60,
+        mem_mb=grows(2000),
+        runtime=grows(60),
     params:
         origin=lambda wildcards: canonical_json(origin(wildcards.dataset)),
         code=code("fetch_questions.py"),
@@ -39,8 +39,8 @@ rule normalize:
     conda:
         "../../envs/data.yaml"
     resources:
-        mem_mb=2000,
-        runtime=20,
+        mem_mb=grows(2000),
+        runtime=grows(20),
     params:
         layout=lambda wildcards: DATASETS[wildcards.dataset]["layout"],
         seed=config["seed"],

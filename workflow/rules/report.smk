@@ -20,8 +20,8 @@ rule report:
     conda:
         "../../envs/draw.yaml"
     resources:
-        mem_mb=1000,
-        runtime=10,
+        mem_mb=grows(1000),
+        runtime=grows(10),
     params:
         config=settings(),
         bundled=canonical_json(bundled_titles()),
@@ -44,8 +44,8 @@ rule provenance:
     conda:
         "../../envs/model.yaml"
     resources:
-        mem_mb=1000,
-        runtime=10,
+        mem_mb=grows(1000),
+        runtime=grows(10),
     params:
         config=settings(),
         fingerprints=canonical_json(

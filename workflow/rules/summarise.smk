@@ -20,8 +20,8 @@ rule estimate:
     conda:
         "../../envs/data.yaml"
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=grows(4000),
+        runtime=grows(60),
     params:
         component=config["headline"]["component"],
         position=config["headline"]["position"],
@@ -53,8 +53,8 @@ rule summarise:
     conda:
         "../../envs/data.yaml"
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=grows(4000),
+        runtime=grows(60),
     params:
         pairs=canonical_json([[model, dataset] for model in MODELS for dataset in DATASETS]),
         families=canonical_json(families()),
@@ -95,8 +95,8 @@ rule count_examples:
     conda:
         "../../envs/data.yaml"
     resources:
-        mem_mb=1000,
-        runtime=10,
+        mem_mb=grows(1000),
+        runtime=grows(10),
     params:
         pairs=canonical_json([[model, dataset] for model in MODELS for dataset in DATASETS]),
         datasets=canonical_json(list(DATASETS)),
