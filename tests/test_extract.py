@@ -13,6 +13,7 @@ from anchorscope.answers import answer_questions
 from anchorscope.content_words import exact_question_spans
 from anchorscope.extract import balanced, extract
 from anchorscope.generate import generate, stop_tokens
+from anchorscope.jobs import read_examples
 from anchorscope.prompts import Prompt, common_prefix, encode, few_shot_prompt
 from anchorscope.rows import build_rows
 from anchorscope.store import COMPONENTS, PASSES, POSITIONS, ActivationReader, ActivationWriter, check_finite, column
@@ -231,6 +232,15 @@ def test_balance_keeps_the_smaller_class_and_an_equal_seeded_draw_of_the_larger(
         "classes are mixed"
     )
     assert any(balanced(ids, right, seed=seed) != kept for seed in range(1, 5))
+
+
+def test_a_shard_without_a_right_answer_has_no_examples(tokenizer, tmp_path):
+    wrong = examples(tokenizer)
+    wrong = wrong.set_column(wrong.column_names.index("right"), "right", pa.array([False] * len(wrong)))
+    wrong = wrong.append_column("refused", pa.array([False] * len(wrong)))
+    pq.write_table(wrong, tmp_path / "answers.parquet")
+    assert len(read_examples(tmp_path / "answers.parquet", balance=True, seed=0)) == 0
+    assert len(read_examples(tmp_path / "answers.parquet", balance=False, seed=0)) == len(wrong)
 
 
 def test_nothing_half_written_is_left_behind(tmp_path):

@@ -46,6 +46,7 @@ def read_examples(answers: Path, balance: bool, seed: int) -> pa.Table:
     """The answers that are analysed; refusals are not."""
     usable = pq.read_table(answers, columns=NEEDED, filters=~pc.field("refused"))
     ids, right = usable["id"].to_pylist(), usable["right"].to_pylist()
-    examples = usable.take(balanced(ids, right, seed)) if balance else usable
+    # Arrow cannot tell of an empty list that it holds numbers.
+    examples = usable.take(pa.array(balanced(ids, right, seed), pa.int64())) if balance else usable
     log.info("%d answers can be analysed, %d are left out by the balance", len(usable), len(usable) - len(examples))
     return examples
