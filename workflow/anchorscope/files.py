@@ -15,15 +15,29 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_ma
 
 @contextmanager
 def atomic(target: Path | str) -> Iterator[Path]:
-    """Yield a temporary path beside `target`; rename it to `target` only if the block succeeds."""
+    """Yield a temporary path beside `target`; rename it to `target` only if the block succeeds.
+
+    Its bytes are on the disk before its name is, so that a power cut leaves no empty file under that name.
+    """
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         yield temporary
+        _to_disk(temporary)
         os.replace(temporary, target)
+        _to_disk(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until a file, or a folder's list of names, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def canonical_json(value: object) -> str:
