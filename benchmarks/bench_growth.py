@@ -33,6 +33,7 @@ from anchorscope.answers import SCHEMA
 from anchorscope.content_words import exact_question_spans
 from anchorscope.files import package_file, provenance
 from anchorscope.models import SPARE_TOKENIZER, describe
+from anchorscope.parquet import write_table
 
 QUESTIONS = ROOT / "workflow" / "resources" / "questions"
 # Between this benchmark and the stage, because a process inherits the peak of the one that starts it.
@@ -90,7 +91,7 @@ def run(manifest: Path, answers: list[dict], folder: Path, options) -> dict:
     """One run of the stage; its output is deleted."""
     source, target, log = (folder / name for name in ("answers.parquet", "activations.parquet", "extract.log"))
     about = provenance(stage="answer", prompt={"style": "few_shot"})
-    pq.write_table(pa.Table.from_pylist(answers, schema=SCHEMA).replace_schema_metadata(about), source)
+    write_table(source, pa.Table.from_pylist(answers, schema=SCHEMA), about)
     command = ["-m", "anchorscope", manifest, source, target, "--all", "--log", log, "--dtype", options.dtype]
     command += ["--threads", options.threads]
     command += ["--batch-tokens", options.batch_tokens] if options.batch_tokens else []

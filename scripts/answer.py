@@ -6,12 +6,11 @@ answer tokens.
 
 import json
 
-import pyarrow.parquet as pq
-
 from anchorscope.answers import answer_questions
-from anchorscope.files import atomic, provenance, read_json
+from anchorscope.files import provenance, read_json
 from anchorscope.loading import load_model, load_tokenizer
 from anchorscope.logs import configure_logging, log
+from anchorscope.parquet import read_table, write_table
 from anchorscope.prompts import build_prompt
 
 MAX_NEW_TOKENS = 32
@@ -20,7 +19,7 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params = snakemake.params
     start, stop = params.rows
-    questions = pq.read_table(snakemake.input.questions).slice(start, stop - start).to_pylist()
+    questions = read_table(snakemake.input.questions).slice(start, stop - start).to_pylist()
     manifest = read_json(snakemake.input.manifest)
     tokenizer = load_tokenizer(manifest)
     style = json.loads(params.prompt)
@@ -36,5 +35,4 @@ if __name__ == "__main__":
     verdicts = answers.column("right").to_pylist()
     log.info("%d right, %d wrong, %d refused", *(verdicts.count(verdict) for verdict in (True, False, None)))
     about = provenance(stage="answer", model=manifest, prompt=style, dtype=params.dtype, code=params.code)
-    with atomic(snakemake.output[0]) as target:
-        pq.write_table(answers.replace_schema_metadata(about), target)
+    write_table(snakemake.output[0], answers, about)

@@ -6,25 +6,26 @@ Writes one row a model and dataset, and one a dataset and reason for which its r
 import json
 
 import polars as pl
-import pyarrow.parquet as pq
 
-from anchorscope.files import atomic, made_from
+from anchorscope.files import atomic
+from anchorscope.frames import read_frame
 from anchorscope.logs import configure_logging
+from anchorscope.parquet import made_from, read_metadata
 
 
 def verdicts_on(questions: str) -> dict[str, int]:
     """How many of a dataset's rows were kept, and how many were dropped for each reason."""
-    return json.loads(pq.read_metadata(questions).metadata[b"counts"])
+    return json.loads(read_metadata(questions).metadata[b"counts"])
 
 
 def count(questions: str, answers: list[str], activations: list[str]) -> dict:
     """The counts of one model on one dataset, from its files."""
     dropped = verdicts_on(questions)
     kept = dropped.pop("kept")
-    verdicts = pl.concat(pl.read_parquet(path, columns=["right"])["right"] for path in answers)
+    verdicts = pl.concat(read_frame(path, ["right"])["right"] for path in answers)
     right, refused = verdicts.sum(), verdicts.null_count()
     wrong = len(verdicts) - right - refused
-    analysed = sum(pq.read_metadata(path).num_rows for path in activations)
+    analysed = sum(read_metadata(path).num_rows for path in activations)
     return {
         "questions": kept,
         "dropped_questions": sum(dropped.values()),

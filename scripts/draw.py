@@ -2,18 +2,17 @@
 
 import json
 
-import polars as pl
-
 from anchorscope.figures import draw_family, save
-from anchorscope.files import made_from
+from anchorscope.frames import read_frame
 from anchorscope.logs import configure_logging
 from anchorscope.notes import note, random_models, unprobed
+from anchorscope.parquet import made_from
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params = snakemake.params
     spec = json.loads(params.figure)
-    summary = pl.read_parquet(snakemake.input[0])
+    summary = read_frame(snakemake.input[0])
     models = dict(zip(spec["models"], json.loads(params.titles), strict=True))
     about = made_from(snakemake.input[0])
     random = [name for name in random_models(about) if name in models]

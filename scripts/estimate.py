@@ -7,16 +7,16 @@ where nothing was probed.
 
 from dataclasses import fields
 
-import polars as pl
-
-from anchorscope.files import atomic, made_from, provenance
+from anchorscope.files import provenance
+from anchorscope.frames import read_frame, write_frame
 from anchorscope.logs import configure_logging
+from anchorscope.parquet import made_from
 from anchorscope.summary import Estimates, Headline, estimate
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, names = snakemake.params, snakemake.wildcards
-    delta, layers = (pl.read_parquet(path) for path in (snakemake.input.delta, snakemake.input.layers))
+    delta, layers = (read_frame(path) for path in (snakemake.input.delta, snakemake.input.layers))
     probed = made_from(snakemake.input.delta)
     tables = [field.name for field in fields(Estimates)]
     if "not_probed" in probed:
@@ -32,5 +32,4 @@ if __name__ == "__main__":
         code=params.code,
     )
     for table in tables:
-        with atomic(snakemake.output[table]) as target:
-            getattr(found, table).write_parquet(target, metadata=about)
+        write_frame(snakemake.output[table], getattr(found, table), about)

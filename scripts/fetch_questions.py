@@ -5,29 +5,22 @@ dataset, at its pinned revision.
 """
 
 import json
-import shutil
+from pathlib import Path
 
-from anchorscope.files import atomic
+from anchorscope.files import provenance
 from anchorscope.logs import configure_logging, log
-from anchorscope.raw import read_raw
-
-
-def fetch_from_disk(source: str, target: str) -> None:
-    if source.endswith(".parquet"):
-        shutil.copyfile(source, target)
-    else:
-        read_raw(source).write_parquet(target)
-    log.info("took the rows of %s", source)
-
+from anchorscope.raw import copy_rows
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    with atomic(snakemake.output[0]) as target:
-        if snakemake.input:
-            fetch_from_disk(snakemake.input[0], str(target))
-        else:
-            from anchorscope.hub_rows import write_rows  # slow to import, and needed only here
+    origin = json.loads(snakemake.params.origin)
+    about = provenance(stage="fetch", dataset=snakemake.wildcards.dataset, origin=origin, code=snakemake.params.code)
+    target = Path(snakemake.output[0])
+    if snakemake.input:
+        copy_rows(snakemake.input[0], target, about)
+        log.info("took the rows of %s", snakemake.input[0])
+    else:
+        from anchorscope.hub_rows import write_rows  # slow to import, and needed only here
 
-            origin = json.loads(snakemake.params.origin)
-            rows = write_rows(**origin, target=target)
-            log.info("fetched %d rows of %s at %s", rows, origin["repo"], origin["revision"])
+        rows = write_rows(**origin, target=target, about=about)
+        log.info("fetched %d rows of %s at %s", rows, origin["repo"], origin["revision"])

@@ -9,9 +9,11 @@ import polars as pl
 import torch
 
 from anchorscope.delta import TooFew, measure
-from anchorscope.files import atomic, made_from, provenance
+from anchorscope.files import provenance
+from anchorscope.frames import write_frame
 from anchorscope.logs import configure_logging, log
 from anchorscope.memory import give_back_freed_blocks
+from anchorscope.parquet import made_from
 from anchorscope.store import ActivationReader
 
 if __name__ == "__main__":
@@ -29,5 +31,4 @@ if __name__ == "__main__":
         delta = layers = pl.DataFrame(schema={"id": pl.String})
         about["not_probed"] = str(error)
     for table, output in ((delta, snakemake.output.delta), (layers, snakemake.output.layers)):
-        with atomic(output) as target:
-            table.write_parquet(target, metadata=provenance(**about))
+        write_frame(output, table, provenance(**about))

@@ -5,16 +5,18 @@ from pathlib import Path
 
 import polars as pl
 
-from anchorscope.files import atomic, made_from, read_json
+from anchorscope.files import atomic, read_json
+from anchorscope.frames import read_frame
 from anchorscope.logs import configure_logging
 from anchorscope.notes import note, random_models, unprobed
+from anchorscope.parquet import made_from
 from anchorscope.report import deepest_layers, page
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params = snakemake.params
     config = json.loads(params.config)
-    summary = pl.read_parquet(snakemake.input.summary)
+    summary = read_frame(snakemake.input.summary)
     about = made_from(snakemake.input.summary)
     random = [config["models"][name]["title"] for name in random_models(about)]
     titles = [{name: entry["title"] for name, entry in config[kind].items()} for kind in ("models", "datasets")]

@@ -13,10 +13,12 @@ import yaml
 
 from anchorscope.claims import STATEMENTS, Run, judge_claims, larger_neighbours, read_run
 from anchorscope.claims_page import claims_page
-from anchorscope.files import atomic, made_from, provenance
+from anchorscope.files import atomic, provenance
+from anchorscope.frames import read_frame, write_frame
 from anchorscope.landmarks import compare
 from anchorscope.logs import configure_logging
 from anchorscope.notes import note, random_models, unprobed
+from anchorscope.parquet import made_from
 
 TABLES = ("summary", "series", "kinds", "strata")
 FIRST = ["model", "weights", "dataset", "component", "position", "intervention", "stratum", "rule", "anchor", "layer"]
@@ -25,7 +27,7 @@ FIRST = ["model", "weights", "dataset", "component", "position", "intervention",
 def gather(paths: list[str], names: list[tuple[str, str]], models: dict[str, dict]) -> pl.DataFrame:
     """The tables of all models and datasets as one, with their names and what weights the model has."""
     table = pl.concat(
-        pl.read_parquet(path).with_columns(
+        read_frame(path).with_columns(
             model=pl.lit(model), weights=pl.lit(models[model]["weights"]), dataset=pl.lit(dataset)
         )
         for path, (model, dataset) in zip(paths, names, strict=True)
@@ -52,8 +54,8 @@ def read_runs(
             model,
             dataset,
             headline.filter(model=model, dataset=dataset),
-            pl.read_parquet(drawn),
-            pl.read_parquet(probes).filter(**place),
+            read_frame(drawn),
+            read_frame(probes).filter(**place),
         )
         for (model, dataset), drawn, probes in zip(pairs, resampled, layers, strict=True)
     ]
@@ -79,8 +81,7 @@ if __name__ == "__main__":
     inputs = {kind: list(compress(files[kind], probed)) for kind in (*TABLES, "resampled", "layers")}
     tables = {kind: gather(inputs[kind], shown, models) for kind in TABLES}
     for kind, table in tables.items():
-        with atomic(outputs[kind]) as target:
-            table.write_parquet(target, metadata=provenance(stage="summarise", code=params.code, **about))
+        write_frame(outputs[kind], table, provenance(stage="summarise", code=params.code, **about))
         with atomic(outputs[f"{kind}_csv"]) as target:
             table.write_csv(target, float_precision=6)
 

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 import yaml
 
+from anchorscope.frames import read_frame
 from anchorscope.questions import normalize
-from anchorscope.raw import read_raw
 from conftest import ROOT
 from hub_server import Fault, Hub, Repository, environment, serve
 from small_run import SNAKEMAKE, copy_project, save_model, write_questions
@@ -36,7 +36,7 @@ ROWS = """
 import sys
 from pathlib import Path
 from anchorscope.hub_rows import write_rows
-print(write_rows(sys.argv[1], sys.argv[2], sys.argv[3] or None, sys.argv[4], Path(sys.argv[5])))
+print(write_rows(sys.argv[1], sys.argv[2], sys.argv[3] or None, sys.argv[4], Path(sys.argv[5]), {}))
 """
 
 
@@ -312,7 +312,7 @@ def rows(hub: Hub, home: Path, repo: str, subset: str, split: str, **settings: s
     if process.returncode:
         assert not target.exists()
         return errors.strip().splitlines()[-1].removeprefix("anchorscope.hub.HubError: ")
-    table = read_raw(target)
+    table = read_frame(target)
     assert table.height == int(output)
     assert [path.name for path in home.iterdir() if path.name not in ("home", "rows.parquet")] == []
     return table

@@ -6,9 +6,10 @@ from collections import Counter
 import polars as pl
 import pytest
 
+from anchorscope.frames import read_frame
 from anchorscope.normal_words import normal_words
 from anchorscope.questions import LAYOUTS, normalize
-from anchorscope.raw import read_raw
+from anchorscope.raw import copy_rows, read_lines
 from conftest import ROOT
 
 BUNDLED = ROOT / "workflow" / "resources" / "questions"
@@ -117,14 +118,17 @@ def test_the_order_is_seeded_and_growing_a_dataset_keeps_it():
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_file_reads_the_same_as_json_lines_and_as_parquet(layout, tmp_path):
-    lines = read_raw(BUNDLED / f"{layout}-mini.jsonl")
+    lines = read_lines(BUNDLED / f"{layout}-mini.jsonl")
     lines.write_parquet(tmp_path / "same.parquet")
-    assert normalize(lines, layout, 0, "f")[0].equals(normalize(read_raw(tmp_path / "same.parquet"), layout, 0, "f")[0])
+    copy_rows(tmp_path / "same.parquet", tmp_path / "raw.parquet", {})
+    assert normalize(lines, layout, 0, "f")[0].equals(
+        normalize(read_frame(tmp_path / "raw.parquet"), layout, 0, "f")[0]
+    )
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_bundled_set_has_400_usable_questions_none_repeated_none_giving_its_answer_away(layout):
-    raw = read_raw(BUNDLED / f"{layout}-mini.jsonl")
+    raw = read_lines(BUNDLED / f"{layout}-mini.jsonl")
     table, counts = normalize(raw, layout, 0, layout)
     assert counts == {"kept": raw.height}
     assert raw.height >= 400
@@ -141,12 +145,12 @@ def test_a_bundled_set_has_400_usable_questions_none_repeated_none_giving_its_an
 def test_no_demonstration_of_a_prompt_stands_in_a_bundled_set(layout):
     prompts = json.loads((ROOT / "workflow" / "resources" / "prompts.json").read_text())["few_shot"]
     shown = {words(shot["question"]) for shots in prompts.values() for shot in shots}
-    asked = {words(text) for text in read_raw(BUNDLED / f"{layout}-mini.jsonl")["question"]}
+    asked = {words(text) for text in read_lines(BUNDLED / f"{layout}-mini.jsonl")["question"]}
     assert not shown & asked
 
 
 def test_the_popqa_like_set_has_templates_over_many_properties():
-    raw = read_raw(BUNDLED / "popqa-mini.jsonl")
+    raw = read_lines(BUNDLED / "popqa-mini.jsonl")
     assert all(row["subj"] in row["question"] for row in raw.iter_rows(named=True))
     sizes = Counter(raw["prop"])
     assert len(sizes) >= 8
@@ -159,7 +163,7 @@ def test_the_popqa_like_set_has_templates_over_many_properties():
 
 
 def test_the_hotpotqa_like_set_has_bridges_comparisons_and_balanced_yes_and_no():
-    raw = read_raw(BUNDLED / "hotpotqa-mini.jsonl")
+    raw = read_lines(BUNDLED / "hotpotqa-mini.jsonl")
     kinds = Counter(raw["type"])
     assert min(kinds["bridge"], kinds["comparison"]) >= 100
     answers = Counter(raw["answer"])
@@ -167,5 +171,5 @@ def test_the_hotpotqa_like_set_has_bridges_comparisons_and_balanced_yes_and_no()
 
 
 def test_the_nq_like_set_is_lower_case_queries():
-    raw = read_raw(BUNDLED / "nq-mini.jsonl")
+    raw = read_lines(BUNDLED / "nq-mini.jsonl")
     assert all(text == text.lower() and "?" not in text for text in raw["question"])

@@ -4,10 +4,11 @@ import argparse
 import os
 from pathlib import Path
 
-from anchorscope.files import made_from, read_json
+from anchorscope.files import read_json
 from anchorscope.fingerprint import fingerprint
 from anchorscope.jobs import extract_file
 from anchorscope.logs import configure_logging
+from anchorscope.parquet import made_from
 
 PROMPTS = Path(__file__).resolve().parents[1] / "resources" / "prompts.json"
 

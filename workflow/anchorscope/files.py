@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-VERSIONED = ("torch", "transformers", "tokenizers", "pyarrow", "polars", "numpy")
+VERSIONED = ("torch", "transformers", "tokenizers", "datasets", "pyarrow", "polars", "numpy")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 
@@ -58,13 +58,6 @@ def provenance(**made_from: object) -> dict[str, str]:
     """Parquet metadata that says what made a file: its inputs and settings, and library versions."""
     versions = {name: importlib.metadata.version(name) for name in VERSIONED if _installed(name)}
     return {"anchorscope": canonical_json({**made_from, "versions": versions})}
-
-
-def made_from(parquet: Path | str) -> dict:
-    """What `provenance` wrote into a Parquet file."""
-    import pyarrow.parquet as pq
-
-    return json.loads(pq.read_metadata(parquet).metadata[b"anchorscope"])
 
 
 def _installed(name: str) -> bool:

@@ -8,7 +8,9 @@ from datasets import Dataset, load_dataset
 from huggingface_hub import DatasetCard
 
 from anchorscope.hub import HubError, download
+from anchorscope.parquet import sealed
 
+ROWS = 10_000  # of a row group
 # How `datasets` reads a file. Only an empty field is null: a band may be called "None".
 READERS = {
     ".parquet": ("parquet", {}),
@@ -18,7 +20,7 @@ READERS = {
 }
 
 
-def write_rows(repo: str, revision: str, subset: str | None, split: str, target: Path) -> int:
+def write_rows(repo: str, revision: str, subset: str | None, split: str, target: Path, about: dict[str, str]) -> int:
     """Write a split at a pinned revision as Parquet and return its number of rows; only that split is downloaded."""
     card = download("dataset", repo, revision, ["README.md"]) / "README.md"
     patterns = split_patterns(card_configs(card), subset, split, repo)
@@ -32,7 +34,9 @@ def write_rows(repo: str, revision: str, subset: str | None, split: str, target:
         )
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:  # the rows are kept once, in `target`
         rows = _read(files, scratch)
-        rows.to_parquet(target)
+        with sealed(target, rows.features.arrow_schema, about) as writer:
+            for batch in rows.with_format("arrow").iter(ROWS):
+                writer.write_table(batch)
     return len(rows)
 
 

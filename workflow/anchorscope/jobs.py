@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from anchorscope.extract import balanced, extract
 from anchorscope.files import atomic, provenance, read_json
 from anchorscope.loading import load_model, load_tokenizer
 from anchorscope.logs import log
+from anchorscope.parquet import read_table
 from anchorscope.prompts import build_prompt
 from anchorscope.store import KEYS, ActivationWriter
 
@@ -30,6 +30,7 @@ def extract_file(
     code: str,
 ) -> None:
     """Write the activations of a file of answers; the file is whole or absent."""
+    examples = read_examples(answers, balance, seed)
     about = read_json(manifest)
     tokenizer = load_tokenizer(about)
     model = load_model(about, dtype, threads)
@@ -39,12 +40,12 @@ def extract_file(
         atomic(output) as target,
         ActivationWriter(target, about["layers"], about["width"], model.dtype, made_from) as writer,
     ):
-        extract(model, tokenizer, built, read_examples(answers, balance, seed), writer, batch_tokens, window)
+        extract(model, tokenizer, built, examples, writer, batch_tokens, window)
 
 
 def read_examples(answers: Path, balance: bool, seed: int) -> pa.Table:
     """The answers that are analysed; refusals are not."""
-    usable = pq.read_table(answers, columns=NEEDED, filters=~pc.field("refused"))
+    usable = read_table(answers, NEEDED).filter(~pc.field("refused"))
     ids, right = usable["id"].to_pylist(), usable["right"].to_pylist()
     # Arrow cannot tell of an empty list that it holds numbers.
     examples = usable.take(pa.array(balanced(ids, right, seed), pa.int64())) if balance else usable

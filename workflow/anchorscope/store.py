@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
+
+from anchorscope.parquet import SealedWriter, open_sealed
 
 COMPONENTS = ("resid", "attn", "mlp")
 POSITIONS = ("answer_last", "final", "before_answer")
@@ -55,7 +56,7 @@ class ActivationWriter:
         described = {"dtype": str(dtype).removeprefix("torch."), "width": str(width), "layers": str(layers)}
         vector = pa.binary(width * dtype.itemsize)
         self.schema = pa.schema([*KEYS, *((name, vector) for name in names)]).with_metadata({**described, **about})
-        self.writer = pq.ParquetWriter(
+        self.writer = SealedWriter(
             path, self.schema, compression="none", use_dictionary=list(KEYS.names), write_statistics=False
         )
         capacity = max(GROUP_EXAMPLES, GROUP_BYTES // (len(names) * vector.byte_width))
@@ -96,7 +97,7 @@ class ActivationWriter:
         if error is None:
             self.close()
         else:
-            self.writer.close()
+            self.writer.abandon()
 
 
 def check_finite(keys: list[dict], block: Tensor) -> None:
@@ -118,7 +119,7 @@ class ActivationReader:
 
     def __init__(self, paths: list[Path | str]):
         # Opened once: a footer of thousands of columns takes longer to parse than a layer to read.
-        self.files = [pq.ParquetFile(path) for path in paths]
+        self.files = [open_sealed(path) for path in paths]
         shapes = [
             tuple(file.schema_arrow.metadata[name].decode() for name in (b"layers", b"width", b"dtype"))
             for file in self.files
