@@ -17,7 +17,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from anchorscope.files import made_from
+from anchorscope.parquet import made_from
 from conftest import tiny_model
 from small_run import COPIED, SNAKEMAKE, base_config, jobs, save_model, snakemake, start_again, write_config
 
@@ -108,18 +108,21 @@ def test_counts_add_up(finished):
 
 
 def test_every_output_says_what_made_it(finished):
-    for name in (
-        "questions/one",
-        "answers/tiny/one/0000",
-        "activations/tiny/one/0000",
-        "delta/tiny/one",
-        "summary",
-        "kinds",
-    ):
-        metadata = pq.read_metadata(finished / f"results/{name}.parquet").metadata
-        about = json.loads(metadata[b"anchorscope"])
-        assert about["code"]
-        assert "polars" in about["versions"]
+    files = sorted((finished / "results").rglob("*.parquet"))
+    assert {file.relative_to(finished / "results").parts[0] for file in files} >= {
+        "raw",
+        "questions",
+        "layers",
+        "estimates",
+    }
+    for file in files:
+        about = json.loads(pq.read_metadata(file).metadata[b"anchorscope"])
+        assert len(about["code"]) == 16
+        assert {"polars", "pyarrow"} <= set(about["versions"])
+        if {"answers", "activations", "delta", "layers", "estimates"} & set(file.parts):
+            assert about["model"]["revision"]
+    source = {"source": "file", "sha256": hashlib.sha256((finished / "one.jsonl").read_bytes()).hexdigest()}
+    assert made_from(finished / "results/raw/one.parquet")["origin"] == source
 
 
 def extract_command(folder: Path, output: str) -> list[str]:
@@ -486,3 +489,78 @@ def test_non_finite_activations_stop_the_job_and_are_named(rerun, tokenizer):
     last = (rerun / "results/logs/extract/broken/one/0000.log").read_text().splitlines()[-1]
     assert re.search(r"Activation of example \w+ is not finite in layer 1, component \w+", last)
     assert not (rerun / target).exists()
+
+
+DAMAGES = {
+    "truncated": lambda whole: whole[: len(whole) // 2],
+    "empty": lambda whole: b"",
+    "bit-flipped": lambda whole: whole[:50] + bytes([whole[50] ^ 4]) + whole[51:],
+}
+
+
+def damage(path: Path, kind: str) -> None:
+    """Damage a file as a disk does: its time is the old one."""
+    times = path.stat()
+    path.write_bytes(DAMAGES[kind](path.read_bytes()))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def is_damaged(file: str) -> str:
+    """What is said of a damaged file: a pattern."""
+    again = rf"make it again, with the options of your run: snakemake --cores all --forcerun results/{file}\.parquet"
+    return rf"results/{file}\.parquet is damaged \(it.+\); {again}$"
+
+
+# For each rule a file that it reads, one that it makes, its log, and a damage. No rule makes what another one of its
+# group reads, so that all of a group run.
+READERS = [
+    {
+        "normalize": ("raw/one", "questions/one.parquet", "normalize/one", "truncated"),
+        "extract": ("answers/tiny/one/0000", "activations/tiny/one/0000.parquet", "extract/tiny/one/0000", "empty"),
+        "estimate": ("layers/tiny/one", "estimates/tiny/one/kinds.parquet", "estimate/tiny/one", "bit-flipped"),
+        "draw": ("summary", "figures/main.png", "draw/main", "truncated"),
+    },
+    {
+        "answer": ("questions/one", "answers/tiny/one/0000.parquet", "answer/tiny/one/0000", "bit-flipped"),
+        "probe": ("activations/tiny/one/0001", "delta/tiny/one.parquet", "probe/tiny/one", "bit-flipped"),
+    },
+    {"summarise": ("estimates/tiny/two/strata", "strata.parquet", "summarise", "empty")},
+]
+
+
+@pytest.mark.parametrize("readers", READERS, ids=lambda readers: " ".join(readers))
+def test_a_stage_refuses_a_damaged_file_and_names_it_at_the_end_of_its_log(rerun, readers):
+    for file, _, _, kind in readers.values():
+        damage(rerun / f"results/{file}.parquet", kind)
+    targets = [f"results/{made}" for _, made, _, _ in readers.values()]
+    done = snakemake(rerun, *targets, "--keep-going", "--forcerun", *readers, "--allowed-rules", *readers)
+    assert done.returncode != 0
+    for file, made, log, _ in readers.values():
+        assert re.search(is_damaged(file), (rerun / f"results/logs/{log}.log").read_text().splitlines()[-1])
+        assert not (rerun / f"results/{made}").exists()
+
+
+def test_damage_is_found_and_one_command_makes_everything_again_byte_for_byte(rerun, finished):
+    def look() -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, "-m", "anchorscope.damage", "results"], cwd=rerun, capture_output=True, text=True
+        )
+
+    files = {"results/answers/tiny/one/0000.parquet": "bit-flipped", "results/series.parquet": "empty"}
+    for file, kind in files.items():
+        damage(rerun / file, kind)
+    said = look()
+    assert said.returncode == 1
+    *sentences, _, command = said.stdout.splitlines()
+    assert [sentence.split(" is damaged ")[0] for sentence in sentences] == list(files)
+    assert command == f"snakemake --cores all --forcerun {' '.join(files)}"
+    done = snakemake(rerun, *command.removeprefix("snakemake --cores all ").split())
+    assert done.returncode == 0, done.stderr
+    said = look()
+    assert (said.returncode, said.stdout) == (0, f"All {len(parquets(finished))} Parquet files in results are whole.\n")
+    for name in [*parquets(finished), "report.html", "claims.json", "summary.csv", "figures/main.svg"]:
+        assert (rerun / "results" / name).read_bytes() == (finished / "results" / name).read_bytes(), name
+
+
+def parquets(run: Path) -> list[str]:
+    return sorted(str(path.relative_to(run / "results")) for path in (run / "results").rglob("*.parquet"))
