@@ -1,29 +1,33 @@
-"""The activation store, side by side with two other layouts of the same vectors on the same disk.
+"""The activation store, side by side with other layouts of the same vectors on the same disk.
 
-(a) store  ActivationWriter and ActivationReader: a Parquet column of fixed_size_binary for each vector
-(b) lists  the same columns and row groups in Parquet as fixed_size_list<float16>
-(c) npy    one .npy file a layer and component, [passes, positions, examples, width]
+(a) store      ActivationWriter and ActivationReader: a Parquet column of fixed_size_binary for each vector
+(b) unchecked  the same without checksums and seal, through pyarrow's own writer and reader
+(c) lists      the same columns and row groups in Parquet as fixed_size_list<float16>
+(d) npy        one .npy file a layer and component, [passes, positions, examples, width]
 
-(a) holds bfloat16, which neither of the others knows; they hold float16 of the same size. (a) and (b) take the
-examples a batch at a time, as they come from the device; (c) must have all of them before it can write. (a) also puts
-what it reads into the order of the ids, a copy that the others do not make.
+(a) and (b) hold bfloat16, which neither of the others knows; they hold float16 of the same size. All but (d) take the
+examples a batch at a time, as they come from the device; (d) must have all of them before it can write. (a) and (b)
+also put what they read into the order of the ids, a copy that the others do not make.
 
 Files are opened once, and that time stands alone. Nothing is synced and everything was just written, so the page cache
 is warm in writing and in reading: these are the costs of the layouts, not of the disk. Every vector that was read is
-compared with what was written, outside the measured time.
+compared with what was written, outside the measured time. Processor seconds are all threads' together, and say more
+than the clock where the machine has other work.
 """
 
 import os
 import statistics
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from common import arguments, machine, report, seconds
+from common import arguments, machine, report
 from torch import Tensor
 
 from anchorscope.store import COMPONENTS, GROUP_BYTES, PASSES, POSITIONS, ActivationReader, ActivationWriter, column
@@ -48,6 +52,16 @@ class Store:
         for position in POSITIONS:
             for run in PASSES:
                 yield self.reader.read(COMPONENTS[component], position, *run, range(layer, layer + 1))[0]
+
+
+class Unchecked(Store):
+    def write(self, folder: Path, data: Tensor) -> None:
+        with patch("anchorscope.store.SealedWriter", pq.ParquetWriter):
+            super().write(folder, data)
+
+    def open(self, folder: Path) -> None:
+        with patch("anchorscope.store.open_sealed", pq.ParquetFile):
+            super().open(folder)
 
 
 class Lists:
@@ -100,13 +114,22 @@ class Npy:
         yield from vectors.transpose(0, 1).flatten(0, 1)
 
 
+LAYOUTS = {"store": Store(), "unchecked": Unchecked(), "lists": Lists(), "npy": Npy()}
+
+
+def spent(work: Callable[[], object], clock: Callable[[], float]) -> float:
+    start = clock()
+    work()
+    return clock() - start
+
+
 def measure(name: str, layout: Store | Lists | Npy, data: Tensor, folder: Path, repeats: int) -> dict:
     data = data.to(layout.dtype)
     components, layers = data.shape[:2]
     places = [(component, layer) for component in range(components) for layer in range(layers)]
 
-    def median(work) -> float:
-        return statistics.median(seconds(work) for _ in range(repeats))
+    def median(work, clock=time.perf_counter) -> float:
+        return statistics.median(spent(work, clock) for _ in range(repeats))
 
     def read(some: list[tuple[int, int]]) -> None:
         for place in some:
@@ -132,11 +155,14 @@ def measure(name: str, layout: Store | Lists | Npy, data: Tensor, folder: Path, 
         "all layers GB/s": data.nbytes / every / 1e9,
         "write s": write,
         "all layers s": every,
+        "write processor s": median(lambda: layout.write(folder, data), time.process_time),
+        "all layers processor s": median(lambda: read(places), time.process_time),
     }
 
 
 if __name__ == "__main__":
     options = arguments(
+        layouts={"nargs": "+", "choices": LAYOUTS, "default": list(LAYOUTS)},
         examples={"type": int, "default": 200},
         layers={"type": int, "default": 16, "help": "of Llama-3.2-1B, as the width"},
         width={"type": int, "default": 2048},
@@ -146,8 +172,8 @@ if __name__ == "__main__":
     shape = (len(COMPONENTS), options.layers, len(PASSES), len(POSITIONS), options.examples, options.width)
     data = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.bfloat16)
     results = []
-    for name, layout in (("store", Store()), ("lists", Lists()), ("npy", Npy())):
+    for name in options.layouts:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            results.append(measure(name, layout, data, Path(folder), options.repeats))
+            results.append(measure(name, LAYOUTS[name], data, Path(folder), options.repeats))
     about = {"data GB": data.nbytes / 1e9, "shape": list(shape), "page cache": "warm, nothing synced", **machine()}
     report(results, about, options.record)
