@@ -14,6 +14,7 @@ from anchorscope.content_words import exact_question_spans
 from anchorscope.extract import balanced, extract
 from anchorscope.generate import generate, stop_tokens
 from anchorscope.jobs import read_examples
+from anchorscope.parquet import write_table
 from anchorscope.prompts import Prompt, common_prefix, encode, few_shot_prompt
 from anchorscope.rows import build_rows
 from anchorscope.store import COMPONENTS, PASSES, POSITIONS, ActivationReader, ActivationWriter, check_finite, column
@@ -238,7 +239,7 @@ def test_a_shard_without_a_right_answer_has_no_examples(tokenizer, tmp_path):
     wrong = examples(tokenizer)
     wrong = wrong.set_column(wrong.column_names.index("right"), "right", pa.array([False] * len(wrong)))
     wrong = wrong.append_column("refused", pa.array([False] * len(wrong)))
-    pq.write_table(wrong, tmp_path / "answers.parquet")
+    write_table(tmp_path / "answers.parquet", wrong, {})
     assert len(read_examples(tmp_path / "answers.parquet", balance=True, seed=0)) == 0
     assert len(read_examples(tmp_path / "answers.parquet", balance=False, seed=0)) == len(wrong)
 

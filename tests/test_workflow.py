@@ -18,7 +18,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from anchorscope.parquet import made_from
-from conftest import tiny_model
+from conftest import ROOT, tiny_model
 from small_run import COPIED, SNAKEMAKE, base_config, jobs, save_model, snakemake, start_again, write_config
 
 # What runs again whenever a model or dataset has new examples.
