@@ -12,16 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from anchorscope import store
+from anchorscope import parquet, store
 from anchorscope.answers import SCHEMA
 from anchorscope.damage import find_damage
 from anchorscope.frames import read_frame, write_frame
 from anchorscope.parquet import (
     DamagedFileError,
+    SealedFile,
     SealedWriter,
     check,
     made_from,
-    open_sealed,
     read_metadata,
     read_table,
     sealed,
@@ -126,7 +126,6 @@ def test_what_is_wrong_is_said_with_the_command_that_makes_the_file_again(tmp_pa
     for content, why in (
         (b"", "it is empty"),
         (whole[:-100], "its beginning or end is missing"),
-        (whole[:100] + whole[101:], "a part of it is missing"),
         (whole[:100] + b"\0" + whole[101:], r"its bytes \d+ to \d+ do not match their checksum"),
         (whole[:-100] + b"\0" + whole[-99:], "its footer does not match its seal"),
     ):
@@ -150,10 +149,11 @@ def test_a_block_that_fails_leaves_no_file(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_layer_is_read_although_another_is_damaged(tmp_path):
+def test_a_layer_is_read_although_another_is_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "BLOCK", 64)
     path = tmp_path / "a.parquet"
     write_activations(path)
-    names = open_sealed(path).schema_arrow.names
+    names = SealedFile(path).schema.names
     bad = names.index("attn/final/first/clean/00")
     place = read_metadata(path).row_group(0).column(bad).data_page_offset
     whole = path.read_bytes()

@@ -1,22 +1,21 @@
 """Parquet files that are whole, or refused by name.
 
-A file carries running checksums of its data and a seal of its footer. The checksums, under the metadata key
-`anchorscope_checks`, are the CRC-32 of the file's bytes up to each place at which a page or its header ends; so any
-stretch between two of these places can be checked alone, as it is read and before it is parsed. Arrow's own checksums
-leave out the headers of the pages, where a single wrong bit can go unnoticed. The seal, under `anchorscope_seal`,
-is the SHA-256 of everything behind the data, with zeros in the seal's own place.
+A file carries a checksum of every block of its data and a seal of its footer. The checksums, under the metadata key
+`anchorscope_checks`, are the size of a block and the CRC-32 of each, so that what is read is checked and nothing else.
+Arrow's own checksums leave out the headers of the pages, where a single wrong bit can go unnoticed. The seal, under
+`anchorscope_seal`, is the SHA-256 of everything behind the data, with zeros in the seal's own place.
 """
 
 import base64
 import hashlib
-import io
 import json
 import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +25,12 @@ import pyarrow.parquet as pq
 from anchorscope.files import atomic
 
 CHECKS, SEAL = "anchorscope_checks", "anchorscope_seal"
-ENDS = np.dtype([("place", "<u8"), ("crc", "<u4")])
+SUM = np.dtype("<u4")
 UNSEALED = "0" * 64
 # A key, the mark of the text that follows, and its length: found without parsing what may be damaged.
 SEALED = re.compile(SEAL.encode() + rb"\x18\x40([0-9a-f]{64})")
 MAGIC = b"PAR1"
-BLOCK = 2**24  # bytes of a file that are checked at a time
+BLOCK = 2**18  # bytes that have one checksum
 COMPRESSION = "zstd"
 
 
@@ -50,56 +49,56 @@ def command_to_remake(paths: Iterable[Path | str]) -> str:
 
 
 class SealedWriter:
-    """Writes tables into a Parquet file, a row group each; only `close` seals it."""
+    """Writes tables into a Parquet file, a row group each; only `close` seals it.
+
+    What was written is summed up by a thread of its own, from the page cache, while the next row group is written.
+    """
 
     def __init__(self, path: Path | str, schema: pa.Schema, **options: object):
         about = {key: value for key, value in (schema.metadata or {}).items() if key.decode() not in (CHECKS, SEAL)}
-        self.sink = _Sink(path)
-        self.writer = pq.ParquetWriter(self.sink, schema.with_metadata(about), **options)
+        self.path = path
+        self.writer = pq.ParquetWriter(path, schema.with_metadata(about), **options)
+        self.thread = ThreadPoolExecutor(1)
+        self.sums: list[Future] = []
+        self.summed = 0  # bytes
 
     def write_table(self, table: pa.Table) -> None:
         self.writer.write_table(table)
+        self._sum_up_to(os.path.getsize(self.path) // BLOCK * BLOCK)
+
+    def _sum_up_to(self, end: int) -> None:
+        self.sums.append(self.thread.submit(_sums, self.path, self.summed, end))
+        self.summed = end
 
     def close(self) -> None:
-        ends = np.array(self.sink.ends, ENDS)
-        self.writer.add_key_value_metadata({CHECKS: base64.b64encode(ends.tobytes()).decode(), SEAL: UNSEALED})
-        self.sink.footer = bytearray()
-        self.writer.close()
-        self.sink.seal()
-        self.sink.close()
+        self._sum_up_to(os.path.getsize(self.path))
+        sums = np.concatenate([some.result() for some in self.sums])
+        text = f"{BLOCK}:{base64.b64encode(sums.tobytes()).decode()}"
+        self.writer.add_key_value_metadata({CHECKS: text, SEAL: UNSEALED})
+        self.abandon()
+        _seal(self.path, self.summed)
 
     def abandon(self) -> None:
         """Leave the file without a seal."""
+        self.thread.shutdown()
         self.writer.close()
-        self.sink.close()
 
 
-class _Sink(io.BufferedWriter):
-    """A file that keeps the running checksum of its data, and holds the footer back."""
+def _sums(path: Path | str, start: int, end: int) -> np.ndarray:
+    """The CRC-32 of each block between two places of a file."""
+    with open(path, "rb", buffering=0) as file:
+        file.seek(start)
+        blocks = (file.read(min(BLOCK, end - place)) for place in range(start, end, BLOCK))
+        return np.array([zlib.crc32(block) for block in blocks], SUM)
 
-    def __init__(self, path: Path | str):
-        super().__init__(io.FileIO(path, "w"))
-        self.place = self.crc = 0
-        self.ends = [(0, 0)]
-        self.footer: bytearray | None = None
 
-    def tell(self) -> int:
-        return self.place
-
-    def write(self, data: bytes) -> int:
-        self.place += len(data)
-        if self.footer is None:
-            self.crc = zlib.crc32(data, self.crc)
-            self.ends.append((self.place, self.crc))
-            return super().write(data)
-        self.footer += data
-        return len(data)
-
-    def seal(self) -> None:
-        """Write the footer with the seal in its place."""
-        footer, self.footer = bytes(self.footer), None
-        start, end = SEALED.search(footer).span(1)
-        super().write(footer[:start] + hashlib.sha256(footer).hexdigest().encode() + footer[end:])
+def _seal(path: Path | str, start: int) -> None:
+    """Write the seal into a footer that begins at `start`."""
+    with open(path, "r+b") as file:
+        file.seek(start)
+        footer = file.read()
+        file.seek(start + SEALED.search(footer).start(1))
+        file.write(hashlib.sha256(footer).hexdigest().encode())
 
 
 @contextmanager
@@ -121,15 +120,8 @@ def write_table(target: Path | str, table: pa.Table, about: dict[str, str]) -> N
         writer.write_table(table)
 
 
-@dataclass(frozen=True)
-class _Outline:
-    """What the footer of a file says, once it is known to be whole."""
-
-    metadata: pq.FileMetaData
-    ends: np.ndarray  # of ENDS, in the order of their places
-
-
-def _outline(path: Path | str) -> _Outline:
+def _footer(path: Path | str) -> tuple[pq.FileMetaData, int]:
+    """What the footer of a file says, once it is known to be whole, and where it begins."""
     with open(path, "rb") as file:
         first = file.read(len(MAGIC))
         if not first:
@@ -148,52 +140,61 @@ def _outline(path: Path | str) -> _Outline:
     unsealed = footer[: seal.start(1)] + UNSEALED.encode() + footer[seal.end(1) :]
     if hashlib.sha256(unsealed).hexdigest().encode() != seal[1]:
         raise DamagedFileError(path, "its footer does not match its seal")
-    metadata = pq.read_metadata(pa.BufferReader(MAGIC + footer))
-    ends = np.frombuffer(base64.b64decode(metadata.metadata[CHECKS.encode()]), ENDS)
-    if ends[-1]["place"] != start:
-        raise DamagedFileError(path, "a part of it is missing")
-    return _Outline(metadata, ends)
+    return pq.read_metadata(pa.BufferReader(MAGIC + footer)), start
 
 
-class _Checked(io.BufferedReader):
-    """A file of which no data are given out before the pages around them have matched their checksums."""
+class SealedFile:
+    """A file whose footer is whole; every block of its data is checked before the first byte of it is used."""
 
-    def __init__(self, path: Path | str, ends: np.ndarray):
-        super().__init__(io.FileIO(path))
+    def __init__(self, path: Path | str):
         self.path = path
-        self.places, self.sums = ends["place"].astype(np.int64), ends["crc"]
+        self.metadata, self.end = _footer(path)
+        block, text = self.metadata.metadata[CHECKS.encode()].decode().split(":")
+        self.block, self.sums = int(block), np.frombuffer(base64.b64decode(text), SUM)
+        if len(self.sums) != -(-self.end // self.block):
+            raise DamagedFileError(path, "a part of it is missing")
+        self.checked = np.zeros(len(self.sums), bool)
+        self.file = pq.ParquetFile(path, metadata=self.metadata)
+        self.schema = self.file.schema_arrow
 
-    def read(self, size: int) -> bytes:
-        start = self.tell()
-        end = start + size
-        first = int(np.searchsorted(self.places, start, "right")) - 1
-        last = int(np.searchsorted(self.places, end))
-        before, behind = int(self.places[first]), int(self.places[last])
-        self.seek(before)
-        block = super().read(behind - before)
-        if zlib.crc32(block, int(self.sums[first])) != self.sums[last]:
-            raise DamagedFileError(self.path, f"its bytes {before} to {behind} do not match their checksum")
-        self.seek(end)
-        return block[start - before : end - before]
+    def read(self, columns: list[str] | None = None) -> pa.Table:
+        stretches = [(0, self.end)] if columns is None else [place for name in columns for place in self.places[name]]
+        for start, end in stretches:
+            self.check(start, end)
+        return self.file.read(columns)
 
+    @cached_property
+    def places(self) -> dict[str, list[tuple[int, int]]]:
+        """Where the data of each column are, in every row group."""
+        found: dict[str, list[tuple[int, int]]] = {name: [] for name in self.schema.names}
+        tops = [self.metadata.schema.column(leaf).path.split(".")[0] for leaf in range(self.metadata.num_columns)]
+        for group in map(self.metadata.row_group, range(self.metadata.num_row_groups)):
+            for leaf, name in enumerate(tops):
+                chunk = group.column(leaf)
+                start = min(filter(None, [chunk.dictionary_page_offset, chunk.data_page_offset]))
+                found[name].append((start, start + chunk.total_compressed_size))
+        return found
 
-def open_sealed(path: Path | str) -> pq.ParquetFile:
-    """Open a file whose footer is whole; what is read of its data is checked as it is read."""
-    outline = _outline(path)
-    return pq.ParquetFile(pa.PythonFile(_Checked(path, outline.ends), "r"), metadata=outline.metadata)
+    def check(self, start: int, end: int) -> None:
+        """Compare the blocks around a stretch of the data with their checksums; those seen before count as whole."""
+        first, last = start // self.block, -(-end // self.block)
+        with open(self.path, "rb", buffering=0) as file:
+            for number in first + np.flatnonzero(~self.checked[first:last]):
+                place = int(number) * self.block
+                file.seek(place)
+                if zlib.crc32(file.read(min(self.block, self.end - place))) != self.sums[number]:
+                    behind = min(place + self.block, self.end)
+                    raise DamagedFileError(self.path, f"its bytes {place} to {behind} do not match their checksum")
+                self.checked[number] = True
 
 
 def read_table(path: Path | str, columns: list[str] | None = None) -> pa.Table:
-    file = open_sealed(path)
-    try:
-        return file.read(columns)
-    finally:
-        file.close(force=True)
+    return SealedFile(path).read(columns)
 
 
 def read_metadata(path: Path | str) -> pq.FileMetaData:
     """What the footer says; the data are not looked at."""
-    return _outline(path).metadata
+    return _footer(path)[0]
 
 
 def made_from(path: Path | str) -> dict:
@@ -203,11 +204,5 @@ def made_from(path: Path | str) -> dict:
 
 def check(path: Path | str) -> None:
     """Read a whole file, and raise DamagedFileError if a byte of it is not as it was written."""
-    last = _outline(path).ends[-1]
-    left, crc = int(last["place"]), 0
-    with open(path, "rb") as file:
-        while left and (block := file.read(min(left, BLOCK))):
-            crc = zlib.crc32(block, crc)
-            left -= len(block)
-    if crc != last["crc"]:
-        raise DamagedFileError(path, "its data do not match their checksum")
+    file = SealedFile(path)
+    file.check(0, file.end)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from anchorscope.parquet import SealedWriter, open_sealed
+from anchorscope.parquet import SealedFile, SealedWriter
 
 COMPONENTS = ("resid", "attn", "mlp")
 POSITIONS = ("answer_last", "final", "before_answer")
@@ -119,9 +119,9 @@ class ActivationReader:
 
     def __init__(self, paths: list[Path | str]):
         # Opened once: a footer of thousands of columns takes longer to parse than a layer to read.
-        self.files = [open_sealed(path) for path in paths]
+        self.files = [SealedFile(path) for path in paths]
         shapes = [
-            tuple(file.schema_arrow.metadata[name].decode() for name in (b"layers", b"width", b"dtype"))
+            tuple(file.schema.metadata[name].decode() for name in (b"layers", b"width", b"dtype"))
             for file in self.files
         ]
         for path, shape in zip(paths, shapes, strict=True):
@@ -131,14 +131,14 @@ class ActivationReader:
                     "delete one of them, or set the model's dtype in the config."
                 )
         self.layers, self.width, self.dtype = int(shapes[0][0]), int(shapes[0][1]), DTYPES[shapes[0][2]]
-        rows = [row for file in self.files for row in file.read(columns=KEYS.names).to_pylist()]
+        rows = [row for file in self.files for row in file.read(KEYS.names).to_pylist()]
         self.order = np.argsort([row["id"] for row in rows], kind="stable")
         self.keys = [rows[index] for index in self.order]
 
     def read(self, component: str, position: str, prompt: str, intervention: str, layers: range) -> Tensor:
         """Vectors [layers, examples, width] in the stored dtype."""
         names = [column(component, position, prompt, intervention, layer) for layer in layers]
-        tables = [file.read(columns=names) for file in self.files]
+        tables = [file.read(names) for file in self.files]
         raw = np.empty((len(layers), len(self.keys), self.width * self.dtype.itemsize), np.uint8)
         for index, name in enumerate(names):
             chunks = [_bytes(chunk) for table in tables for chunk in table.column(name).chunks]
