@@ -7,6 +7,7 @@ no safetensors where the weights are random) and a manifest of what it is.
 import json
 from pathlib import Path
 
+from anchorscope.disk import explaining_full_disk
 from anchorscope.files import atomic
 from anchorscope.logs import configure_logging, log
 from anchorscope.models import describe, fetch
@@ -15,7 +16,8 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     source = json.loads(snakemake.params.source)
     folder = Path(snakemake.output.folder)
-    fetch(source, folder)
+    with explaining_full_disk(folder):
+        fetch(source, folder)
     manifest = describe(folder, snakemake.wildcards.model, source)
     log.info("%(name)s: %(layers)d layers of width %(width)d, %(architecture)s", manifest)
     with atomic(snakemake.output.manifest) as target:

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from anchorscope.disk import explains_full_disk, remove_leftovers
+
 VERSIONED = ("torch", "transformers", "tokenizers", "datasets", "pyarrow", "polars", "numpy")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 
+@explains_full_disk
 @contextmanager
 def atomic(target: Path | str) -> Iterator[Path]:
     """Yield a temporary path beside `target`; rename it to `target` only if the block succeeds.
@@ -22,6 +25,7 @@ def atomic(target: Path | str) -> Iterator[Path]:
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    remove_leftovers(target)
     try:
         yield temporary
         _to_disk(temporary)

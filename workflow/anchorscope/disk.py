@@ -1,0 +1,54 @@
+"""What can be wrong with a disk that is written to: it is full, or an earlier job was killed while it wrote."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
+from pathlib import Path
+
+# Every library passes on the system's words, but not every one its error number.
+FULL = ("No space left on device", "Disk quota exceeded")
+
+
+@contextmanager
+def explaining_full_disk(target: Path | str) -> Iterator[None]:
+    """Say in one sentence that `target` could not be written for lack of space."""
+    try:
+        yield
+    except Exception as error:
+        if not any(words in str(error) for words in FULL):
+            raise
+        raise OSError(
+            f"{target} could not be written because its disk is full; make room there and run the same command again, "
+            "finished files are kept."
+        ) from error
+
+
+def explains_full_disk(writing: Callable[[Path | str], AbstractContextManager[Path]]) -> Callable:
+    """The same for a context that writes the target it is given."""
+
+    @wraps(writing)
+    @contextmanager
+    def explained(target: Path | str) -> Iterator[Path]:
+        with explaining_full_disk(target), writing(target) as temporary:
+            yield temporary
+
+    return explained
+
+
+def remove_leftovers(target: Path) -> None:
+    """Remove the temporary files for `target` of processes that are gone; they were killed while they wrote."""
+    for file in target.parent.glob(f".{target.name}.*.part"):
+        process = file.name.split(".")[-2]
+        if process.isdigit() and not _alive(int(process)):
+            file.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is somebody else's
+        pass
+    return True
