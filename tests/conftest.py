@@ -24,6 +24,8 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from faults import TRIED, table
+
 ROOT = Path(__file__).resolve().parents[1]
 FAMILIES = ("llama", "qwen3", "mistral", "gemma2", "gemma3")
 WINDOW = 24  # shorter than the few-shot prefix, so that sliding windows matter
@@ -31,6 +33,13 @@ WINDOW = 24  # shorter than the few-shot prefix, so that sliding windows matter
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-models", action="store_true", help="run every model of config/paper.yaml as a miniature")
+    parser.addoption("--all-faults", action="store_true", help="kill the small run 30 times, and fill whole disks")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if TRIED:
+        terminalreporter.section("faults tried and survived")
+        terminalreporter.write_line("\n".join(table()))
 
 
 @pytest.fixture(scope="session")

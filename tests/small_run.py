@@ -99,8 +99,18 @@ def prepare(folder: Path, tokenizer) -> Path:
 
 def start_again(finished: Path, folder: Path) -> Path:
     """What a finished small run started from, in another folder."""
+    folder.mkdir(exist_ok=True)
     copy_project(folder)
     shutil.copytree(finished / "tiny-model", folder / "tiny-model")
     for name in ("one.jsonl", "two.jsonl", "test.yaml"):
         shutil.copy2(finished / name, folder / name)
+    return folder
+
+
+def rewind(finished: Path, folder: Path, *stages: str) -> Path:
+    """A copy of a finished small run in which only the named folders of results are there."""
+    shutil.copytree(finished, folder, symlinks=True)
+    for path in (folder / "results").iterdir():
+        if path.name not in stages:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     return folder
