@@ -232,13 +232,15 @@ def test_a_run_whose_whole_folder_is_on_a_full_disk_goes_on_each_time_there_is_r
 SHORT_OF_MEMORY = """
 import sys
 
-if any(".snakemake/scripts/" in word for word in sys.orig_argv):
+script = next((word for word in sys.orig_argv if ".snakemake/scripts/" in word), None)
+if script:
     import numpy, torch
 
     def on_a_card():
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    failing = [lambda: torch.empty(2**60), lambda: numpy.empty(2**55), on_a_card]
+    ways = [lambda: torch.empty(2**60), lambda: numpy.empty(2**55), on_a_card]
+    failing = ways[:2] if script.endswith(".answer.py") else ways[1:]
     forward = torch.nn.Linear.forward
 
     def short(self, input):
@@ -250,8 +252,8 @@ if any(".snakemake/scripts/" in word for word in sys.orig_argv):
 """
 
 
-def test_jobs_that_run_out_of_memory_three_times_end_well(finished, tmp_path):
-    """A batch of more than 300 tokens fails first in torch on the host, then in numpy, then as on a card.
+def test_jobs_that_run_out_of_memory_twice_end_well(finished, tmp_path):
+    """A batch of more than 300 tokens fails in torch on the host and then in numpy, or in numpy and then as on a card.
 
     Answers are the bytes of an undisturbed run. Activations are the bytes of a run with the smaller batches from its
     start: how many examples are multiplied together changes the last bits of a product.
@@ -267,8 +269,8 @@ def test_jobs_that_run_out_of_memory_three_times_end_well(finished, tmp_path):
     for rule in ("answer", "extract"):
         log = (folder / f"results/logs/{rule}/tiny/one/0000.log").read_text()
         budgets[rule] = re.findall(r"out of memory at \d+ tokens a batch; going on with (\d+)", log)
-        assert len(budgets[rule]) == 3
-    faults = [tried("out of memory three times", [rule]) for rule in budgets]
+        assert len(budgets[rule]) == 2
+    faults = [tried("out of memory twice", [rule]) for rule in budgets]
     answers = "results/answers/tiny/one/0000.parquet"
     assert (folder / answers).read_bytes() == (finished / answers).read_bytes()
     found = (folder / ACTIVATIONS[0]).read_bytes()

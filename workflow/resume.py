@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 SECONDS_TO_END = 5
@@ -27,7 +28,7 @@ def say(text: str) -> None:
     print(f"resume: {text}", file=sys.stderr, flush=True)
 
 
-def refuse(text: str) -> None:
+def refuse(text: str) -> NoReturn:
     sys.exit(f"resume: {text}")
 
 
