@@ -164,6 +164,15 @@ def end_orphans(folder: Path) -> None:
             time.sleep(0.1)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed jobs left half written, on whatever machine; nobody writes any more."""
+    left = list((folder / "results").rglob(".*.part"))
+    for file in left:
+        file.unlink(missing_ok=True)
+    if left:
+        say(f"removed {len(left)} half-written files")
+
+
 def unlock(folder: Path, arguments: list[str]) -> None:
     if not is_locked(folder):
         return
@@ -188,6 +197,7 @@ def main() -> None:
         refuse_if_elsewhere(folder)
     cancel_cluster_jobs(folder)
     end_orphans(folder)
+    remove_leftovers(folder)
     unlock(folder, arguments)
     if "--rerun-incomplete" not in arguments:
         arguments.append("--rerun-incomplete")

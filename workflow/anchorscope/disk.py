@@ -1,9 +1,9 @@
 """What can be wrong with a disk that is written to: it is full, or an earlier job was killed while it wrote."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import wraps
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 # Every library passes on the system's words, but not every one its error number.
@@ -24,21 +24,14 @@ def explaining_full_disk(target: Path | str) -> Iterator[None]:
         ) from error
 
 
-def explains_full_disk(writing: Callable[[Path | str], AbstractContextManager[Path]]) -> Callable:
-    """The same for a context that writes the target it is given."""
-
-    @wraps(writing)
-    @contextmanager
-    def explained(target: Path | str) -> Iterator[Path]:
-        with explaining_full_disk(target), writing(target) as temporary:
-            yield temporary
-
-    return explained
+def temporary_for(target: Path) -> Path:
+    """The name under which this process writes `target`, told apart from those of all other machines and processes."""
+    return target.with_name(f".{target.name}.{platform.node()}.{os.getpid()}.part")
 
 
 def remove_leftovers(target: Path) -> None:
-    """Remove the temporary files for `target` of processes that are gone; they were killed while they wrote."""
-    for file in target.parent.glob(f".{target.name}.*.part"):
+    """Remove the temporary files for `target` of processes of this machine that were killed while they wrote."""
+    for file in target.parent.glob(f".{target.name}.{platform.node()}.*.part"):
         process = file.name.split(".")[-2]
         if process.isdigit() and not _alive(int(process)):
             file.unlink(missing_ok=True)

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from anchorscope.disk import explains_full_disk, remove_leftovers
+from anchorscope.disk import explaining_full_disk, remove_leftovers, temporary_for
 
 VERSIONED = ("torch", "transformers", "tokenizers", "datasets", "pyarrow", "polars", "numpy")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 
-@explains_full_disk
 @contextmanager
 def atomic(target: Path | str) -> Iterator[Path]:
     """Yield a temporary path beside `target`; rename it to `target` only if the block succeeds.
@@ -24,15 +23,16 @@ def atomic(target: Path | str) -> Iterator[Path]:
     """
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    temporary = temporary_for(target)
     remove_leftovers(target)
-    try:
-        yield temporary
-        _to_disk(temporary)
-        os.replace(temporary, target)
-        _to_disk(target.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with explaining_full_disk(target):
+        try:
+            yield temporary
+            _to_disk(temporary)
+            os.replace(temporary, target)
+            _to_disk(target.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def _to_disk(path: Path) -> None:
