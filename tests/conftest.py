@@ -118,3 +118,15 @@ def finished(tmp_path_factory, tokenizer) -> Path:
     done = snakemake(folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+@pytest.fixture(scope="session")
+def plugins(request) -> Path:
+    """A folder with the executor plugins for clusters, kept in pytest's own cache."""
+    from cluster_run import install_plugins
+
+    folder = request.config.cache.mkdir("plugins")
+    done = install_plugins(folder, ROOT)
+    if done.returncode:
+        pytest.skip(f"the executor plugins cannot be fetched: {done.stderr.strip().splitlines()[-1]}")
+    return folder

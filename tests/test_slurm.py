@@ -1,0 +1,103 @@
+"""The small run submitted to a real Slurm: which jobs it sends, what they hold, and that the results are the same."""
+
+import itertools
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster_run import PROFILES, config, finish, new_run, settle, start
+from conftest import ROOT
+from slurm_cluster import Cluster, ask, missing
+from small_run import save_model, write_config
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no Slurm: {missing()}")
+NOT_COMPARED = ("logs", "benchmarks", "models")  # they say when, how fast and on which paths
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def submitted(finished, cluster, plugins, tmp_path_factory) -> Path:
+    """The whole small run through the profile `slurm`."""
+    folder = new_run(finished, tmp_path_factory.mktemp("slurm") / "run", "tiny")
+    settle(folder, "slurm")
+    finish(start(folder, "slurm", plugins), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def grown(submitted, cluster, plugins, tokenizer) -> str:
+    """What is said when a second model is added to it, through the profile `sbatch`."""
+    save_model(submitted / "other-model", tokenizer, seed=1)
+    write_config(submitted, config("tiny", "other"))
+    settle(submitted, "sbatch")
+    before = (submitted / "said.txt").read_text()
+    return finish(start(submitted, "sbatch", plugins), submitted)[len(before) :]
+
+
+def results_of(folder: Path) -> dict[str, bytes]:
+    files = [path for path in (folder / "results").rglob("*") if path.is_file() and not path.name.startswith(".")]
+    names = {path: path.relative_to(folder / "results") for path in files}
+    return {str(name): path.read_bytes() for path, name in names.items() if name.parts[0] not in NOT_COMPARED}
+
+
+def test_a_submitted_run_gives_the_bytes_of_a_local_one(finished, submitted):
+    here, there = results_of(finished), results_of(submitted)
+    assert set(here) == set(there)
+    assert len(here) > 40
+    assert [name for name in here if here[name] != there[name]] == []
+
+
+def test_small_stages_share_a_job(submitted):
+    """Questions by dataset, the model, answers with activations by shard, probes with estimates by dataset, and one job
+    for all that is made of all."""
+    said = (submitted / "said.txt").read_text()
+    kinds = Counter(re.findall(r"slurm_logs/(?:group|rule)_([a-z]+)", said))
+    assert kinds == {"questions": 2, "fetch": 1, "model": 4, "probes": 2, "tables": 1}
+
+
+def test_only_jobs_that_run_a_model_hold_a_gpu_and_never_two_the_same(submitted, grown, cluster):
+    held = cluster.held()
+    assert {job.partition for job in held} == {"cpu", "gpu"}
+    assert all(len(job.gpus) == (job.partition == "gpu") for job in held)
+    assert len([job for job in held if job.gpus]) == 2 * 4
+    for one, other in itertools.combinations(held, 2):
+        if one.node == other.node and one.start < other.end and other.start < one.end:
+            assert not one.gpus & other.gpus, (one, other)
+
+
+def test_adding_a_model_submits_only_its_jobs(grown):
+    numbers = re.findall(r"external jobid '(\d+)'", grown)
+    assert len(numbers) == 1 + 4 + 2 + 1  # its files, its shards, its probes, and the tables
+    assert set(re.findall(r"model=(\w+)", grown)) == {"other"}
+    for number in numbers:
+        assert "JobState=COMPLETED" in ask("scontrol", "show", "job", number)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_gpus_of_one_job_are_in_one_machine(cluster, profile):
+    """Slurm may take them from several nodes, unless it is told not to."""
+    text = (ROOT / "workflow/profiles" / profile / "config.yaml").read_text()
+    one_node = {"slurm": yaml.safe_load(text)["default-resources"].get("nodes"), "sbatch": "--nodes=1" in text}
+    assert one_node[profile]
+    wrap = ["--wrap", "true", "--test-only", "--mem=100", "--partition=gpu"]
+    refused = subprocess.run(["sbatch", "--gpus=3", "--nodes=1", *wrap], capture_output=True, text=True)
+    assert refused.returncode != 0
+    assert subprocess.run(["sbatch", "--gpus=3", *wrap], capture_output=True).returncode == 0
+
+
+def test_every_profile_reruns_for_the_same_reasons():
+    common = ("rerun-triggers", "rerun-incomplete", "keep-going", "printshellcmds")
+    profiles = [
+        yaml.safe_load((ROOT / f"workflow/profiles/{name}/config.yaml").read_text()) for name in ("default", *PROFILES)
+    ]
+    assert len({str([profile[key] for key in common]) for profile in profiles}) == 1
+    assert len({str([profile["groups"], profile["set-threads"], profile["retries"]]) for profile in profiles[1:]}) == 1

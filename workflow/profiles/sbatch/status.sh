@@ -1,0 +1,32 @@
+#!/bin/sh
+# Say what became of a job: running, success or failed. A job of which nothing is known any more, or that Slurm can never
+# start, has failed: it is submitted again, and never waited for without end.
+said=$(scontrol --oneliner show job "$1" 2>&1)
+state=$(echo "$said" | sed -n 's/.* JobState=\([A-Z_]*\).*/\1/p')
+reason=$(echo "$said" | sed -n 's/.* Reason=\([A-Za-z]*\).*/\1/p')
+if [ -z "$state" ]; then
+    case $said in
+        *"Invalid job id"*)
+            state=$(sacct --allocations --noheader --parsable2 --format=State --jobs="$1" 2>/dev/null)
+            ;;
+        *)
+            echo "Slurm's controller does not answer; waiting for job $1." >&2
+            state=UNREACHABLE
+            ;;
+    esac
+fi
+case $state-$reason in
+    PENDING-PartitionTimeLimit | PENDING-PartitionNodeLimit | PENDING-BadConstraints)
+        scancel "$1"
+        echo "Slurm job $1 asks for more than its partition allows ($reason); set less in the profile." >&2
+        echo failed
+        ;;
+    COMPLETED-*) echo success ;;
+    PENDING-* | CONFIGURING-* | RUNNING-* | COMPLETING-* | SUSPENDED-* | STOPPED-* | RESIZING-* | STAGE_OUT-* | UNREACHABLE-*)
+        echo running
+        ;;
+    *)
+        echo "Slurm job $1 ended as ${state:-unknown}; its log is .snakemake/slurm_logs/$1.log." >&2
+        echo failed
+        ;;
+esac
