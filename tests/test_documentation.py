@@ -1,5 +1,6 @@
 """The pages say what is there: commands that work, links that lead somewhere, names that exist."""
 
+import os
 import re
 import subprocess
 import sys
@@ -13,12 +14,14 @@ from packaging.utils import canonicalize_name
 
 from anchorscope.rules import role_columns
 from conftest import ROOT
+from small_run import SNAKEMAKE
 
 PAGES = [ROOT / "README.md", ROOT / "results/README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks(page, kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", page.read_text(), re.M | re.S)
+    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", page.read_text(), re.M | re.S)
+    return [text for name, text in found if name == kind]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -48,7 +51,7 @@ def test_make_runs_what_the_readme_says():
 
 
 def test_the_command_for_the_published_models_builds_its_whole_plan(tmp_path):
-    (command,) = (block for block in blocks(ROOT / "README.md", "") if "paper.yaml" in block)
+    (command,) = (block for block in blocks(ROOT / "README.md", "") if "--cores all --configfile" in block)
     arguments = command.split()
     assert arguments[0] == "snakemake"
     done = subprocess.run(
@@ -61,6 +64,23 @@ def test_the_command_for_the_published_models_builds_its_whole_plan(tmp_path):
     for job in ("fetch_model=14", "fetch_questions=4", "answer=56", "extract=56", "probe=56", "draw=21"):
         name, count = job.split("=")
         assert re.search(rf"^{name} +{count}$", done.stdout + done.stderr, re.M), job
+
+
+def test_every_snakemake_command_of_the_pages_plans_a_run(plugins):
+    """Profiles, config files and targets are there and fit together; what they submit is tested on a real Slurm."""
+    lines = [line.strip() for page in PAGES for block in blocks(page, "") for line in block.splitlines()]
+    found = [re.match(r"(?:snakemake|python workflow/resume.py) (.*?)(?: --dry-run)?$", line) for line in lines]
+    commands = {match[1] for match in found if match}
+    assert len(commands) >= 4
+    for command in commands:
+        done = subprocess.run(
+            [*SNAKEMAKE, *command.split(), "--dry-run", "--quiet"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(plugins)},
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
 
 def test_the_readmes_models_block_is_a_valid_model():
@@ -94,5 +114,10 @@ def test_the_lock_is_plain_names_and_versions_within_the_ranges():
     assert pins["torch"] == "2.13.0"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    for requirement in map(Requirement, [*project["dependencies"], *extras["default-model"], *extras["test"]]):
-        assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement
+    cluster = dict(line.split("==") for line in (ROOT / "requirements-cluster.lock").read_text().split())
+    wanted = [
+        *project["dependencies"],
+        *(name for extra in ("default-model", "test", "cluster") for name in extras[extra]),
+    ]
+    for requirement in map(Requirement, wanted):
+        assert requirement.specifier.contains((pins | cluster)[canonicalize_name(requirement.name)]), requirement
