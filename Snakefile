@@ -32,5 +32,5 @@ rule all:
 rule fetch:
     """Download every model and dataset of the config ahead, for nodes that have no network."""
     input:
-        expand("results/models/{model}.json", model=MODELS),
+        local(expand("results/models/{model}.json", model=MODELS)),
         expand("results/raw/{dataset}.parquet", dataset=DATASETS),

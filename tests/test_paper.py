@@ -18,7 +18,7 @@ from anchorscope.files import read_json
 from conftest import ROOT
 from hub_server import environment, serve
 from miniatures import TOKENIZERS, dataset_repository, model_repository
-from small_run import SNAKEMAKE, copy_project
+from small_run import SNAKEMAKE, copy_project, jobs
 
 PAPER = yaml.safe_load((ROOT / "config/paper.yaml").read_text())
 # Every architecture and tokenizer family, and both prompt styles.
@@ -124,6 +124,18 @@ def test_each_manifest_names_the_pinned_revision_of_its_repository(paper, config
         assert (manifest["source"]["hub"], manifest["revision"]) == (model["hub"], model["revision"])
         files = {file.name for file in (paper / f"results/models/{name}").glob("[!.]*")}
         assert files == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+
+
+def test_another_revision_of_one_model_reruns_its_chain_and_no_other(paper, config):
+    name, model = next(iter(config["models"].items()))
+    changed = config | {"models": config["models"] | {name: model | {"revision": "0" * 40}}}
+    (paper / "changed.yaml").write_text(yaml.safe_dump(changed, sort_keys=False))
+    command = [*SNAKEMAKE, "--cores", "2", "--configfile", "changed.yaml", "--dry-run"]
+    done = subprocess.run(command, cwd=paper, capture_output=True, text=True)
+    pairs = dict.fromkeys(("answer", "extract", "probe", "estimate"), len(config["datasets"]))
+    once = dict.fromkeys(("fetch_model", "summarise", "count_examples", "report", "provenance"), 1)
+    assert jobs(done) == {**pairs, **once, "draw": len(config["figures"])}
+    assert set(re.findall(r"model=([\w.-]+)", done.stdout + done.stderr)) == {name}
 
 
 def test_no_claim_is_made_about_the_larger_of_two_models_of_one_size(paper):

@@ -7,7 +7,7 @@ rule answer:
     """Ask the model a shard of questions and judge its answers."""
     input:
         questions="results/questions/{dataset}.parquet",
-        manifest="results/models/{model}.json",
+        manifest=local("results/models/{model}.json"),
     output:
         "results/answers/{model}/{dataset}/{shard}.parquet",
     log:

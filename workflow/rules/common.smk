@@ -81,9 +81,9 @@ def raw_file(name):
     """The file on this disk that a dataset comes from; nothing for a hub dataset."""
     dataset = DATASETS[name]
     if dataset["source"] == "bundled":
-        return ancient(str(BUNDLED / f"{dataset['layout']}-mini.jsonl"))
+        return local(ancient(str(BUNDLED / f"{dataset['layout']}-mini.jsonl")))
     if dataset["source"] == "file":
-        return ancient(dataset["path"])
+        return local(ancient(dataset["path"]))
     return []
 
 

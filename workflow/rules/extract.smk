@@ -7,7 +7,7 @@ rule extract:
     """Run clean and knocked-out passes over a shard's answers and keep the probed vectors."""
     input:
         answers="results/answers/{model}/{dataset}/{shard}.parquet",
-        manifest="results/models/{model}.json",
+        manifest=local("results/models/{model}.json"),
     output:
         "results/activations/{model}/{dataset}/{shard}.parquet",
     log:

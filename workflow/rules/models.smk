@@ -7,8 +7,8 @@
 rule fetch_model:
     """Bring a model's files here and describe them."""
     output:
-        manifest="results/models/{model}.json",
-        folder=directory("results/models/{model}"),
+        manifest=local("results/models/{model}.json"),
+        folder=local(directory("results/models/{model}")),
     log:
         "results/logs/fetch_model/{model}.log",
     benchmark:

@@ -34,7 +34,7 @@ rule report:
 rule provenance:
     """Write down what made this run."""
     input:
-        expand("results/models/{model}.json", model=MODELS),
+        local(expand("results/models/{model}.json", model=MODELS)),
     output:
         "results/provenance.json",
     log:

@@ -40,7 +40,7 @@ rule summarise:
             for kind in ESTIMATES
         },
         layers=expand("results/layers/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
-        landmarks=ancient(str(LANDMARKS)),
+        landmarks=local(ancient(str(LANDMARKS))),
     output:
         **{kind: f"results/{kind}.parquet" for kind in TABLES},
         **{f"{kind}_csv": f"results/{kind}.csv" for kind in TABLES},
