@@ -163,10 +163,27 @@ def test_a_fresh_checkout_over_finished_results_does_no_job(rerun, keep_metadata
     assert jobs(snakemake(rerun, "--dry-run")) == Counter()
 
 
-def test_two_runs_give_identical_bytes(finished, tmp_path):
-    folder = start_again(finished, tmp_path)
+WATCH = """
+import sys
+
+def watch(event, arguments):
+    if event == "pickle.find_class":
+        with open({!r}, "a") as file:
+            print(arguments[0], file=file)
+
+sys.addaudithook(watch)
+"""
+
+
+def test_two_runs_give_identical_bytes_and_unpickle_nothing(finished, tmp_path, monkeypatch):
+    """But for what Snakemake itself hands to a job, inside the script that it writes for it."""
+    (tmp_path / "watch").mkdir()
+    (tmp_path / "watch/sitecustomize.py").write_text(WATCH.format(str(tmp_path / "unpickled")))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "watch"))
+    folder = start_again(finished, tmp_path / "run")
     done = snakemake(folder)
     assert done.returncode == 0, done.stderr
+    assert set((tmp_path / "unpickled").read_text().split()) == {"snakemake.iocontainers"}
     for name in (
         "summary.parquet",
         "summary.csv",
