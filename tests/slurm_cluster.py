@@ -247,9 +247,9 @@ class Cluster:
     def start_node(self, node: str) -> None:
         subprocess.run(["slurmd", "-N", node, "-c"], check=True)
 
-    def kill(self, daemon: str) -> None:
-        """End a daemon as a power cut would, and wait until it is gone."""
-        _kill(self.base / f"{daemon}.pid", signal.SIGKILL)
+    def kill(self, daemon: str, number: int = signal.SIGKILL) -> None:
+        """End a daemon, as a power cut would if not told otherwise, and wait until it is gone."""
+        _kill(self.base / f"{daemon}.pid", number)
 
     def lose(self, node: str) -> None:
         """Take a node away with all that runs on it."""
