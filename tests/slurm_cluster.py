@@ -169,6 +169,8 @@ class Cluster:
         self.turn.close()
 
     def _start(self) -> None:
+        if _left_by_us(ETC / CONFS[0]):
+            _stop((ETC / CONFS[0]).readlink().parent)
         self._write_files()
         self._start_munge()
         if self.accounting:
@@ -205,8 +207,6 @@ class Cluster:
             (base / f"{name}.sh").chmod(0o755)
         ETC.mkdir(exist_ok=True)
         for name in CONFS:
-            if _left_by_us(ETC / name):
-                (ETC / name).unlink()
             (ETC / name).symlink_to(base / name)
 
     def _start_munge(self) -> None:
@@ -261,18 +261,10 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop every daemon of this cluster, and the jobs that still run on it."""
-        for pid in _running():
-            if "SLURM_CLUSTER_NAME=toy" in _environment(pid) and pid != os.getpid():
-                _send(pid, signal.SIGKILL)
-        for daemon in (*NODES, "controller", "database", "munge/pid"):
-            path = self.base / daemon if "/" in daemon else self.base / f"{daemon}.pid"
-            _kill(path, signal.SIGTERM)
+        _stop(self.base)
         if self.mariadb:
             self.mariadb.terminate()
             self.mariadb.wait()
-        for name in CONFS:
-            if (ETC / name).is_symlink() and (ETC / name).readlink() == self.base / name:
-                (ETC / name).unlink()
         shutil.rmtree(self.base, ignore_errors=True)
 
     def held(self) -> list[Held]:
@@ -286,6 +278,18 @@ class Cluster:
                 start, cards = started[job]
                 found.append(Held(job, node, partition, cards, start, float(when)))
         return found
+
+
+def _stop(base: Path) -> None:
+    """Stop the daemons whose files are in `base`, and the jobs that still run on them."""
+    for pid in _running():
+        if "SLURM_CLUSTER_NAME=toy" in _environment(pid):
+            _send(pid, signal.SIGKILL)
+    for file in (*(f"{name}.pid" for name in (*NODES, "controller", "database")), "munge/pid"):
+        _kill(base / file, signal.SIGTERM)
+    for name in CONFS:
+        if (ETC / name).is_symlink() and (ETC / name).readlink() == base / name:
+            (ETC / name).unlink()
 
 
 def _running() -> list[int]:
