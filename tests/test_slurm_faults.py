@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from faults import tried
 
 from cluster_run import PROFILES, config, finish, settle, start
+from faults import tried
 from slurm_cluster import NODES, Cluster, ask, missing, until
 from small_run import write_config
 
