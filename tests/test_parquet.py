@@ -223,6 +223,25 @@ def test_damage_anywhere_in_a_folder_is_found(tmp_path):
     assert damaged == {"one.parquet": "it is empty"}
 
 
+def test_damage_is_found_behind_a_link_and_a_folder_without_files_is_named(tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk/0000.parquet").write_bytes(b"junk")
+    command = [sys.executable, "-m", "anchorscope.damage", "results"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "There is no Parquet file in results.\n")
+    (tmp_path / "results/activations").symlink_to(tmp_path / "disk")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "results/activations/0000.parquet is damaged" in done.stdout
+
+
+def test_a_file_that_its_disk_does_not_give_back_is_damaged(tmp_path):
+    (tmp_path / "a.parquet").mkdir()  # reading a folder is an error of the system, too
+    with pytest.raises(DamagedFileError, match=r"a\.parquet is damaged \(it cannot be read: "):
+        check(tmp_path / "a.parquet")
+
+
 def test_extraction_needs_no_polars():
     code = "import sys; sys.modules['polars'] = None; import anchorscope.jobs, anchorscope.damage"
     subprocess.run([sys.executable, "-c", code], check=True)

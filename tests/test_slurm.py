@@ -11,7 +11,7 @@ import yaml
 
 from cluster_run import PROFILES, config, finish, new_run, settle, start
 from conftest import ROOT
-from slurm_cluster import Cluster, ask, missing
+from slurm_cluster import Cluster, ask, missing, until
 from small_run import save_model, write_config
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no Slurm: {missing()}")
@@ -92,6 +92,25 @@ def test_gpus_of_one_job_are_in_one_machine(cluster, profile):
     refused = subprocess.run(["sbatch", "--gpus=3", "--nodes=1", *wrap], capture_output=True, text=True)
     assert refused.returncode != 0
     assert subprocess.run(["sbatch", "--gpus=3", *wrap], capture_output=True).returncode == 0
+
+
+def test_the_status_of_a_job_is_told_and_one_that_can_never_start_is_cancelled(cluster, tmp_path):
+    def submit(*options: str) -> str:
+        return ask("sbatch", "--parsable", "--mem=100", f"--output={tmp_path}/%j", *options).strip()
+
+    def status(job: str) -> str:
+        return ask(str(ROOT / "workflow/profiles/sbatch/status.sh"), job).strip()
+
+    ended, failed, cancelled = submit("--wrap=true"), submit("--wrap=false"), submit("--wrap=sleep 99", "--hold")
+    too_long = submit("--wrap=true", "--time=9-00")
+    assert status(cancelled) == "running"
+    ask("scancel", cancelled)
+    until(lambda: status(ended) == "success", "the end of a job")
+    until(lambda: status(failed) == "failed", "the end of a job")
+    until(lambda: status(too_long) == "failed", "a job that cannot start")
+    assert status(cancelled) == "failed"
+    assert "JobState=CANCELLED" in ask("scontrol", "show", "job", too_long)
+    assert status("999999") == "failed"
 
 
 def test_every_profile_reruns_for_the_same_reasons():

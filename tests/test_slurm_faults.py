@@ -27,6 +27,8 @@ OUTAGE = 30  # seconds
 
 @pytest.fixture(scope="module", params=[False, True], ids=["without accounting", "with accounting"])
 def cluster(request) -> Iterator[Cluster]:
+    if request.param and not request.config.getoption("--all-faults"):
+        pytest.skip("tried with --all-faults")
     if missing(accounting=request.param):
         pytest.skip(f"no Slurm: {missing(accounting=request.param)}")
     with Cluster(accounting=request.param) as cluster:
@@ -114,7 +116,7 @@ FAULTS: dict[str, tuple[Callable, dict]] = {
     "over its time limit": (never_end, {"runtime": "attempt"}),
     "over its memory": (nothing, {"mem_mb": "300 * attempt ** 3"}),
 }
-IN_CI = [("slurm", "job cancelled by hand"), ("sbatch", "controller away for 30 s")]
+IN_CI = [("slurm", "job cancelled by hand"), ("sbatch", "controller away for 30 s"), ("sbatch", "killed")]
 # Without accounting the plugin asks nobody when the controller is away, and forgets its jobs; it waits for a job that
 # the controller has forgotten. That is what `sbatch` is for.
 NOT_FOR = [("slurm", "controller away for 30 s"), ("slurm", "controller killed")]
@@ -122,10 +124,10 @@ RESTARTS = {"controller away for 30 s": {0}, "controller killed": {0, 1, 2}, "da
 
 
 @pytest.fixture
-def chosen(request, cluster) -> None:
+def chosen(request, cluster: Cluster) -> None:
     """Leave most combinations to --all-faults."""
     names = (request.node.callspec.params["profile"], request.node.callspec.params.get("fault", "killed"))
-    if not request.config.getoption("--all-faults") and (cluster.accounting or names not in IN_CI):
+    if not request.config.getoption("--all-faults") and names not in IN_CI:
         pytest.skip("tried with --all-faults")
     if names in NOT_FOR and (not cluster.accounting or names[1] == "controller killed"):
         pytest.skip("the plugin does not survive this; the profile sbatch does")

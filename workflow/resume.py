@@ -14,14 +14,14 @@ import signal
 import subprocess
 import sys
 import time
+from glob import glob
 from pathlib import Path
 from typing import NoReturn
 
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 SECONDS_TO_END = 5
 SECONDS_TO_CANCEL = 300
-# What a run that sent jobs to a cluster has in its log. Others need no answer from a scheduler.
-FROM_A_CLUSTER = re.compile("slurm|external jobid", re.IGNORECASE)
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def say(text: str) -> None:
@@ -55,16 +55,17 @@ def is_run(command: list[str]) -> bool:
 
 
 def is_job(command: list[str]) -> bool:
-    """Whether this is a job of Snakemake: a copy of a script, the shell around it, or a Snakemake for one job."""
+    """Whether this is a job of Snakemake: a copy of a script, the shell around it, a Snakemake for one job, or what
+    still tries to submit one."""
     if runs_snakemake(command):
         return not is_run(command)
     shell = Path(command[0]).name.startswith(("python", "bash", "sh"))
-    return shell and any(".snakemake/scripts/" in word for word in command)
+    return shell and any(".snakemake/scripts/" in word or ".snakemake/tmp." in word for word in command)
 
 
 def hold(folder: Path) -> None:
     """Keep any second resume out, from here to the end of the Snakemake that this process becomes."""
-    (folder / ".snakemake").mkdir(exist_ok=True)
+    (folder / ".snakemake").mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / ".snakemake" / "resume.lock", os.O_RDWR | os.O_CREAT)
     os.set_inheritable(lock, True)
     try:
@@ -110,24 +111,29 @@ def refuse_if_elsewhere(folder: Path) -> None:
 
 
 def cluster_jobs(folder: Path) -> list[str]:
-    """Slurm's ids of all jobs of runs in `folder`, without the job that this is."""
-    runs = {run for text in logs(folder) for run in re.findall(r"SLURM run ID: (\S+)", text)}
-    question = ["squeue", "--noheader", "--array", "--format", "%A|%i|%j|%Z"]
+    """Slurm's ids of all jobs of runs in `folder`, without the job that this is.
+
+    The profile `sbatch` calls its jobs `anchorscope`, the Slurm plugin calls them after the run, a random number.
+    """
+    question = ["squeue", "--all", "--noheader", "--array", "--format", "%A|%i|%j|%Z"]
     asked = subprocess.run(question, capture_output=True, text=True)
     if asked.returncode:
         refuse(f"squeue does not say which jobs still run; try again when it does. {asked.stderr.strip()}")
     found = []
     for line in asked.stdout.splitlines():
         number, job, name, workdir = line.split("|", 3)
-        ours = name in runs or (name == "anchorscope" and os.path.realpath(workdir) == str(folder))
-        if ours and number != os.getenv("SLURM_JOB_ID"):
+        named = name == "anchorscope" or UUID.search(name)
+        if named and os.path.realpath(workdir) == str(folder) and number != os.getenv("SLURM_JOB_ID"):
             found.append(job)
     return found
 
 
 def cancel_cluster_jobs(folder: Path) -> None:
     """Cancel the Slurm jobs that dead runs left, and wait until they are gone: they write the same files."""
-    if not shutil.which("squeue") or not any(FROM_A_CLUSTER.search(text) for text in logs(folder)):
+    if not (folder / ".snakemake" / "slurm_logs").exists():
+        return
+    if not shutil.which("squeue"):
+        say("runs of this folder used Slurm, which cannot be asked here: make sure that none of their jobs is left")
         return
     left = cluster_jobs(folder)
     if not left:
@@ -166,9 +172,9 @@ def end_orphans(folder: Path) -> None:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove what killed jobs left half written, on whatever machine; nobody writes any more."""
-    left = list((folder / "results").rglob(".*.part"))
-    for file in left:
-        file.unlink(missing_ok=True)
+    left = [folder / name for name in glob("results/**/.*.part", root_dir=folder, recursive=True)]
+    for path in left:
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
     if left:
         say(f"removed {len(left)} half-written files")
 
@@ -186,17 +192,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__, usage="%(prog)s [snakemake arguments]")
     parser.add_argument("--ended-elsewhere", action="store_true", help="the run was killed on another machine")
     parser.add_argument("--directory", "-d", type=Path, default=Path(), help="as for snakemake: where the run works")
+    parser.add_argument("--dry-run", "--dryrun", "-n", action="store_true", help="only show what would be run")
     own, _ = parser.parse_known_args()
     arguments = [word for word in sys.argv[1:] if word != "--ended-elsewhere"]
     folder = own.directory.resolve()
     if not Path("/proc/self/cwd").exists():
         refuse("There is no /proc here to look for living runs in; see docs/reliability.md for the steps by hand.")
+    if own.dry_run:
+        os.execv(sys.executable, [*SNAKEMAKE, *arguments])
     hold(folder)
     refuse_if_alive(folder)
     if not own.ended_elsewhere:
         refuse_if_elsewhere(folder)
-    cancel_cluster_jobs(folder)
     end_orphans(folder)
+    cancel_cluster_jobs(folder)
     remove_leftovers(folder)
     unlock(folder, arguments)
     if "--rerun-incomplete" not in arguments:

@@ -4,15 +4,18 @@
 not as it was written, and at the end the one command that makes all of them again.
 """
 
+import argparse
 import sys
+from glob import glob
 from pathlib import Path
 
 from anchorscope.parquet import DamagedFileError, check, command_to_remake
 
 
 def find_damage(folder: Path) -> dict[Path, str | None]:
-    """What is wrong with each Parquet file below `folder`; nothing where it is whole."""
-    found: dict[Path, str | None] = dict.fromkeys(sorted(folder.rglob("*.parquet")))
+    """What is wrong with each Parquet file below `folder`, links followed; nothing where it is whole."""
+    names = sorted(glob("**/*.parquet", root_dir=folder, recursive=True))
+    found: dict[Path, str | None] = dict.fromkeys(folder / name for name in names)
     for path in found:
         try:
             check(path)
@@ -27,6 +30,9 @@ def main(folder: Path) -> int:
     damaged = {path: why for path, why in found.items() if why}
     for path, why in damaged.items():
         print(f"{path} is damaged ({why}).")
+    if not found:
+        print(f"There is no Parquet file in {folder}.")
+        return 1
     if not damaged:
         print(f"All {len(found)} Parquet files in {folder} are whole.")
         return 0
@@ -36,4 +42,6 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(Path, sys.argv[1:])))
+    parser = argparse.ArgumentParser(description="Find damaged Parquet files.")
+    parser.add_argument("folder", type=Path, help="the results of a run")
+    sys.exit(main(parser.parse_args().folder))

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from anchorscope.disk import explaining_full_disk, remove_leftovers, temporary_for
@@ -30,7 +30,8 @@ def atomic(target: Path | str) -> Iterator[Path]:
             yield temporary
             _to_disk(temporary)
             os.replace(temporary, target)
-            _to_disk(target.parent)
+            with suppress(OSError):  # not every file system can do this to a folder
+                _to_disk(target.parent)
         finally:
             temporary.unlink(missing_ok=True)
 

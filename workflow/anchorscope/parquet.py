@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -86,7 +87,7 @@ class SealedWriter:
 
 def _sums(path: Path | str, start: int, end: int) -> np.ndarray:
     """The CRC-32 of each block between two places of a file."""
-    with open(path, "rb", buffering=0) as file:
+    with open(path, "rb") as file:
         file.seek(start)
         blocks = (file.read(min(BLOCK, end - place)) for place in range(start, end, BLOCK))
         return np.array([zlib.crc32(block) for block in blocks], SUM)
@@ -120,9 +121,21 @@ def write_table(target: Path | str, table: pa.Table, about: dict[str, str]) -> N
         writer.write_table(table)
 
 
+@contextmanager
+def _reading(path: Path | str) -> Iterator[BinaryIO]:
+    """A file to read from; what its disk does not give back is damaged."""
+    try:
+        with open(path, "rb") as file:
+            yield file
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DamagedFileError(path, f"it cannot be read: {error.strerror}") from error
+
+
 def _footer(path: Path | str) -> tuple[pq.FileMetaData, int]:
     """What the footer of a file says, once it is known to be whole, and where it begins."""
-    with open(path, "rb") as file:
+    with _reading(path) as file:
         first = file.read(len(MAGIC))
         if not first:
             raise DamagedFileError(path, "it is empty")
@@ -178,7 +191,7 @@ class SealedFile:
     def check(self, start: int, end: int) -> None:
         """Compare the blocks around a stretch of the data with their checksums; those seen before count as whole."""
         first, last = start // self.block, -(-end // self.block)
-        with open(self.path, "rb", buffering=0) as file:
+        with _reading(self.path) as file:
             for number in first + np.flatnonzero(~self.checked[first:last]):
                 place = int(number) * self.block
                 file.seek(place)

@@ -16,16 +16,19 @@ if [ -z "$state" ]; then
     esac
 fi
 case $state-$reason in
-    PENDING-PartitionTimeLimit | PENDING-PartitionNodeLimit | PENDING-BadConstraints)
+    PENDING-PartitionTimeLimit | PENDING-BadConstraints | PENDING-*PerJob* | PENDING-MaxMemPerLimit | \
+        PENDING-*NotAllowed | PENDING-Invalid*)
         scancel "$1"
-        echo "Slurm job $1 asks for more than its partition allows ($reason); set less in the profile." >&2
+        echo "Slurm can never start job $1 ($reason); set what it asks for in the profile." >&2
         echo failed
         ;;
     COMPLETED-*) echo success ;;
-    PENDING-* | CONFIGURING-* | RUNNING-* | COMPLETING-* | SUSPENDED-* | STOPPED-* | RESIZING-* | STAGE_OUT-* | UNREACHABLE-*)
+    PENDING-* | CONFIGURING-* | RUNNING-* | COMPLETING-* | SUSPENDED-* | STOPPED-* | RESIZING-* | SIGNALING-* | \
+        STAGE_OUT-* | UNREACHABLE-*)
         echo running
         ;;
     *)
+        scancel "$1" 2>/dev/null # it may be held, and start once more
         echo "Slurm job $1 ended as ${state:-unknown}; its log is .snakemake/slurm_logs/$1.log." >&2
         echo failed
         ;;
