@@ -130,7 +130,8 @@ def cluster_jobs(folder: Path) -> list[str]:
 
 def cancel_cluster_jobs(folder: Path) -> None:
     """Cancel the Slurm jobs that dead runs left, and wait until they are gone: they write the same files."""
-    if not (folder / ".snakemake" / "slurm_logs").exists():
+    said = re.compile("SLURM run ID|external jobid")
+    if not (folder / ".snakemake" / "slurm_logs").exists() and not any(map(said.search, logs(folder))):
         return
     if not shutil.which("squeue"):
         say("runs of this folder used Slurm, which cannot be asked here: make sure that none of their jobs is left")

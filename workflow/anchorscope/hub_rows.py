@@ -32,9 +32,8 @@ def write_rows(repo: str, revision: str, subset: str | None, split: str, target:
             f"The files of split '{split}' of {repo} at {revision} cannot be read (looked for {', '.join(patterns)}, "
             f"of one kind among {', '.join(READERS)}, found {found}): check `split` and `subset` in the config."
         )
-    with tempfile.TemporaryDirectory(
-        ".part", ".rows-", target.parent
-    ) as scratch:  # the rows are kept once, in `target`
+    # Half-written like the target itself, and removed with it if the job is killed.
+    with tempfile.TemporaryDirectory(".part", ".rows-", target.parent) as scratch:
         rows = _read(files, scratch)
         with sealed(target, rows.features.arrow_schema, about) as writer:
             for batch in rows.with_format("arrow").iter(ROWS):
