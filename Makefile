@@ -14,7 +14,7 @@ run: .venv/ready
 	$(BIN)/snakemake --cores $(CORES)
 
 test: .venv/ready
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 style: .venv/ready
 	$(BIN)/ruff check
