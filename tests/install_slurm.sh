@@ -1,6 +1,7 @@
 #!/bin/sh
 # Install Debian's Slurm, with its database, for the tests that start one. Where that cannot be done, say so: those
 # tests are then skipped.
+PATH=$PATH:/usr/sbin:/sbin # where the daemons are, and where not every root looks
 if command -v slurmctld >/dev/null && command -v slurmdbd >/dev/null && command -v mariadbd >/dev/null; then
     exit 0
 fi

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from conftest import one_at_a_time
 
+os.environ["PATH"] += ":/usr/sbin:/sbin"  # where the daemons are, and where not every root looks
 ETC = Path("/etc/slurm")  # jobs drop SLURM_CONF from their environment: only the built-in place is always found
 CONFS = ("slurm.conf", "gres.conf", "slurmdbd.conf")
 PREFIX = "anchorscope-slurm-"
