@@ -37,7 +37,11 @@ def test_the_readme_opens_with_the_figure_then_the_two_commands():
 
 
 def test_make_runs_what_the_readme_says():
-    for target, last in (("run", "snakemake --cores all"), ("test", "-m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder")):
+    last_of = {
+        "run": "snakemake --cores all",
+        "test": "-m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder",
+    }
+    for target, last in last_of.items():
         done = subprocess.run(
             ["make", "--no-print-directory", "--dry-run", "--always-make", target],
             cwd=ROOT,
