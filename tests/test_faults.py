@@ -116,6 +116,8 @@ def test_a_run_from_another_machine_is_resumed_only_when_that_is_said_to_have_en
     resumed = resume(folder)
     assert resumed.returncode == 1
     assert "was started on elsewhere, and whether it is still alive cannot be seen" in resumed.stderr
+    assert resume(folder, "--dry-run").returncode == 0
+    assert list((folder / ".snakemake/locks").iterdir()), "a dry run touches nothing"
     resumed = resume(folder, "--ended-elsewhere")
     assert resumed.returncode == 0, resumed.stderr
     assert "Nothing to be done" in resumed.stdout + resumed.stderr
