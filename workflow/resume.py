@@ -205,8 +205,9 @@ def main() -> None:
     refuse_if_alive(folder)
     if not own.ended_elsewhere:
         refuse_if_elsewhere(folder)
-    end_orphans(folder)
     cancel_cluster_jobs(folder)
+    end_orphans(folder)
+    cancel_cluster_jobs(folder)  # one of the orphans may have submitted another
     remove_leftovers(folder)
     unlock(folder, arguments)
     if "--rerun-incomplete" not in arguments:
