@@ -1,7 +1,7 @@
 """What a cluster does to a run, done to it by a real Slurm: every one ends in a finished run with the same bytes.
 
-Without --all-faults a few are tried, on a Slurm without accounting; with it all, through both profiles, with and without
-accounting.
+Without --all-faults a few are tried, on a Slurm without accounting; with it all, through both profiles, with and
+without accounting.
 """
 
 import os
