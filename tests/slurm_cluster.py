@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -118,6 +119,11 @@ def missing(accounting: bool = False) -> str | None:
         return "starting a Slurm takes root"
     if any((ETC / name).exists() and not _left_by_us(ETC / name) for name in CONFS):
         return "this machine has a Slurm of its own"
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            os.mknod(f"{folder}/gpu", 0o600 | stat.S_IFCHR, NULL)
+    except OSError as error:
+        return f"a make-believe GPU cannot be made: {error.strerror}"
     return None
 
 
@@ -198,7 +204,7 @@ class Cluster:
         (base / "slurm.conf").write_text(conf)
         for node in NODES:
             for gpu in range(GPUS):
-                os.mknod(base / f"dev/{node}-gpu{gpu}", 0o600 | 0o020000, NULL)
+                os.mknod(base / f"dev/{node}-gpu{gpu}", 0o600 | stat.S_IFCHR, NULL)
         devices = [f"NodeName={node} Name=gpu Type=fake File={base}/dev/{node}-gpu[0-{GPUS - 1}]" for node in NODES]
         (base / "gres.conf").write_text("\n".join(devices) + "\n")
         (base / "slurmdbd.conf").write_text(DATABASE.format(base=base, **PORTS))
