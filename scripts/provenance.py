@@ -3,11 +3,10 @@
 Writes one JSON file that is the same whenever these are, wherever and whenever the run was made.
 """
 
-import importlib.metadata
 import json
 import platform
 
-from anchorscope.files import atomic, read_json
+from anchorscope.files import atomic, read_json, versions
 from anchorscope.logs import configure_logging
 
 if __name__ == "__main__":
@@ -19,7 +18,7 @@ if __name__ == "__main__":
         "code": json.loads(params.fingerprints),
         "models": {manifest["name"]: manifest for manifest in manifests},
         "datasets": json.loads(params.origins),
-        "libraries": {name: importlib.metadata.version(name) for name in json.loads(params.libraries)},
+        "libraries": versions(),
         "python": platform.python_version(),
     }
     with atomic(snakemake.output[0]) as target:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from anchorscope.disk import explaining_full_disk, remove_leftovers, temporary_for
 
-VERSIONED = ("torch", "transformers", "tokenizers", "datasets", "pyarrow", "polars", "numpy")
+VERSIONED = ("torch", "transformers", "tokenizers", "safetensors", "datasets", "pyarrow", "polars", "numpy")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 
@@ -61,8 +61,12 @@ def sha256_of_file(path: Path | str) -> str:
 
 def provenance(**made_from: object) -> dict[str, str]:
     """Parquet metadata that says what made a file: its inputs and settings, and library versions."""
-    versions = {name: importlib.metadata.version(name) for name in VERSIONED if _installed(name)}
-    return {"anchorscope": canonical_json({**made_from, "versions": versions})}
+    return {"anchorscope": canonical_json({**made_from, "versions": versions()})}
+
+
+def versions() -> dict[str, str]:
+    """Of the libraries that results can depend on, as far as they are installed."""
+    return {name: importlib.metadata.version(name) for name in VERSIONED if _installed(name)}
 
 
 def _installed(name: str) -> bool:

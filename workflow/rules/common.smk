@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT / "workflow"))
 os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"), os.getenv("PYTHONPATH")])))
 
 from anchorscope.files import (
+    VERSIONED,
     canonical_json,
     file_identity,
     folder_identity,
@@ -45,7 +46,6 @@ DATASETS = config["datasets"]
 FIGURES = config["figures"]
 SHARDS = [f"{number:04d}" for number in range(-(-config["questions"] // config["shard_size"]))]
 FORMATS = ["png", "pdf", "svg"]
-LIBRARIES = ["numpy", "pyarrow", "safetensors", "tokenizers", "torch", "transformers"]
 TABLES = ["summary", "series", "kinds", "strata"]
 ESTIMATES = [*TABLES, "resampled"]
 # A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread a

@@ -52,7 +52,7 @@ rule provenance:
             {script.stem: code(script.name) for script in sorted((ROOT / "scripts").glob("*.py"))}
         ),
         origins=lambda wildcards: canonical_json({name: origin(name) for name in DATASETS}),
-        libraries=canonical_json(LIBRARIES),
+        libraries=locked(*VERSIONED),
         code=code("provenance.py"),
     script:
         "../../scripts/provenance.py"
