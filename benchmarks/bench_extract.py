@@ -30,7 +30,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from anchorscope.attention import packed_attention
 from anchorscope.batches import default_tokens
-from anchorscope.extract import Engine, extract_rows
+from anchorscope.extraction import Engine, extract_rows
 from anchorscope.loading import pick_dtype, random_model
 from anchorscope.recorder import recording
 from anchorscope.rows import Row

@@ -15,7 +15,7 @@ from bench_generate import synthetic_prompts
 from common import ROOT, arguments, machine, report, seconds, synthetic_rows
 from transformers import AutoConfig, PreTrainedModel
 
-from anchorscope.extract import extract_rows
+from anchorscope.extraction import extract_rows
 from anchorscope.generate import generate
 from anchorscope.needs import NEW_TOKENS, Needs, needs
 from anchorscope.store import PASSES, ActivationWriter

@@ -12,7 +12,7 @@ from transformers import GptOssConfig, GptOssForCausalLM, Qwen3ForCausalLM
 from anchorscope.attention import _padded, packed_attention
 from anchorscope.batches import run_batches
 from anchorscope.check import check_packed
-from anchorscope.extract import extract
+from anchorscope.extraction import extract
 from anchorscope.fingerprint import PACKAGE, _reachable
 from anchorscope.fused import fused
 from anchorscope.packing import Pack

@@ -11,7 +11,7 @@ import torch
 from anchorscope import store
 from anchorscope.answers import answer_questions
 from anchorscope.content_words import exact_question_spans
-from anchorscope.extract import balanced, extract
+from anchorscope.extraction import balanced, extract
 from anchorscope.generate import generate, stop_tokens
 from anchorscope.jobs import read_examples
 from anchorscope.parquet import write_table

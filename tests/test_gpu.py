@@ -8,7 +8,7 @@ from accelerate import dispatch_model
 
 from anchorscope.attention import packed_attention
 from anchorscope.crossfit import score
-from anchorscope.extract import Engine, extract_rows
+from anchorscope.extraction import Engine, extract_rows
 from anchorscope.fused import fused
 from anchorscope.generate import generate
 from anchorscope.recorder import recording

@@ -7,7 +7,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from anchorscope.attention import packed_attention
 from anchorscope.content_words import Span
-from anchorscope.extract import Engine
+from anchorscope.extraction import Engine
 from anchorscope.knockout import CONTROL_REACH, exact_question, random_question
 from anchorscope.packing import Pack
 from anchorscope.prompts import Encoded, chat_prompt, encode, few_shot_prompt

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anchorscope.extract import balanced, extract
+from anchorscope.extraction import balanced, extract
 from anchorscope.files import atomic, provenance, read_json
 from anchorscope.loading import load_model, load_tokenizer
 from anchorscope.logs import log

@@ -12,7 +12,7 @@ import torch
 from transformers import PreTrainedConfig
 
 from anchorscope.batches import GPU_TOKENS
-from anchorscope.extract import KEPT_BYTES
+from anchorscope.extraction import KEPT_BYTES
 from anchorscope.loading import read_config
 from anchorscope.sizes import cards_needed, parameters
 from anchorscope.store import GROUP_BYTES, GROUP_EXAMPLES, example_bytes
