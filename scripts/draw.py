@@ -1,33 +1,24 @@
-"""Draw one figure of the config in three formats: PNG, PDF and SVG."""
+"""Draw every kind of figure for one set of models: PNG, PDF and SVG, for a full page's width and for a column's."""
 
 import json
 
-from anchorscope.figures import draw_family, save
+from anchorscope.figures import KINDS, View
 from anchorscope.frames import read_frame
-from anchorscope.logs import configure_logging
-from anchorscope.notes import note, random_models, unprobed
+from anchorscope.logs import configure_logging, progress
+from anchorscope.notes import unprobed
+from anchorscope.panels import read_style, save
 from anchorscope.parquet import made_from
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params = snakemake.params
-    spec = json.loads(params.figure)
-    summary = read_frame(snakemake.input[0])
-    models = dict(zip(spec["models"], json.loads(params.titles), strict=True))
-    about = made_from(snakemake.input[0])
-    random = [name for name in random_models(about) if name in models]
-    datasets = dict(json.loads(params.datasets))
-    missing = unprobed(about, models, datasets)
-    figure = draw_family(
-        summary,
-        models=models,
-        datasets=datasets,
-        rule=spec["rule"],
-        intervention=spec["intervention"],
-        component=spec["component"],
-        position=spec["position"],
-        note=note(json.loads(params.bundled), [models[name] for name in random], params.window, missing),
-        random=random,
-    )
-    for path in snakemake.output:
-        save(figure, path)
+    params, files = snakemake.params, snakemake.input
+    tables = {name: read_frame(files[name]) for name in ("summary", "layers", "deepest")}
+    models, datasets = dict(json.loads(params.models)), dict(json.loads(params.datasets))
+    missing = unprobed(made_from(files.summary), models, datasets)
+    widths = {"": read_style(files.style), "_column": read_style(files.style, column=True)}
+    wanted = [(kind, width) for kind in KINDS for width in widths]
+    for kind, width in progress(wanted, len(wanted), "drawing"):
+        style = widths[width]
+        figure = KINDS[kind](tables, View(models, datasets, params.component, params.position, missing, style))
+        for path in snakemake.output[f"{kind}{width}"]:
+            save(figure, path, style)

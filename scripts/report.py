@@ -8,7 +8,7 @@ import polars as pl
 from anchorscope.files import atomic, read_json
 from anchorscope.frames import read_frame
 from anchorscope.logs import configure_logging
-from anchorscope.notes import note, random_models, unprobed
+from anchorscope.notes import notes, unprobed
 from anchorscope.parquet import made_from
 from anchorscope.report import deepest_layers, page
 
@@ -18,11 +18,12 @@ if __name__ == "__main__":
     config = json.loads(params.config)
     summary = read_frame(snakemake.input.summary)
     about = made_from(snakemake.input.summary)
-    random = [config["models"][name]["title"] for name in random_models(about)]
     titles = [{name: entry["title"] for name, entry in config[kind].items()} for kind in ("models", "datasets")]
     text = page(
-        figures={Path(path).stem: Path(path).read_bytes() for path in snakemake.input.figures},
-        note=note(json.loads(params.bundled), random, params.window, unprobed(about, *titles)),
+        figures={
+            "/".join(Path(path).with_suffix("").parts[-2:]): Path(path).read_bytes() for path in snakemake.input.figures
+        },
+        note="\n".join(filter(None, [*notes(summary, *titles), unprobed(about, *titles)])),
         claims=read_json(snakemake.input.claims),
         deepest=deepest_layers(summary, **config["headline"]),
         examples=pl.read_csv(snakemake.input.examples),

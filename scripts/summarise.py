@@ -1,7 +1,7 @@
 """Put the estimates of all models and datasets into one table a kind, and judge the claims.
 
-Writes summary, series, kinds and strata as Parquet and as CSV, and the claims as JSON and as a page. A model
-and dataset that could not be probed are left out, and named in the metadata and on the page.
+Writes summary, series, kinds, strata, deepest and layers as Parquet and as CSV, and the claims as JSON and as a page.
+A model and dataset that could not be probed are left out, and named in the metadata and on the page.
 """
 
 import json
@@ -17,22 +17,30 @@ from anchorscope.files import atomic, provenance
 from anchorscope.frames import read_frame, write_frame
 from anchorscope.landmarks import compare
 from anchorscope.logs import configure_logging
-from anchorscope.notes import note, random_models, unprobed
+from anchorscope.notes import notes, unprobed
 from anchorscope.parquet import made_from
 
-TABLES = ("summary", "series", "kinds", "strata")
-FIRST = ["model", "weights", "dataset", "component", "position", "intervention", "stratum", "rule", "anchor", "layer"]
+TABLES = ("summary", "series", "kinds", "strata", "deepest", "layers")
+FIRST = (
+    *("model", "weights", "dataset", "source", "window"),
+    *("component", "position", "intervention", "stratum", "rule", "anchor", "layer"),
+)
 
 
-def gather(paths: list[str], names: list[tuple[str, str]], models: dict[str, dict]) -> pl.DataFrame:
-    """The tables of all models and datasets as one, with their names and what weights the model has."""
+def gather(paths: list[str], about: list[dict]) -> pl.DataFrame:
+    """The tables of all models and datasets as one, with what must be known of each to read its numbers."""
     table = pl.concat(
         read_frame(path).with_columns(
-            model=pl.lit(model), weights=pl.lit(models[model]["weights"]), dataset=pl.lit(dataset)
+            **{name: pl.lit(value, pl.Int64 if name == "window" else pl.String) for name, value in known.items()}
         )
-        for path, (model, dataset) in zip(paths, names, strict=True)
+        for path, known in zip(paths, about, strict=True)
     )
     return table.select(*(name for name in FIRST if name in table.columns), pl.exclude(FIRST))
+
+
+def as_text(table: pl.DataFrame) -> pl.DataFrame:
+    """A table that CSV can hold: lists as numbers with spaces between them."""
+    return table.with_columns(pl.col(pl.List).list.eval(pl.element().cast(pl.String)).list.join(" "))
 
 
 def published_beside_measured(landmarks: dict, summary: pl.DataFrame, models: dict, layouts: dict) -> list[dict]:
@@ -78,12 +86,23 @@ if __name__ == "__main__":
     about = {"models": models, "not_probed": missing}
     probed = ["not_probed" not in entry for entry in made]
     shown = list(compress(pairs, probed))
-    inputs = {kind: list(compress(files[kind], probed)) for kind in (*TABLES, "resampled", "layers")}
-    tables = {kind: gather(inputs[kind], shown, models) for kind in TABLES}
+    inputs = {kind: list(compress(files[kind], probed)) for kind in (*TABLES, "resampled")}
+    sources = json.loads(params.sources)
+    described = [
+        {
+            "model": model,
+            "weights": models[model]["weights"],
+            "dataset": dataset,
+            "source": sources[dataset],
+            "window": params.window,
+        }
+        for model, dataset in shown
+    ]
+    tables = {kind: gather(inputs[kind], described) for kind in TABLES}
     for kind, table in tables.items():
         write_frame(outputs[kind], table, provenance(stage="summarise", code=params.code, **about))
         with atomic(outputs[f"{kind}_csv"]) as target:
-            table.write_csv(target, float_precision=6)
+            as_text(table).write_csv(target, float_precision=6)
 
     place = {"component": params.component, "position": params.position}
     headline = tables["summary"].filter(**place)
@@ -94,7 +113,7 @@ if __name__ == "__main__":
     landmarks = yaml.safe_load(Path(files.landmarks).read_text(encoding="utf-8"))
     beside = published_beside_measured(landmarks, headline, models, layouts)
     names = [dict(zip(some, some, strict=True)) for some in (models, layouts)]
-    said = note(json.loads(params.bundled), random_models(about), params.window, unprobed(about, *names))
+    said = "\n".join(filter(None, [*notes(tables["summary"], *names), unprobed(about, *names)]))
     weights = {name: manifest["weights"] for name, manifest in models.items()}
     everything = {"statements": STATEMENTS, "claims": claims, "landmarks": beside, "weights": weights, "note": said}
     write_text(outputs.claims, json.dumps(everything, indent=2, ensure_ascii=False) + "\n")

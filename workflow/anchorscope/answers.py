@@ -21,6 +21,7 @@ SCHEMA = pa.schema(
         ("right", pa.bool_()),  # null for a refusal
         ("refused", pa.bool_()),
         ("exact_answer", pa.string()),
+        ("exact_start", pa.int32()),  # its first character, an index into answer
         ("exact_first", pa.int32()),  # first exact answer token, an index into generated_ids
         ("exact_last", pa.int32()),
         ("answer_final", pa.int32()),  # last token of the answer text
@@ -66,6 +67,7 @@ def judge(tokenizer: PreTrainedTokenizerBase, ids: list[int], gold: list[str], q
         "right": verdict.right,
         "refused": verdict.refused,
         "exact_answer": None,
+        "exact_start": None,
         "exact_first": None,
         "exact_last": None,
         "answer_final": None,
@@ -76,6 +78,7 @@ def judge(tokenizer: PreTrainedTokenizerBase, ids: list[int], gold: list[str], q
     covered = [index for index, (start, end) in enumerate(offsets) if start < len(answer.rstrip()) and start < end]
     return row | {
         "exact_answer": answer[verdict.exact.start : verdict.exact.end],
+        "exact_start": verdict.exact.start - (len(answer) - len(answer.lstrip())),
         "exact_first": exact[0],
         "exact_last": exact[-1],
         "answer_final": covered[-1],

@@ -1,4 +1,4 @@
-"""What `flip` would show if there were one mechanism and not two pathways (the null N2).
+"""What `flip` and `replicate` would show if there were one mechanism and not two pathways (the null N2).
 
 Under N2 the knockout shifts every example's logit by a draw from one normal distribution, whose mean depends on the
 clean logit along a line. Fitted to a run, it has that run's mean, spread and dependence, and no kinds of examples.
@@ -41,13 +41,45 @@ def simulate_flip(clean: np.ndarray, changed: np.ndarray, draws: int, seed: int)
     The same standard normal numbers serve every layer.
     """
     noise = np.random.default_rng(seed).standard_normal((draws, clean.shape[1]))
-    found: dict[str, list[np.ndarray]] = {"question": [], "answer": []}
+    found = []
     for before, after in zip(clean, changed, strict=True):
-        shift = fit_shift(before, after)
-        moved = before + shift.level + shift.slope * before + shift.spread * noise
-        flipped, change = flips(before, moved), delta_p(before, moved)
-        for anchor, mask in (("question", flipped), ("answer", ~flipped)):
-            with np.errstate(invalid="ignore", divide="ignore"):
-                found[anchor].append((mask * change).sum(1) / mask.sum(1))
-    means = {anchor: np.stack(columns, axis=1) for anchor, columns in found.items()}
-    return {**means, "gap": means["question"] - means["answer"]}
+        moved = _moved(before, after, noise)
+        found.append(_group_means(flips(before, moved), delta_p(before, moved)))
+    return _with_gap(np.stack(found, axis=-1))
+
+
+def simulate_replicate(
+    clean: np.ndarray, changed: np.ndarray, reference: int, draws: int, seed: int
+) -> dict[str, np.ndarray]:
+    """Group means [draws, layers] of delta P under `replicate`, from logits [2 prompts, layers, examples].
+
+    Each prompt has shifts of its own. One prompt labels at the reference layer and the other measures; then the other
+    way round, and the mean of both.
+    """
+    noise = np.random.default_rng(seed).standard_normal((2, draws, clean.shape[2]))
+    means = []
+    for labels, measures in ((0, 1), (1, 0)):
+        before = clean[labels, reference]
+        flipped = flips(before, _moved(before, changed[labels, reference], noise[labels]))
+        found = []
+        for before, after in zip(clean[measures], changed[measures], strict=True):
+            found.append(_group_means(flipped, delta_p(before, _moved(before, after, noise[measures]))))
+        means.append(np.stack(found, axis=-1))
+    return _with_gap(np.mean(means, axis=0))
+
+
+def _moved(clean: np.ndarray, changed: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Logits [draws, examples] under a knockout that moves every example by the fitted shift."""
+    shift = fit_shift(clean, changed)
+    return clean + shift.level + shift.slope * clean + shift.spread * noise
+
+
+def _group_means(question: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """Mean change of the Question-Anchored and of the other examples, [2, draws]; NaN where there are none."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.stack([(mask * change).sum(1) / mask.sum(1) for mask in (question, ~question)])
+
+
+def _with_gap(means: np.ndarray) -> dict[str, np.ndarray]:
+    question, answer = means
+    return {"question": question, "answer": answer, "gap": question - answer}

@@ -8,7 +8,7 @@ import polars as pl
 from anchorscope.bootstrap import interval, resample
 from anchorscope.curves import ANCHORS, Curve, curves, layer_rows, roles, series_row
 from anchorscope.kinds import KINDS, kinds
-from anchorscope.one_mechanism import simulate_flip
+from anchorscope.one_mechanism import simulate_flip, simulate_replicate
 from anchorscope.rules import ROLES, role_columns
 
 UNIT = ["component", "position", "intervention"]
@@ -31,6 +31,7 @@ class Estimates:
     series: pl.DataFrame  # one row a component, position, intervention, rule and anchor
     kinds: pl.DataFrame  # one row a component and position
     strata: pl.DataFrame  # the headline's summary for parts of the examples
+    deepest: pl.DataFrame  # the headline's examples at its deepest layer, one row an intervention and example
     resampled: pl.DataFrame  # the headline's curves in every resample, for contrasts between runs
 
 
@@ -43,10 +44,11 @@ def estimate(delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, draw
         place = {"component": component, "position": position}
         under = {**place, "intervention": intervention}
         by_rule = {rule: curves(roles(unit, rule), weights) for rule in ROLES}
-        summary.append(_with(_layer_table(by_rule, unit, intervention, seed), under))
+        reference = layers.filter(pl.col("is_reference")).filter(**place)["layer"][0]
+        null = one_mechanism(unit, reference, seed) if intervention == "exact_question" else {}
+        summary.append(_with(_layer_table(by_rule, null), under))
         series.append(_with(_series_table(by_rule), under))
         if intervention == "exact_question":
-            reference = layers.filter(pl.col("is_reference")).filter(**place)["layer"][0]
             at_reference = unit.filter(pl.col("layer") == reference)
             found_kinds.append({**place, "reference_layer": reference, **_kinds(at_reference, weights, seed)})
         if place == {"component": headline.component, "position": headline.position}:
@@ -57,6 +59,7 @@ def estimate(delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, draw
         series=pl.concat(series),
         kinds=pl.DataFrame(found_kinds, schema_overrides=dict.fromkeys(KINDS, pl.Float64)),
         strata=pl.concat(strata),
+        deepest=deepest_examples(delta, pl.concat(series), layers, headline),
         resampled=pl.concat(resampled),
     )
 
@@ -71,40 +74,41 @@ def _with(table: pl.DataFrame, values: dict[str, str]) -> pl.DataFrame:
     return table.with_columns(**{name: pl.lit(value) for name, value in values.items()})
 
 
-def _layer_table(
-    by_rule: dict[str, dict[str, Curve]], unit: pl.DataFrame, intervention: str, seed: int
-) -> pl.DataFrame:
-    """Every anchor's curve under every rule; under `flip` with what one mechanism would show."""
+def _layer_table(by_rule: dict[str, dict[str, Curve]], null: dict[str, dict[str, np.ndarray]]) -> pl.DataFrame:
+    """Every anchor's curve under every rule, with what one mechanism would show of it where that is known."""
     tables = []
-    null = one_mechanism_band(unit, seed) if intervention == "exact_question" else None
     for rule, by_anchor in by_rule.items():
         for anchor in ANCHORS:
             table = _with(layer_rows(by_anchor[anchor]), {"rule": rule, "anchor": anchor})
-            if rule == "flip" and null is not None and anchor in null:
-                table = table.with_columns(**null[anchor])
+            if anchor in null.get(rule, {}):
+                table = table.with_columns(**band(null[rule][anchor]))
             tables.append(table)
     return pl.concat(tables, how="diagonal")
 
 
-def one_mechanism_band(unit: pl.DataFrame, seed: int) -> dict[str, dict[str, pl.Series]]:
-    """By anchor the median and the central 95 % of what `flip` would show under one mechanism, [layers] each."""
+def one_mechanism(unit: pl.DataFrame, reference: int, seed: int) -> dict[str, dict[str, np.ndarray]]:
+    """By rule and anchor the group means [draws, layers] that one mechanism gives."""
     layers = unit["layer"].n_unique()
-    clean, changed = (
-        unit[name].cast(pl.Float64).to_numpy().reshape(layers, -1) for name in ("logit_clean_full", "logit_ko_full")
-    )
-    simulated = simulate_flip(clean, changed, NULL_DRAWS, seed)
-    band = {}
-    for anchor, means in simulated.items():
-        often = np.isfinite(means).mean(0) > 0.5  # a group that one mechanism hardly ever fills has no band
-        low, high = interval(means)
-        middle = [
-            np.median(column[np.isfinite(column)]) if ok else np.nan for column, ok in zip(means.T, often, strict=True)
-        ]
-        values = {"null": middle, "null_low": low, "null_high": high}
-        band[anchor] = {
-            name: pl.Series(np.where(often, value, np.nan)).fill_nan(None) for name, value in values.items()
-        }
-    return band
+
+    def logits(state: str, probe: str) -> np.ndarray:
+        return unit[f"logit_{state}_{probe}"].cast(pl.Float64).to_numpy().reshape(layers, -1)
+
+    both = (np.stack([logits(state, prompt) for prompt in ("first", "second")]) for state in ("clean", "ko"))
+    return {
+        "flip": simulate_flip(logits("clean", "full"), logits("ko", "full"), NULL_DRAWS, seed),
+        "replicate": simulate_replicate(*both, reference, NULL_DRAWS, seed),
+    }
+
+
+def band(means: np.ndarray) -> dict[str, pl.Series]:
+    """Median and central 95 % of simulated means [draws, layers]."""
+    often = np.isfinite(means).mean(0) > 0.5  # a group that one mechanism hardly ever fills has no band
+    low, high = interval(means)
+    middle = [
+        np.median(column[np.isfinite(column)]) if ok else np.nan for column, ok in zip(means.T, often, strict=True)
+    ]
+    values = {"null": middle, "null_low": low, "null_high": high}
+    return {name: pl.Series(np.where(often, value, np.nan)).fill_nan(None) for name, value in values.items()}
 
 
 def _series_table(by_rule: dict[str, dict[str, Curve]]) -> pl.DataFrame:
@@ -155,6 +159,28 @@ def _strata_table(unit: pl.DataFrame, weights: np.ndarray) -> pl.DataFrame:
             for anchor, curve in curves(pairs, weights[:, mask]).items():
                 tables.append(_with(layer_rows(curve), {"stratum": stratum, "rule": rule, "anchor": anchor}))
     return pl.concat(tables)
+
+
+def deepest_examples(
+    delta: pl.DataFrame, series: pl.DataFrame, layers: pl.DataFrame, headline: Headline
+) -> pl.DataFrame:
+    """The headline's examples at the layer where the Question-Anchored mean under `flip` is lowest.
+
+    At the reference layer where there is no such mean.
+    """
+    place = {"component": headline.component, "position": headline.position}
+    lowest = series.filter(**place, intervention="exact_question", rule="flip", anchor="question")["deepest_layer"][0]
+    reference = layers.filter(pl.col("is_reference")).filter(**place)["layer"][0]
+    return delta.filter(**place, layer=reference if lowest is None else lowest).select(
+        "intervention",
+        "layer",
+        "id",
+        "hallucinated",
+        "p_clean",
+        "p_ko",
+        "delta_p",
+        question_anchored="question_anchored_flip",
+    )
 
 
 def _resampled_table(by_rule: dict[str, dict[str, Curve]]) -> pl.DataFrame:

@@ -35,6 +35,7 @@ PROMPTS = read_json(ROOT / "workflow" / "resources" / "prompts.json")
 # Relative, so that a finished run can move to another folder.
 BUNDLED = Path(os.path.relpath(ROOT / "workflow" / "resources" / "questions"))
 LANDMARKS = Path(os.path.relpath(ROOT / "workflow" / "resources" / "landmarks.yaml"))
+BUNDLED_STYLE = Path(os.path.relpath(ROOT / "workflow" / "resources" / "figures.mplstyle"))
 
 found = mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
 if found:
@@ -44,10 +45,12 @@ validate(config, str(SCHEMA))
 MODELS = config["models"]
 DATASETS = config["datasets"]
 FIGURES = config["figures"]
+STYLE = Path(config.get("style", BUNDLED_STYLE))
 SHARDS = [f"{number:04d}" for number in range(-(-config["questions"] // config["shard_size"]))]
 FORMATS = ["png", "pdf", "svg"]
-TABLES = ["summary", "series", "kinds", "strata"]
-ESTIMATES = [*TABLES, "resampled"]
+KINDS = ["family", "honest", "auc", "share", "grid", "distribution"]  # of figures
+ESTIMATES = ["summary", "series", "kinds", "strata", "deepest", "resampled"]
+TABLES = ["summary", "series", "kinds", "strata", "deepest", "layers"]
 # A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread a
 # job beats two jobs that fight over two cores.
 THREADS = max(1, (workflow.cores or 4) // 4)
@@ -138,16 +141,6 @@ def model_memory(wildcards, attempt):
     return attempt * int(1000 * MODELS[wildcards.model]["memory_gb"])
 
 
-def bundled():
-    """The datasets that must not be taken for the published ones."""
-    return [name for name, dataset in DATASETS.items() if dataset["source"] == "bundled"]
-
-
-def bundled_titles():
-    """Their names on figures."""
-    return [DATASETS[name]["title"] for name in bundled()]
-
-
 def families():
     """Models that a figure shows side by side, the smaller one left."""
     shown = {tuple(figure["models"]): None for figure in FIGURES.values()}
@@ -159,6 +152,12 @@ def settings():
     asked = ("gpus", "memory_gb")
     models = {name: {key: value for key, value in model.items() if key not in asked} for name, model in MODELS.items()}
     return canonical_json({**config, "models": models})
+
+
+def figure_files(names, widths=("", "_column"), formats=FORMATS):
+    """Every kind of some figures."""
+    file = "results/figures/{figure}/{kind}{width}.{format}"
+    return expand(file, figure=names, kind=KINDS, width=widths, format=formats)
 
 
 def final_outputs():
@@ -173,5 +172,5 @@ def final_outputs():
         "results/provenance.json",
         "results/examples.csv",
         "results/questions.csv",
-        *expand("results/figures/{figure}.{format}", figure=FIGURES, format=FORMATS),
+        *figure_files(FIGURES),
     ]

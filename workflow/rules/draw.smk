@@ -1,14 +1,22 @@
-# Figures: delta P against layer, one panel a model.
-# In:  results/summary.parquet
-# Out: results/figures/{figure}.png, .pdf, .svg
+# Figures: every kind for each set of models that the config names, one panel a model.
+# In:  results/summary.parquet, results/layers.parquet, results/deepest.parquet, the style file
+# Out: results/figures/{figure}/{kind}.png, .pdf, .svg          as wide as a page
+#      results/figures/{figure}/{kind}_column.png, .pdf, .svg   as wide as a column
 
 
 rule draw:
-    """Draw one figure of the config in three formats."""
+    """Draw every kind of figure for one set of models."""
     input:
-        "results/summary.parquet",
+        summary="results/summary.parquet",
+        layers="results/layers.parquet",
+        deepest="results/deepest.parquet",
+        style=local(ancient(str(STYLE))),
     output:
-        expand("results/figures/{{figure}}.{format}", format=FORMATS),
+        **{
+            f"{kind}{width}": expand(f"results/figures/{{{{figure}}}}/{kind}{width}.{{format}}", format=FORMATS)
+            for kind in KINDS
+            for width in ("", "_column")
+        },
     log:
         "results/logs/draw/{figure}.log",
     benchmark:
@@ -16,14 +24,16 @@ rule draw:
     conda:
         "../../envs/draw.yaml"
     resources:
-        mem_mb=grows(1000),
-        runtime=grows(10),
+        mem_mb=grows(2000),
+        runtime=grows(20),
     params:
-        figure=lambda wildcards: canonical_json({**config["headline"], **FIGURES[wildcards.figure]}),
-        titles=lambda wildcards: canonical_json([MODELS[name]["title"] for name in FIGURES[wildcards.figure]["models"]]),
+        models=lambda wildcards: canonical_json(
+            [[name, MODELS[name]["title"]] for name in FIGURES[wildcards.figure]["models"]]
+        ),
         datasets=canonical_json([[name, dataset["title"]] for name, dataset in DATASETS.items()]),
-        bundled=canonical_json(bundled_titles()),
-        window=config.get("window"),
+        component=config["headline"]["component"],
+        position=config["headline"]["position"],
+        style=sha256_of_file(STYLE),
         libraries=locked("matplotlib", "seaborn"),
         code=code("draw.py"),
     script:

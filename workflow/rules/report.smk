@@ -1,5 +1,5 @@
 # Report: everything a run shows, on one page.
-# In:  results/summary.parquet, results/claims.json, results/examples.csv, results/figures/*.png, results/models/*.json
+# In:  results/summary.parquet, results/claims.json, results/examples.csv, results/figures/*/*.png, results/models/*.json
 # Out: results/report.html
 #      results/provenance.json   settings, code, models, datasets and libraries that made the run
 
@@ -10,7 +10,7 @@ rule report:
         summary="results/summary.parquet",
         claims="results/claims.json",
         examples="results/examples.csv",
-        figures=expand("results/figures/{figure}.png", figure=FIGURES),
+        figures=figure_files(FIGURES, widths=[""], formats=["png"]),
     output:
         "results/report.html",
     log:
@@ -24,8 +24,6 @@ rule report:
         runtime=grows(10),
     params:
         config=settings(),
-        bundled=canonical_json(bundled_titles()),
-        window=config.get("window"),
         code=code("report.py"),
     script:
         "../../scripts/report.py"

@@ -1,7 +1,7 @@
 # Estimates: group means with intervals for every model and dataset, what they come to, and the claims.
 # In:  results/delta/…, results/layers/…, results/answers/…, results/activations/…, results/questions/…
 # Out: results/estimates/{model}/{dataset}/*.parquet   all estimates of one model on one dataset
-#      results/{summary,series,kinds,strata}.parquet and .csv   those of all models and datasets
+#      results/{summary,series,kinds,strata,deepest,layers}.parquet and .csv   those of all models and datasets
 #      results/claims.json and .md   the six claims, each with its verdict, and the published landmarks
 #      results/examples.csv, results/questions.csv   how many answers and questions were kept or left out, and why
 
@@ -59,7 +59,7 @@ rule summarise:
         pairs=canonical_json([[model, dataset] for model in MODELS for dataset in DATASETS]),
         families=canonical_json(families()),
         layouts=canonical_json({name: dataset["layout"] for name, dataset in DATASETS.items()}),
-        bundled=canonical_json(bundled()),
+        sources=canonical_json({name: dataset["source"] for name, dataset in DATASETS.items()}),
         window=config.get("window"),
         component=config["headline"]["component"],
         position=config["headline"]["position"],
