@@ -6,14 +6,12 @@ answer tokens.
 
 import json
 
-from anchorscope.answers import answer_questions
+from anchorscope.answers import MAX_NEW_TOKENS, answer_questions
 from anchorscope.files import provenance, read_json
 from anchorscope.loading import load_model, load_tokenizer
 from anchorscope.logs import configure_logging, log
 from anchorscope.parquet import read_table, write_table
 from anchorscope.prompts import build_prompt
-
-MAX_NEW_TOKENS = 32
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

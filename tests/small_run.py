@@ -79,7 +79,7 @@ def base_config() -> dict:
             name: {"title": name.upper(), "layout": "nq", "source": "file", "path": f"{name}.jsonl"}
             for name in ("one", "two")
         },
-        "figures": {"main": {"models": ["tiny"]}, "honest": {"models": ["tiny"], "rule": "replicate"}},
+        "figures": {"main": {"models": ["tiny"]}},
     }
 
 

@@ -65,7 +65,7 @@ def test_the_command_for_the_published_models_builds_its_whole_plan(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    for job in ("fetch_model=14", "fetch_questions=4", "answer=56", "extract=56", "probe=56", "draw=21"):
+    for job in ("fetch_model=14", "fetch_questions=4", "answer=56", "extract=56", "probe=56", "draw=7"):
         name, count = job.split("=")
         assert re.search(rf"^{name} +{count}$", done.stdout + done.stderr, re.M), job
 

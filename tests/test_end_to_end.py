@@ -66,12 +66,14 @@ def test_the_probe_reads_a_signal_that_the_knockout_destroys_in_most_sets(defaul
 
 
 def test_figures_are_there_in_three_formats_and_name_the_bundled_questions(default_run):
-    for name in ("flip", "replicate", "control"):
-        for kind in ("png", "pdf", "svg"):
-            assert (default_run / f"results/figures/{name}.{kind}").stat().st_size > 10_000
-        drawn = (default_run / f"results/figures/{name}.svg").read_text()
-        assert "not the published datasets" in drawn
-        assert "Q PopQA-mini" in drawn
+    folder = default_run / "results/figures/smollm2"
+    for name in ("family", "honest", "auc", "share", "grid", "distribution"):
+        for width in ("", "_column"):
+            for kind in ("png", "pdf", "svg"):
+                assert (folder / f"{name}{width}.{kind}").stat().st_size > 10_000
+            drawn = (folder / f"{name}{width}.svg").read_text()
+            assert "not the published" in drawn
+            assert "PopQA-mini" in drawn
 
 
 def test_the_report_holds_the_figures_and_asks_for_nothing_from_outside(default_run):

@@ -57,7 +57,7 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
         ("knockout.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract"}),
         ("content_words.py", "please tell give", "please tell", {"normalize"}),
         ("logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
-        ("figures.py", "FAINT = 0.25", "FAINT = 0.5", {"draw"}),
+        ("figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw"}),
     ],
 )
 def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, module, old, new, expected):
@@ -68,5 +68,5 @@ def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, 
 
 def test_a_scripts_own_change_counts(project):
     before = prints(project)
-    edit(project / "scripts/answer.py", "MAX_NEW_TOKENS = 32", "MAX_NEW_TOKENS = 16")
+    edit(project / "scripts/answer.py", '["first"]', '["second"]')
     assert changed(project, before) == {"answer"}

@@ -112,8 +112,8 @@ def test_every_model_and_dataset_reaches_the_tables_and_every_figure_is_drawn(pa
     }
     for name, figure in config["figures"].items():
         for kind in ("png", "pdf", "svg"):
-            assert (results / f"figures/{name}.{kind}").stat().st_size > 0
-        drawn = re.findall(r">([^<>]+)</(?:text|tspan)>", (results / f"figures/{name}.svg").read_text())
+            assert (results / f"figures/{name}/family.{kind}").stat().st_size > 0
+        drawn = re.findall(r">([^<>]+)</(?:text|tspan)>", (results / f"figures/{name}/family.svg").read_text())
         titles = [config["models"][model]["title"] for model in figure["models"]]
         assert [text for text in drawn if text in titles] == titles, "the smaller model left"
 

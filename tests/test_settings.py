@@ -10,7 +10,7 @@ from conftest import ROOT
 
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
 DEFAULT = yaml.safe_load((ROOT / "config.yaml").read_text())
-MODEL, DATASET, FIGURE = "smollm2-135m", "popqa-mini", "flip"
+MODEL, DATASET, FIGURE = "smollm2-135m", "popqa-mini", "smollm2"
 SHAPE = "workflow/resources/shapes/qwen3-8b.json"
 
 
@@ -82,8 +82,10 @@ def test_every_shipped_shape_can_be_given_with_random_weights():
         ("datasets/d", {"title": "d", "layout": "nq", "source": "file", "path": "README.md"}, ["must end in .parquet"]),
         (f"figures/{FIGURE}/models", ["gpt"], [f"figures.{FIGURE} names the unknown model 'gpt'", MODEL]),
         (f"figures/{FIGURE}/models", [], [f"figures.{FIGURE}.models is empty"]),
-        (f"figures/{FIGURE}/rule", "flop", ["rule is 'flop'", "flip, fixed, crossfit, replicate"]),
-        (f"figures/{FIGURE}/intervention", "all", ["intervention is 'all'", "exact_question, random_question"]),
+        (f"figures/{FIGURE}/models", [MODEL, MODEL], [f"figures.{FIGURE}.models names smollm2-135m twice"]),
+        (f"figures/{FIGURE}/rule", "flip", [f"Unknown key 'rule' in figures.{FIGURE}"]),
+        ("style", "no.mplstyle", ["style names no.mplstyle, which does not exist"]),
+        ("style", "README.md", ["README.md is not a style that matplotlib can use"]),
     ],
 )
 def test_a_mistake_is_one_sentence_that_names_it(path, value, parts, monkeypatch):

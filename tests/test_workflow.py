@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import torch
+from matplotlib import image
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from anchorscope.parquet import made_from
@@ -22,8 +23,8 @@ from conftest import ROOT, tiny_model
 from small_run import COPIED, SNAKEMAKE, base_config, jobs, save_model, snakemake, start_again, write_config
 
 # What runs again whenever a model or dataset has new examples.
-AGGREGATION = {"summarise": 1, "count_examples": 1, "draw": 2, "report": 1, "provenance": 1}
-BELOW_PROBE = {"estimate": 2, "summarise": 1, "draw": 2, "report": 1}
+AGGREGATION = {"summarise": 1, "count_examples": 1, "draw": 1, "report": 1, "provenance": 1}
+BELOW_PROBE = {"estimate": 2, "summarise": 1, "draw": 1, "report": 1}
 
 
 @pytest.fixture
@@ -42,8 +43,8 @@ def test_a_run_leaves_every_named_output_and_a_log_and_a_benchmark_for_each_job(
         "claims.md",
         "examples.csv",
         "report.html",
-        "figures/main.png",
-        "figures/honest.svg",
+        "figures/main/family.png",
+        "figures/main/honest_column.svg",
     ):
         assert (results / name).stat().st_size > 0
     logs = {path.relative_to(results / "logs").with_suffix("") for path in (results / "logs").rglob("*.log")}
@@ -195,8 +196,8 @@ def test_two_runs_give_identical_bytes_and_unpickle_nothing(finished, tmp_path, 
         "examples.csv",
         "report.html",
         "provenance.json",
-        "figures/main.png",
-        "figures/main.svg",
+        "figures/main/family.png",
+        "figures/main/family.svg",
     ):
         assert (folder / "results" / name).read_bytes() == (finished / "results" / name).read_bytes(), name
 
@@ -252,8 +253,7 @@ def test_every_output_of_a_model_with_random_weights_says_so(random_run):
 
     note = "Trained: random weights; their numbers mean nothing about trained models."
     marks = {"Tiny", "Trained (random weights)", note}
-    assert marks <= svg_texts(results / "figures/main.svg")
-    assert marks & svg_texts(results / "figures/honest.svg") == {"Tiny"}
+    assert marks <= svg_texts(results / "figures/main/family.svg")
     page = (results / "report.html").read_text()
     assert f'<p class="note">{note}</p>' in page
     assert page.count("<td>shape</td><td>random</td>") == 3  # two rules at the deepest layer, and the counts
@@ -368,8 +368,8 @@ EXTRACT_AND_BELOW = {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROB
         ("anchorscope/crossfit.py", "64.0, 16.0", "32.0, 16.0", {"probe": 2, **BELOW_PROBE}),
         ("anchorscope/knockout.py", "CONTROL_REACH = 16", "CONTROL_REACH = 15", EXTRACT_AND_BELOW),
         ("anchorscope/short_answer.py", "(?:will|would", "(?:shall|will|would", {"answer": 4, **EXTRACT_AND_BELOW}),
-        ("anchorscope/figures.py", "FAINT = 0.25", "FAINT = 0.3", {"draw": 2, "report": 1}),
-        ("anchorscope/claims.py", "SIMILAR = 25.0", "SIMILAR = 24.0", {"summarise": 1, "draw": 2, "report": 1}),
+        ("anchorscope/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw": 1, "report": 1}),
+        ("anchorscope/claims.py", "SIMILAR = 25.0", "SIMILAR = 24.0", {"summarise": 1, "draw": 1, "report": 1}),
     ],
     ids=["a comment", "probes", "knockout", "exact answers", "figure", "claims"],
 )
@@ -380,6 +380,22 @@ def test_an_edit_of_the_library_reruns_exactly_the_stages_that_use_it(rerun, fil
     assert jobs(snakemake(rerun, "--dry-run")) == {**expected, **({"provenance": 1} if expected else {})}
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["the bundled file", "a file that the config names"])
+def test_another_style_only_draws_again(finished, rerun, own):
+    bundled = rerun / "workflow/resources/figures.mplstyle"
+    text = bundled.read_text().replace("savefig.dpi: 300", "savefig.dpi: 150")
+    if own:
+        (rerun / "own.mplstyle").write_text(text)
+        write_config(rerun, base_config() | {"style": "own.mplstyle"})
+    else:
+        bundled.write_text(text)
+    assert jobs(snakemake(rerun, "--dry-run")) == {"draw": 1, "report": 1, **({"provenance": 1} if own else {})}
+    done = snakemake(rerun, "results/figures/main/share.png")
+    assert done.returncode == 0, done.stderr
+    before, after = (image.imread(run / "results/figures/main/share.png").shape for run in (finished, rerun))
+    assert before[0] == 2 * after[0]
+
+
 def test_removing_a_model_drops_it_from_tables_and_figures_and_keeps_its_files(random_run, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(random_run, folder, symlinks=True)
@@ -387,11 +403,11 @@ def test_removing_a_model_drops_it_from_tables_and_figures_and_keeps_its_files(r
     del config["models"]["shape"]
     config["figures"]["main"]["models"].remove("shape")
     write_config(folder, config)
-    assert jobs(snakemake(folder, "--dry-run")) == {**AGGREGATION, "draw": 2}
+    assert jobs(snakemake(folder, "--dry-run")) == AGGREGATION
     done = snakemake(folder)
     assert done.returncode == 0, done.stderr
     assert set(pl.read_parquet(folder / "results/summary.parquet")["model"]) == {"tiny"}
-    assert "Trained" not in (folder / "results/figures/main.svg").read_text()
+    assert "Trained" not in (folder / "results/figures/main/family.svg").read_text()
     for kept in ("models/shape.json", "answers/shape/one/0000.parquet", "delta/shape/one.parquet"):
         assert (folder / "results" / kept).exists(), kept
 
@@ -410,7 +426,7 @@ def test_a_new_title_only_draws_again(rerun):
     config["models"]["tiny"]["title"] = "Another name"
     config["datasets"]["one"]["title"] = "Another name, too"
     write_config(rerun, config)
-    assert jobs(snakemake(rerun, "--dry-run")) == {"draw": 2, "report": 1, "provenance": 1}
+    assert jobs(snakemake(rerun, "--dry-run")) == {"draw": 1, "report": 1, "provenance": 1}
 
 
 def test_reordered_config_keys_rerun_nothing(rerun):
@@ -461,7 +477,7 @@ def test_a_dataset_with_too_few_right_answers_is_named_and_the_others_reach_the_
     assert set(pl.read_parquet(summary)["dataset"]) == {"one", "two"}
     assert [row[:2] for row in made_from(summary)["not_probed"]] == [["tiny", "hard"]]
     said = "Not probed, because the answers are too few or too one-sided: Tiny on Hard."
-    assert said in svg_texts(rerun / "results/figures/main.svg")
+    assert said in svg_texts(rerun / "results/figures/main/family.svg")
     assert said in (rerun / "results/report.html").read_text()
     assert "tiny on hard" in (rerun / "results/claims.md").read_text()
     counts = pl.read_csv(rerun / "results/examples.csv").filter(dataset="hard")
@@ -535,7 +551,7 @@ READERS = [
         "normalize": ("raw/one", "questions/one.parquet", "normalize/one", "truncated"),
         "extract": ("answers/tiny/one/0000", "activations/tiny/one/0000.parquet", "extract/tiny/one/0000", "empty"),
         "estimate": ("layers/tiny/one", "estimates/tiny/one/kinds.parquet", "estimate/tiny/one", "bit-flipped"),
-        "draw": ("summary", "figures/main.png", "draw/main", "truncated"),
+        "draw": ("summary", "figures/main/family.png", "draw/main", "truncated"),
     },
     {
         "answer": ("questions/one", "answers/tiny/one/0000.parquet", "answer/tiny/one/0000", "bit-flipped"),
@@ -575,7 +591,7 @@ def test_damage_is_found_and_one_command_makes_everything_again_byte_for_byte(re
     assert done.returncode == 0, done.stderr
     said = look()
     assert (said.returncode, said.stdout) == (0, f"All {len(parquets(finished))} Parquet files in results are whole.\n")
-    for name in [*parquets(finished), "report.html", "claims.json", "summary.csv", "figures/main.svg"]:
+    for name in [*parquets(finished), "report.html", "claims.json", "summary.csv", "figures/main/family.svg"]:
         assert (rerun / "results" / name).read_bytes() == (finished / "results" / name).read_bytes(), name
 
 

@@ -9,8 +9,7 @@ from anchorscope.fingerprint import fingerprint
 from anchorscope.jobs import extract_file
 from anchorscope.logs import configure_logging
 from anchorscope.parquet import made_from
-
-PROMPTS = Path(__file__).resolve().parents[1] / "resources" / "prompts.json"
+from anchorscope.prompts import BUNDLED_PROMPTS
 
 
 def parse() -> argparse.Namespace:
@@ -40,7 +39,7 @@ if __name__ == "__main__":
         options.answers,
         options.manifest,
         options.output,
-        {"style": style, "texts": read_json(PROMPTS)[style]},
+        {"style": style, "texts": read_json(BUNDLED_PROMPTS)[style]},
         options.dtype,
         options.threads,
         options.batch_tokens,

@@ -7,6 +7,7 @@ from anchorscope.generate import generate, stop_tokens
 from anchorscope.labels import label
 from anchorscope.prompts import Prompt, common_prefix, decoded_offsets, encode, tokens_over
 
+MAX_NEW_TOKENS = 32
 SPANS = pa.list_(pa.struct([("start", pa.int64()), ("end", pa.int64())]))
 SCHEMA = pa.schema(
     [

@@ -9,6 +9,7 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -16,6 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from anchorscope.attention import compute_prefix, packed_attention, run_decoder
 from anchorscope.batches import default_tokens, run_batches
 from anchorscope.check import check_packed
+from anchorscope.logs import log
 from anchorscope.packing import Pack, place
 from anchorscope.prompts import Prompt
 from anchorscope.recorder import Recorder, Watch, recording
@@ -37,6 +39,16 @@ def balanced(ids: list[str], right: list[bool], seed: int) -> list[int]:
     classes = [[index for index in drawn if right[index] is verdict] for verdict in (True, False)]
     kept = {index for members in classes for index in members[: min(map(len, classes))]}
     return [index for index in drawn if index in kept]
+
+
+def analysed(answers: pa.Table, balance: bool, seed: int) -> pa.Table:
+    """The answers that are analysed: refusals are not, and with `balance` as many right as wrong ones."""
+    usable = answers.filter(~pc.field("refused"))
+    ids, right = usable["id"].to_pylist(), usable["right"].to_pylist()
+    # Arrow cannot tell of an empty list that it holds numbers.
+    examples = usable.take(pa.array(balanced(ids, right, seed), pa.int64())) if balance else usable
+    log.info("%d answers can be analysed, %d are left out by the balance", len(usable), len(usable) - len(examples))
+    return examples
 
 
 def extract(

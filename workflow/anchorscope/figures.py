@@ -225,7 +225,7 @@ def _draw_histogram(panel: Axes, examples: pl.DataFrame, pair: list[dict]) -> No
     outline = {"histtype": "step", "color": "0.3", "linewidth": 0.8, "label": CONTROL}
     panel.hist(control, edges, weights=np.full(len(control), 100 / len(control)), **outline)
     said = f"layer {cut['layer'][0]}\n{len(cut)} examples"
-    panel.text(0.02, 0.94, said, transform=panel.transAxes, va="top", fontsize="x-small")
+    panel.text(0.02, 0.94, said, transform=panel.transAxes, va="top", fontsize="small")
 
 
 def _draw_anchors(

@@ -3,12 +3,10 @@
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from anchorscope.extraction import balanced, extract
+from anchorscope.extraction import analysed, extract
 from anchorscope.files import atomic, provenance, read_json
 from anchorscope.loading import load_model, load_tokenizer
-from anchorscope.logs import log
 from anchorscope.parquet import read_table
 from anchorscope.prompts import build_prompt
 from anchorscope.store import KEYS, ActivationWriter
@@ -44,10 +42,5 @@ def extract_file(
 
 
 def read_examples(answers: Path, balance: bool, seed: int) -> pa.Table:
-    """The answers that are analysed; refusals are not."""
-    usable = read_table(answers, NEEDED).filter(~pc.field("refused"))
-    ids, right = usable["id"].to_pylist(), usable["right"].to_pylist()
-    # Arrow cannot tell of an empty list that it holds numbers.
-    examples = usable.take(pa.array(balanced(ids, right, seed), pa.int64())) if balance else usable
-    log.info("%d answers can be analysed, %d are left out by the balance", len(usable), len(usable) - len(examples))
-    return examples
+    """The answers that are analysed."""
+    return analysed(read_table(answers, NEEDED), balance, seed)

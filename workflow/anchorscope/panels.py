@@ -1,5 +1,6 @@
 """What all figures share: their looks from a style file, panels, curves with bands, one legend below, and files."""
 
+import logging
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ FAINT = 0.25
 MARKED = 8  # layers of a curve with a marker
 COLUMN = 3.3  # inches: one column of a two-column page
 COLUMN_SCALE = 0.8  # of type and lines there
-NARROWEST = 1.1  # inches of a panel; more panels than there is room for make the figure wider
+NARROWEST = 1.05  # inches of a panel; more panels than there is room for make the figure wider
 FIXED = {
     "svg.fonttype": "none",  # text stays text
     "pdf.fonttype": 42,
@@ -45,12 +46,7 @@ class Style:
 
 def read_style(path: Path | str | None = None, column: bool = False) -> Style:
     """Read a matplotlib style file; the bundled one without `path`."""
-    path = path or BUNDLED_STYLE
-    try:
-        params = dict(matplotlib.rc_params_from_file(path, fail_on_error=True, use_default_template=False))
-    except (KeyError, ValueError, SyntaxError) as error:
-        reason = " ".join(str(error).strip("'\"").split())
-        raise ValueError(f"{path} is not a style that matplotlib can use: {reason}") from error
+    params = _read_params(Path(path or BUNDLED_STYLE))
     params = {**sns.axes_style("whitegrid"), **params, **FIXED}
     with matplotlib.rc_context(params):
         now = matplotlib.rcParams
@@ -61,6 +57,32 @@ def read_style(path: Path | str | None = None, column: bool = False) -> Style:
         return Style(params, looks, width, height)
     scaled = {name: COLUMN_SCALE * size for name, size in sizes.items()}
     return Style({**params, **scaled}, looks, COLUMN, COLUMN_SCALE * height)
+
+
+class _Complaints(logging.Handler):
+    """What matplotlib finds wrong with a style file, which it would only log."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage().strip().splitlines()[0])
+
+
+def _read_params(path: Path) -> dict:
+    complaints, logger = _Complaints(), logging.getLogger("matplotlib")
+    logger.addHandler(complaints)
+    try:
+        params = dict(matplotlib.rc_params_from_file(path, use_default_template=False))
+    except UnicodeDecodeError:
+        params = {}
+    finally:
+        logger.removeHandler(complaints)
+    if complaints.said:
+        reason = complaints.said[0].replace(f" in file {path!r}", "").replace(f" in file {path}", "")
+        raise ValueError(f"{path} is not a style that matplotlib can use: {reason.rstrip('.')}.")
+    return params
 
 
 @contextmanager
@@ -144,7 +166,7 @@ def _letter(size: str) -> float:
 
 def _folded(text: str, inches: float, size: str) -> str:
     letters = max(1, int(inches / _letter(size)))
-    return "\n".join(textwrap.wrap(text, letters, break_long_words=False))
+    return "\n".join(textwrap.wrap(text, letters))
 
 
 def save(figure: Figure, path: Path | str, style: Style) -> None:

@@ -1,6 +1,7 @@
 """A prompt is text before the question and text after it; and where the question's tokens lie in it."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
@@ -9,6 +10,7 @@ from anchorscope.spans import Span
 # Some chat templates print the day. A fixed one keeps prompts the same tomorrow.
 TEMPLATE_DATE = "26 Jul 2024"
 PLACEHOLDER = "{question}"
+BUNDLED_PROMPTS = Path(__file__).resolve().parents[1] / "resources" / "prompts.json"
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def _mistakes(config: dict, schema: dict) -> list[str]:
         found += _dataset_mistakes(name, dataset)
     for name, figure in config["figures"].items():
         found += _figure_mistakes(name, figure, config)
-    return found
+    return found + _style_mistakes(config)
 
 
 def _odd(node: object, where: str) -> Iterator[str]:
@@ -91,6 +91,9 @@ def _sentence(error: ValidationError) -> str:
             return f"{where} is {value!r}, which does not have the form {error.validator_value}."
         case "minimum" | "maximum":
             return f"{where} is {value}; its {error.validator} is {error.validator_value}."
+        case "uniqueItems":
+            twice = [one for index, one in enumerate(value) if one in value[:index]]
+            return f"{where} names {', '.join(map(str, twice))} twice."
         case "minProperties" | "minItems" | "minLength":
             return f"{where} is empty; at least one entry is needed."
         case _:
@@ -166,3 +169,17 @@ def _figure_mistakes(name: str, figure: dict, config: dict) -> list[str]:
         return []
     known = ", ".join(config["models"])
     return [f"figures.{name} names the unknown model {', '.join(map(repr, unknown))}; known models are {known}."]
+
+
+def _style_mistakes(config: dict) -> list[str]:
+    if "style" not in config:
+        return []
+    if not Path(config["style"]).is_file():
+        return [f"style names {config['style']}, which does not exist."]
+    from anchorscope.panels import read_style  # slow to import, and needed for nothing else here
+
+    try:
+        read_style(config["style"])
+    except ValueError as error:
+        return [str(error)]
+    return []

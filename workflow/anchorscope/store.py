@@ -60,7 +60,8 @@ class ActivationWriter:
             path, self.schema, compression="none", use_dictionary=list(KEYS.names), write_statistics=False
         )
         capacity = max(GROUP_EXAMPLES, GROUP_BYTES // (len(names) * vector.byte_width))
-        self.buffer = torch.empty((*shape, capacity, width), dtype=dtype)
+        with torch.inference_mode(False):  # which the thread that fills it is not in, even where the caller is
+            self.buffer = torch.empty((*shape, capacity, width), dtype=dtype)
         self.keys: list[dict] = []
 
     def add(self, keys: list[dict], block: Tensor) -> None:

@@ -1,0 +1,122 @@
+"""The measurement without the workflow, for a model in hand: questions in, activations and a summary out."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from anchorscope.answers import MAX_NEW_TOKENS, answer_questions
+from anchorscope.delta import measure
+from anchorscope.extraction import analysed
+from anchorscope.extraction import extract as extract_activations
+from anchorscope.files import atomic, provenance, read_json
+from anchorscope.frames import read_frame
+from anchorscope.logs import log
+from anchorscope.parquet import made_from
+from anchorscope.prompts import BUNDLED_PROMPTS, build_prompt
+from anchorscope.questions import normalize
+from anchorscope.store import DTYPES, ActivationReader, ActivationWriter
+from anchorscope.summary import Headline, estimate
+
+GIVEN = "given"  # weights and questions of which only the caller knows where they come from
+
+
+def extract(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Iterable[Mapping[str, object]],
+    path: Path | str,
+    *,
+    prompt: Literal["few_shot", "chat"] = "few_shot",
+    balance: bool = True,
+    seed: int = 0,
+    window: int | None = None,
+    batch_tokens: int | None = None,
+) -> pl.DataFrame:
+    """Let a model answer questions, keep its clean and knocked-out activations in a file, and return its answers.
+
+    Each of `examples` has a `question` and `gold`, the list of its accepted answers. The model answers greedily under
+    the few-shot prompt or its own chat template, and what it says is judged. The Parquet file at `path` then has every
+    layer's vectors at every component, position, prompt and intervention; `store.ActivationReader([path])` reads them.
+    `balance` keeps as many right as wrong answers, drawn by `seed`; `window` cuts in so many layers up to the one that
+    is read, instead of in all of them; `batch_tokens` are computed together, by default as many as suit the device.
+    """
+    _check(model, prompt)
+    questions = _questions(examples, seed)
+    texts = read_json(BUNDLED_PROMPTS)[prompt]
+    prompts = {name: build_prompt(tokenizer, prompt, text) for name, text in texts.items()}
+    was_training = model.training
+    model.eval()
+    try:
+        answers = answer_questions(
+            model, tokenizer, prompts["first"], questions.to_dicts(), MAX_NEW_TOKENS, batch_tokens
+        )
+        config = model.config.get_text_config()
+        about = provenance(stage="extract", model={"weights": GIVEN}, prompts=texts, window=window)
+        with (
+            atomic(path) as target,
+            ActivationWriter(target, config.num_hidden_layers, config.hidden_size, model.dtype, about) as writer,
+        ):
+            kept = analysed(answers, balance, seed)
+            extract_activations(model, tokenizer, prompts, kept, writer, batch_tokens, window)
+    finally:
+        model.train(was_training)
+    return pl.from_arrow(answers)
+
+
+def _questions(examples: Iterable[Mapping[str, object]], seed: int) -> pl.DataFrame:
+    rows = []
+    for number, example in enumerate(examples):
+        missing = [name for name in ("question", "gold") if name not in example]
+        if missing:
+            raise ValueError(f"Example {number} has no {' and no '.join(missing)}.")
+        if isinstance(example["gold"], str):
+            raise ValueError(f"The gold of example {number} is a text; it must be a list of accepted answers.")
+        rows.append({"question": example["question"], "answer": list(example["gold"])})
+    schema = {"question": pl.String, "answer": pl.List(pl.String)}
+    questions, counts = normalize(pl.DataFrame(rows, schema=schema), "nq", seed, "examples")
+    log.info("questions: %s", ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    return questions
+
+
+def _check(model: PreTrainedModel, prompt: str) -> None:
+    dtype = str(model.dtype).removeprefix("torch.")
+    if dtype not in DTYPES:
+        raise ValueError(f"The model computes in {dtype}; load it with one of {', '.join(DTYPES)}.")
+    if prompt not in read_json(BUNDLED_PROMPTS):
+        raise ValueError(f"prompt is {prompt!r}; it must be few_shot or chat.")
+
+
+def summarise(
+    activations: Path | str | Sequence[Path | str],
+    *,
+    model: str = "model",
+    dataset: str = "questions",
+    folds: int = 5,
+    draws: int = 2000,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """Probe every layer and average delta P over each anchor's examples: a summary that `plot_family` draws.
+
+    `activations` is the file that `extract` wrote, or the files of a workflow's shards; `model` and `dataset` are the
+    names that the summary has for them. Summaries of several can be put together with `polars.concat`.
+    """
+    paths = [activations] if isinstance(activations, str | Path) else list(activations)
+    delta, layers = measure(ActivationReader(paths), folds, seed, f"{model} on {dataset}")
+    summary = estimate(delta, layers, Headline("resid", "answer_last"), draws, seed).summary
+    about = made_from(paths[0])
+    weights = about["model"]["weights"]
+    known = {"model": model, "weights": weights, "dataset": dataset, "source": GIVEN}
+    window = pl.lit(about["window"], pl.Int64)
+    columns = [pl.lit(value).alias(name) for name, value in known.items()]
+    return summary.select(*columns, window.alias("window"), pl.all())
+
+
+def load_summary(path: Path | str = "results/summary.parquet") -> pl.DataFrame:
+    """A run's summary, one row a model, dataset, component, position, intervention, rule, anchor and layer.
+
+    Refuses a damaged file. docs/formats.md names the columns.
+    """
+    return read_frame(path)
