@@ -186,6 +186,9 @@ def test_the_honest_figure_has_replicate_its_null_and_the_control(figures):
     assert len(bands) == 8
     lower = {x: y for x, y in bands[0].get_paths()[0].vertices if y < -15}
     assert [lower[layer] for layer in range(6)] == [-25.0 - layer for layer in range(6)]
+    dotted = [line for line in above[0].get_lines() if line.get_linestyle() == ":" and len(line.get_ydata())]
+    assert [to_hex(line.get_color()) for line in dotted] == [to_hex(colour) for _, colour, *_ in SERIES]
+    assert {height for line in dotted for height in heights(line)} == {-20.0}
     assert not any(len(band.get_paths()) and to_hex(band.get_facecolor()[0]) == grey for band in below[0].collections)
     assert legend(figure) == [*(name for name, *_ in SERIES), "if one mechanism"]
 

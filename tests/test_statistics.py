@@ -19,7 +19,7 @@ from anchorscope.delta import delta_rows, examples_of, layer_rows
 from anchorscope.dip import dip, dip_test
 from anchorscope.kinds import kinds
 from anchorscope.mixture import two_normals
-from anchorscope.one_mechanism import fit_shift
+from anchorscope.one_mechanism import fit_shift, simulate_replicate
 from anchorscope.store import PASSES
 from anchorscope.summary import Headline, estimate
 
@@ -262,6 +262,84 @@ def test_the_band_of_one_mechanism_holds_what_one_mechanism_shows_and_not_two_pa
     assert one["null_high"] < -20, "one mechanism alone shows a deep gap"
     two = row(measured("two pathways", 800, 1), "flip", "answer")
     assert not two["null_low"] <= two["delta_p"] <= two["null_high"]
+
+
+@pytest.mark.parametrize(("kind", "inside"), [("N1", True), ("N2", True), ("two pathways", False)])
+def test_the_band_under_replicate_tells_two_pathways_from_one_mechanism(kind, inside):
+    for anchor in ("question", "answer", "gap"):
+        found = row(measured(kind, 800, 1), "replicate", anchor)
+        assert (found["null_low"] <= found["delta_p"] <= found["null_high"]) == inside, anchor
+
+
+def sigmoid(logit: float) -> float:
+    return 1 / (1 + np.exp(-logit))
+
+
+def test_one_mechanism_under_replicate_is_what_a_plain_loop_gives():
+    """Two prompts, three layers: each prompt labels at layer 1 by its own shifts, and the other one measures."""
+    generator = np.random.default_rng(7)
+    clean = generator.normal(size=(2, 3, 40))
+    changed = 0.2 * clean - 0.5 + 0.7 * generator.normal(size=(2, 3, 40))
+    found = simulate_replicate(clean, changed, 1, 5, seed=3)
+    noise = np.random.default_rng(3).standard_normal((2, 5, 40))
+
+    def moved(prompt: int, layer: int, draw: int, example: int) -> float:
+        slope, level = np.polyfit(clean[prompt, layer], changed[prompt, layer], 1)
+        spread = np.std(changed[prompt, layer] - level - slope * clean[prompt, layer])
+        return level + slope * clean[prompt, layer, example] + spread * noise[prompt, draw, example]
+
+    for draw in range(5):
+        for layer in range(3):
+            means = {True: [], False: []}
+            for labels, measures in ((0, 1), (1, 0)):
+                groups = {True: [], False: []}
+                for example in range(40):
+                    flipped = (clean[labels, 1, example] >= 0) != (moved(labels, 1, draw, example) >= 0)
+                    before, after = clean[measures, layer, example], moved(measures, layer, draw, example)
+                    side = 1 if before >= 0 else -1
+                    groups[flipped].append(100 * (sigmoid(side * after) - sigmoid(side * before)))
+                for flipped, values in groups.items():
+                    means[flipped].append(np.mean(values))
+            question, answer = np.mean(means[True]), np.mean(means[False])
+            assert found["question"][draw, layer] == pytest.approx(question)
+            assert found["answer"][draw, layer] == pytest.approx(answer)
+            assert found["gap"][draw, layer] == pytest.approx(question - answer)
+
+
+def test_a_knockout_that_pushes_every_example_to_one_verdict_makes_a_gap_that_one_mechanism_explains():
+    """The verdict is a property of the example, so `replicate` finds a gap; its band holds it."""
+    generator = np.random.default_rng(0)
+    verdict = np.where(np.arange(600) % 2, 2.0, -2.0)
+    clean = verdict + generator.normal(scale=0.3, size=(2, 1, 600))
+    changed = 1.5 + generator.normal(scale=0.5, size=(2, 1, 600))
+    band = simulate_replicate(clean, changed, 0, 200, seed=0)
+    flipped = (clean >= 0) != (changed >= 0)
+    side = np.where(clean >= 0, 1, -1)
+    delta = 100 * (sigmoid(side * changed) - sigmoid(side * clean))
+    gaps = [delta[1 - one, 0][flipped[one, 0]].mean() - delta[1 - one, 0][~flipped[one, 0]].mean() for one in (0, 1)]
+    low, high = np.quantile(band["gap"], [0.025, 0.975])
+    assert np.mean(gaps) < -50
+    assert low <= np.mean(gaps) <= high
+
+
+def test_the_deepest_table_holds_every_example_where_question_anchored_is_lowest():
+    delta, layers = tables("two pathways", 200, 0)
+    deeper = delta.with_columns(layer=pl.lit(1, pl.Int16), delta_p=pl.col("delta_p") * 1.1)
+    both = pl.concat([delta, deeper])
+    found = estimate(
+        both,
+        pl.concat([layers, layers.with_columns(layer=pl.lit(1, pl.Int16), is_reference=False)]),
+        HEADLINE,
+        DRAWS,
+        seed=0,
+    ).deepest
+    assert set(found["layer"]) == {1}
+    assert sorted(found.filter(intervention="exact_question")["id"]) == sorted(set(delta["id"]))
+    for name in ("p_clean", "p_ko", "delta_p"):
+        expected = deeper.filter(intervention="exact_question").sort("id")[name]
+        assert found.filter(intervention="exact_question").sort("id")[name].to_list() == expected.to_list()
+    expected = deeper.filter(intervention="exact_question").sort("id")["question_anchored_flip"]
+    assert found.filter(intervention="exact_question").sort("id")["question_anchored"].to_list() == expected.to_list()
 
 
 def test_the_fitted_shift_is_that_of_least_squares():

@@ -96,6 +96,7 @@ def test_exact_answer_tokens_cover_the_exact_answer_and_none_is_there_for_nothin
         row = judge(real, ids, gold, "")
         assert row["generated_ids"] == ids
         assert row["exact_answer"] == exact
+        assert row["answer"][row["exact_start"] :].startswith(exact)
         start = decoded.index(exact)
         wanted = set(range(start, start + len(exact)))
         used = [set(range(*offsets[token])) for token in range(row["exact_first"], row["exact_last"] + 1)]

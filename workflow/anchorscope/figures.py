@@ -240,10 +240,11 @@ def _draw_anchors(
             draw_curve(panel, mine, "delta_p", ("low", "high"), look, f"{ANCHORS[anchor]} {view.datasets[dataset]}")
             band = mine.drop_nulls("null").sort("layer")
             if null and not band.is_empty():
-                ends = (band[name].to_numpy() for name in ("layer", "null_low", "null_high"))
-                panel.fill_between(*ends, color=GREY, alpha=0.12, linewidth=0, zorder=0)
-        if null:  # in the legend as dark as where bands lie on one another
-            panel.fill_between([], [], color=GREY, alpha=0.4, linewidth=0, label=ONE_MECHANISM)
+                layer, middle, *ends = (band[name].to_numpy() for name in ("layer", "null", "null_low", "null_high"))
+                panel.fill_between(layer, *ends, color=GREY, alpha=0.15, linewidth=0, zorder=0)
+                panel.plot(layer, middle, color=look["color"], linestyle=":", marker="")
+        if null:
+            panel.plot([], [], color=GREY, linestyle=":", marker="", label=ONE_MECHANISM)
         panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
 
 

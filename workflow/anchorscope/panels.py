@@ -103,12 +103,13 @@ def looks(style: Style, count: int) -> list[dict]:
 
 
 def draw_curve(panel: Axes, rows: pl.DataFrame, value: str, ends: tuple[str, str], look: dict, label: str) -> None:
-    """A line with markers and its band; faint where `rows` are not `sure`. Each curve's markers begin a layer later."""
+    """A line with its band, faint where `rows` are not `sure`; markers begin a layer later in each curve."""
     rows = rows.sort("layer")
     layer, sure = rows["layer"].to_numpy(), rows["sure"].to_numpy()
     middle, low, high = (rows[name].cast(pl.Float64).to_numpy().astype(float) for name in (value, *ends))
     step = max(1, len(layer) // MARKED)
-    marks = slice(len(panel.get_lines()) // 2 % step, None, step)
+    others = sum(not line.get_label().startswith("_") for line in panel.get_lines())
+    marks = slice(others % step, None, step)
     panel.plot(layer, middle, markevery=marks, **look, alpha=FAINT)
     panel.plot(layer, np.where(sure, middle, np.nan), markevery=marks, **look, label=label)
     panel.fill_between(layer, low, high, where=sure, color=look["color"], alpha=0.15, linewidth=0)
@@ -123,8 +124,9 @@ def name_panels(line: Sequence[Axes], titles: Iterable[str]) -> None:
 
 def count_layers(panels: np.ndarray) -> None:
     """Layers are whole numbers; the last row of panels is labelled."""
+    room = panels.flat[0].figure.get_figwidth() / panels.shape[1]  # inches of a panel
     for panel in panels.flat:
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=max(3, int(2 * room))))
     for panel in panels[-1]:
         panel.set_xlabel("Layer")
 
