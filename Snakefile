@@ -12,6 +12,9 @@ if not workflow.overwrite_configfiles:
     configfile: "config.yaml"
 
 
+report: "workflow/report/workflow.rst"
+
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/questions.smk"
 include: "workflow/rules/models.smk"

@@ -597,3 +597,18 @@ def test_damage_is_found_and_one_command_makes_everything_again_byte_for_byte(re
 
 def parquets(run: Path) -> list[str]:
     return sorted(str(path.relative_to(run / "results")) for path in (run / "results").rglob("*.parquet"))
+
+
+def test_snakemakes_own_report_has_captions_categories_and_labels(rerun):
+    done = subprocess.run(
+        [*SNAKEMAKE, "--configfile", "test.yaml", "--report", "own.html"], cwd=rerun, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    page = (rerun / "own.html").read_text()
+    (categories,) = re.findall(r"^ *var categories = (\{.*\});?$", page, re.M)
+    (results,) = re.findall(r"^ *var results = (\{.*\});?$", page, re.M)
+    assert set(json.loads(categories)) == {"Figures", "Claims", "Counts", "Report"}
+    for path, shown in json.loads(results).items():
+        assert shown["caption"], path
+    kinds = [entry["labels"]["kind"] for entry in json.loads(results).values() if "kind" in (entry["labels"] or {})]
+    assert sorted(kinds) == ["auc", "distribution", "family", "grid", "honest", "share"]

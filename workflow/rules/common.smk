@@ -49,13 +49,15 @@ STYLE = Path(config.get("style", BUNDLED_STYLE))
 SHARDS = [f"{number:04d}" for number in range(-(-config["questions"] // config["shard_size"]))]
 FORMATS = ["png", "pdf", "svg"]
 KINDS = ["family", "honest", "auc", "share", "grid", "distribution"]  # of figures
+WIDTHS = ["", "_column"]  # of a page and of a column
 ESTIMATES = ["summary", "series", "kinds", "strata", "deepest", "resampled"]
 TABLES = ["summary", "series", "kinds", "strata", "deepest", "layers"]
+CORES = workflow.resource_settings.cores  # none for a command that runs nothing
 # A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread a
 # job beats two jobs that fight over two cores.
-THREADS = max(1, (workflow.cores or 4) // 4)
+THREADS = max(1, (CORES or 4) // 4)
 # Each GPU takes one job at a time, with its share of the cores; a job that needs several waits for them itself.
-MODEL_THREADS = max(1, (workflow.cores or 1) // gpu_count()) if gpu_count() else THREADS
+MODEL_THREADS = max(1, (CORES or 1) // gpu_count()) if gpu_count() else THREADS
 
 
 def one_of(names):
@@ -154,10 +156,24 @@ def settings():
     return canonical_json({**config, "models": models})
 
 
-def figure_files(names, widths=("", "_column"), formats=FORMATS):
+def figure_files(names, widths=WIDTHS, formats=FORMATS):
     """Every kind of some figures."""
     file = "results/figures/{figure}/{kind}{width}.{format}"
     return expand(file, figure=names, kind=KINDS, width=widths, format=formats)
+
+
+def drawn(kind, width):
+    """The files of one kind of figure; those for the page's width go into Snakemake's own report."""
+    files = expand(f"results/figures/{{{{figure}}}}/{kind}{width}.{{format}}", format=FORMATS)
+    if width:
+        return files
+    shown = {
+        "caption": f"../report/{kind}.rst",
+        "category": "Figures",
+        "subcategory": "{figure}",
+        "labels": {"kind": kind},
+    }
+    return [report(file, **shown) if file.endswith("svg") else file for file in files]
 
 
 def final_outputs():

@@ -12,11 +12,7 @@ rule draw:
         deepest="results/deepest.parquet",
         style=local(ancient(str(STYLE))),
     output:
-        **{
-            f"{kind}{width}": expand(f"results/figures/{{{{figure}}}}/{kind}{width}.{{format}}", format=FORMATS)
-            for kind in KINDS
-            for width in ("", "_column")
-        },
+        **{f"{kind}{width}": drawn(kind, width) for kind in KINDS for width in WIDTHS},
     log:
         "results/logs/draw/{figure}.log",
     benchmark:

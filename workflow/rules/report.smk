@@ -12,7 +12,7 @@ rule report:
         examples="results/examples.csv",
         figures=figure_files(FIGURES, widths=[""], formats=["png"]),
     output:
-        "results/report.html",
+        report("results/report.html", caption="../report/page.rst", category="Report"),
     log:
         "results/logs/report.log",
     benchmark:

@@ -45,7 +45,7 @@ rule summarise:
         **{kind: f"results/{kind}.parquet" for kind in TABLES},
         **{f"{kind}_csv": f"results/{kind}.csv" for kind in TABLES},
         claims="results/claims.json",
-        claims_page="results/claims.md",
+        claims_page=report("results/claims.md", caption="../report/claims.rst", category="Claims"),
     log:
         "results/logs/summarise.log",
     benchmark:
@@ -86,8 +86,8 @@ rule count_examples:
             shard=SHARDS,
         ),
     output:
-        examples="results/examples.csv",
-        questions="results/questions.csv",
+        examples=report("results/examples.csv", caption="../report/examples.rst", category="Counts"),
+        questions=report("results/questions.csv", caption="../report/questions.rst", category="Counts"),
     log:
         "results/logs/count_examples.log",
     benchmark:
