@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import yaml
 
-from anchorscope.claims import STATEMENTS, Run, judge_claims, larger_neighbours, read_run
+from anchorscope.claims import STATEMENTS, Run, beside_null, judge_claims, larger_neighbours, read_run
 from anchorscope.claims_page import claims_page
 from anchorscope.files import atomic, provenance
 from anchorscope.frames import read_frame, write_frame
@@ -115,6 +115,14 @@ if __name__ == "__main__":
     names = [dict(zip(some, some, strict=True)) for some in (models, layouts)]
     said = "\n".join(filter(None, [*notes(tables["summary"], *names), unprobed(about, *names)]))
     weights = {name: manifest["weights"] for name, manifest in models.items()}
-    everything = {"statements": STATEMENTS, "claims": claims, "landmarks": beside, "weights": weights, "note": said}
+    null = beside_null(tables["series"].filter(**place))
+    everything = {
+        "statements": STATEMENTS,
+        "claims": claims,
+        "one_mechanism": null,
+        "landmarks": beside,
+        "weights": weights,
+        "note": said,
+    }
     write_text(outputs.claims, json.dumps(everything, indent=2, ensure_ascii=False) + "\n")
-    write_text(outputs.claims_page, claims_page(claims, beside, said))
+    write_text(outputs.claims_page, claims_page(claims, null, beside, said))

@@ -5,7 +5,16 @@ import polars as pl
 import pytest
 import yaml
 
-from anchorscope.claims import STATEMENTS, Measured, Run, judge, judge_claims, larger_neighbours, reads_truth
+from anchorscope.claims import (
+    STATEMENTS,
+    Measured,
+    Run,
+    beside_null,
+    judge,
+    judge_claims,
+    larger_neighbours,
+    reads_truth,
+)
 from anchorscope.claims_page import claims_page
 from anchorscope.landmarks import compare
 from conftest import ROOT
@@ -175,9 +184,24 @@ def test_the_page_shows_every_verdict_and_the_landmarks():
         flip({("d", "question"): [-40.0]}),
         {},
     )
-    page = claims_page(rows, [{"model": "small", **beside[0]}], "Not the published datasets.")
+    null = {"model": "small", "dataset": "d", "area": -20.0, "area_low": -22.0, "area_high": -18.0}
+    null |= {"area_null": -5.0, "area_null_low": -7.0, "area_null_high": -3.0, "beyond": True}
+    page = claims_page(rows, [null], [{"model": "small", **beside[0]}], "Not the published datasets.")
     for statement in STATEMENTS.values():
         assert statement[1:] in page
     assert "Not the published datasets." in page
     assert page.count("| supported |") == sum(row["verdict"] == "supported" for row in rows)
     assert "| small | last | −45.0 … −30.0 | −40.0 | 0–0 | yes |" in page
+    assert "| small | d | −20.0 | −22.0 … −18.0 | −5.0 | −7.0 … −3.0 | yes |" in page
+
+
+def test_a_gap_is_beyond_one_mechanism_when_its_whole_interval_is_below_the_simulations():
+    place = {"model": "m", "rule": "replicate", "anchor": "gap", "intervention": "exact_question"}
+    ends = {"area_low": -22.0, "area_high": -18.0, "area_null": -15.0, "area_null_high": -14.0}
+    rows = [
+        {**place, "dataset": name, "area": -20.0, **ends, "area_null_low": low}
+        for name, low in (("far", -17.0), ("near", -19.0), ("unknown", None))
+    ]
+    rows[2] |= {"area_null": None}
+    found = beside_null(pl.DataFrame([*rows, rows[0] | {"rule": "flip"}, rows[0] | {"anchor": "question"}]))
+    assert [(row["dataset"], row["beyond"]) for row in found] == [("far", True), ("near", False)]

@@ -170,6 +170,8 @@ def table(anchored: list[bool]) -> tuple[pl.DataFrame, pl.DataFrame]:
         "cluster": [f"{index:02d}" for index in range(count)],
         "popularity": pl.Series([None] * count, dtype=pl.Int64),
         "hallucinated": np.arange(count) % 2 == 0,
+        "p_clean": np.full(count, 0.75, np.float32),
+        "p_ko": np.where(anchored, 0.25, 0.75).astype(np.float32),
         "layer": np.zeros(count, dtype=np.int16),
         "delta_p": np.where(anchored, -50.0, 0.0),
         "question_anchored_flip": anchored,
@@ -269,6 +271,17 @@ def test_the_band_under_replicate_tells_two_pathways_from_one_mechanism(kind, in
     for anchor in ("question", "answer", "gap"):
         found = row(measured(kind, 800, 1), "replicate", anchor)
         assert (found["null_low"] <= found["delta_p"] <= found["null_high"]) == inside, anchor
+
+
+def test_a_series_has_the_area_that_one_mechanism_would_give():
+    delta, layers = tables("two pathways", 400, 0)
+    series = estimate(delta, layers, HEADLINE, DRAWS, seed=0).series
+    (gap,) = series.filter(intervention="exact_question", rule="replicate", anchor="gap").to_dicts()
+    one = row(measured("two pathways", 400, 0), "replicate", "gap")
+    assert gap["area_null"] == pytest.approx(one["null"]), "of one layer"
+    assert (gap["area_null_low"], gap["area_null_high"]) == pytest.approx((one["null_low"], one["null_high"]))
+    assert gap["area_high"] < gap["area_null_low"]
+    assert series.filter(intervention="random_question")["area_null"].null_count() == series.height / 2
 
 
 def sigmoid(logit: float) -> float:

@@ -86,6 +86,19 @@ def reads_truth(layers: pl.DataFrame) -> bool:
     return best["auc"] - NormalDist().inv_cdf(1 - 0.025 / len(clean)) * error > 0.5
 
 
+def beside_null(series: pl.DataFrame) -> list[dict]:
+    """The headline's gap beside what one mechanism would give, mean over layers, for each model and dataset."""
+    return (
+        series.filter(rule=RULE, anchor="gap", intervention="exact_question")
+        .drop_nulls(["area", "area_null"])
+        .select(
+            "model", "dataset", *(f"{name}{end}" for name in ("area", "area_null") for end in ("", "_low", "_high"))
+        )
+        .with_columns(beyond=pl.col("area_high") < pl.col("area_null_low"))
+        .to_dicts()
+    )
+
+
 def judge(low: float, high: float, region: tuple[float, float]) -> str:
     """By where the interval lies."""
     if region[0] <= low and high <= region[1]:

@@ -14,7 +14,7 @@ from anchorscope.rules import ROLES, role_columns
 UNIT = ["component", "position", "intervention"]
 NULL_DRAWS = 400  # simulations behind the band of one mechanism
 POPULARITY = ("unpopular", "middling", "popular")
-SERIES = ("area", "deepest_layer", "deepest", "of_flip")
+SERIES = ("area", "deepest_layer", "deepest", "of_flip", "area_null")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def estimate(delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, draw
         reference = layers.filter(pl.col("is_reference")).filter(**place)["layer"][0]
         null = one_mechanism(unit, reference, seed) if intervention == "exact_question" else {}
         summary.append(_with(_layer_table(by_rule, null), under))
-        series.append(_with(_series_table(by_rule), under))
+        series.append(_with(_series_table(by_rule, null), under))
         if intervention == "exact_question":
             at_reference = unit.filter(pl.col("layer") == reference)
             found_kinds.append({**place, "reference_layer": reference, **_kinds(at_reference, weights, seed)})
@@ -111,16 +111,33 @@ def band(means: np.ndarray) -> dict[str, pl.Series]:
     return {name: pl.Series(np.where(often, value, np.nan)).fill_nan(None) for name, value in values.items()}
 
 
-def _series_table(by_rule: dict[str, dict[str, Curve]]) -> pl.DataFrame:
-    """Area and deepest layer of every curve; the gap's area also as a share of that under `flip`."""
+def _series_table(by_rule: dict[str, dict[str, Curve]], null: dict[str, dict[str, np.ndarray]]) -> pl.DataFrame:
+    """Area and deepest layer of every curve; the gap's area also as a share of that under `flip`.
+
+    With what one mechanism would give for the area where that is known.
+    """
     columns = {name: pl.Float64 for value in SERIES for name in (value, f"{value}_low", f"{value}_high")}
     columns |= {"rule": pl.String, "anchor": pl.String, "deepest_layer": pl.Int16}
     rows = [
-        {"rule": rule, "anchor": anchor, **series_row(curve, by_rule["flip"]["gap"] if anchor == "gap" else None)}
+        {"rule": rule, "anchor": anchor}
+        | series_row(curve, by_rule["flip"]["gap"] if anchor == "gap" else None)
+        | null_area(curve, null.get(rule, {}).get(anchor))
         for rule, by_anchor in by_rule.items()
         for anchor, curve in by_anchor.items()
     ]
     return pl.DataFrame(rows, schema=columns)
+
+
+def null_area(curve: Curve, means: np.ndarray | None) -> dict[str, float]:
+    """Median and central 95 % of the area of simulated means [draws, layers], over the layers that the curve has."""
+    if means is None or not (curve.fewest >= 2).any():
+        return {}
+    known = means[:, curve.fewest >= 2]
+    areas = known[np.isfinite(known).all(1)].mean(1)
+    if not len(areas):
+        return {}
+    low, middle, high = np.quantile(areas, [0.025, 0.5, 0.975])
+    return {"area_null": float(middle), "area_null_low": float(low), "area_null_high": float(high)}
 
 
 def _kinds(at_reference: pl.DataFrame, weights: np.ndarray, seed: int) -> dict:
