@@ -8,7 +8,6 @@ from anchorscope.crossfit import Scores
 from anchorscope.rules import FULL, ROLES, Side
 from anchorscope.verdicts import delta_p, flips, sigmoid
 
-MEASURED = ("exact_question", "random_question")
 CALIBRATION_BINS = 10
 
 

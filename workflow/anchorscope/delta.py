@@ -7,7 +7,6 @@ import polars as pl
 import torch
 
 from anchorscope.anchors import (
-    MEASURED,
     auc_with_interval,
     calibration_error,
     logits_of,
@@ -17,8 +16,9 @@ from anchorscope.anchors import (
 from anchorscope.crossfit import Scores, score
 from anchorscope.folds import assign_folds, assign_halves
 from anchorscope.logs import progress
+from anchorscope.measured import COMPONENTS, MEASURED, PASSES, POSITIONS
 from anchorscope.rules import FULL, HALF_A, ROLES, SECOND_B, role_columns
-from anchorscope.store import COMPONENTS, PASSES, POSITIONS, ActivationReader
+from anchorscope.store import ActivationReader
 from anchorscope.verdicts import sigmoid
 
 MIN_PER_CLASS = 20

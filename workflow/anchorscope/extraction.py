@@ -18,11 +18,12 @@ from anchorscope.attention import compute_prefix, packed_attention, run_decoder
 from anchorscope.batches import default_tokens, run_batches
 from anchorscope.check import check_packed
 from anchorscope.logs import log
+from anchorscope.measured import COMPONENTS, PASSES
 from anchorscope.packing import Pack, place
 from anchorscope.prompts import Prompt
 from anchorscope.recorder import Recorder, Watch, recording
 from anchorscope.rows import Row, build_rows, grow_tree
-from anchorscope.store import COMPONENTS, KEYS, PASSES, ActivationWriter, example_bytes
+from anchorscope.store import KEYS, ActivationWriter, example_bytes
 from anchorscope.stream import writing
 
 # What is kept of a batch of examples of mean length. Four batches are on their way from the device to the file at most,

@@ -12,6 +12,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from anchorscope.measured import COMPONENTS
 from anchorscope.notes import notes
 from anchorscope.panels import (
     FEW,
@@ -28,7 +29,6 @@ from anchorscope.panels import (
 )
 
 ANCHORS = {"question": "Q", "answer": "A"}
-COMPONENTS = ("resid", "attn", "mlp")
 POSITIONS = ("before_answer", "answer_last", "final")  # as they stand in the text
 ONE_MECHANISM = "if one mechanism"
 GREY = "0.4"
@@ -110,7 +110,8 @@ def _family(summary: pl.DataFrame, view: View, rule: str, intervention: str) -> 
         panels[0, 0].set(ylabel="ΔP", ylim=_limits(view.of(summary)))
         name_panels(panels[0], view.titles(summary))
         count_layers(panels)
-        _finish(figure, panels, view, summary, f"{INTERVENTION_TITLES[intervention]}; {RULE_TITLES[rule]}")
+        cut = INTERVENTION_TITLES.get(intervention, intervention)
+        _finish(figure, panels, view, summary, f"{cut}; {RULE_TITLES[rule]}")
     return figure
 
 

@@ -1,12 +1,21 @@
 """Keeps a few positions of every block's output, its attention's and its MLP's, on the device that made them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
+
+from anchorscope.measured import COMPONENTS
+
+# The part of a block whose output each component is.
+MODULES: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "resid": lambda layer: layer,
+    "attn": lambda layer: layer.self_attn,
+    "mlp": lambda layer: layer.mlp,
+}
 
 
 @dataclass
@@ -36,7 +45,7 @@ class Recorder:
         self.handles = [
             module.register_forward_hook(self._keep(component, index))
             for index, layer in enumerate(self.layers)
-            for component, module in enumerate((layer, layer.self_attn, layer.mlp))
+            for component, module in enumerate(MODULES[name](layer) for name in COMPONENTS)
         ]
         self.handles += [
             layer.register_forward_pre_hook(self._set_back(index)) for index, layer in enumerate(self.layers) if index

@@ -12,18 +12,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from anchorscope.measured import COMPONENTS, PASSES, POSITIONS
 from anchorscope.parquet import SealedFile, SealedWriter
 
-COMPONENTS = ("resid", "attn", "mlp")
-POSITIONS = ("answer_last", "final", "before_answer")
-# Every (prompt, intervention) that is run. `replicate` needs clean and exact_question once more.
-PASSES = [
-    ("first", "clean"),
-    ("first", "exact_question"),
-    ("first", "random_question"),
-    ("second", "clean"),
-    ("second", "exact_question"),
-]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 GROUP_BYTES = 64 * 2**20  # a row group holds so much
 GROUP_EXAMPLES = 16  # and at least so many examples: each column of each group has its entry in the footer
