@@ -27,6 +27,7 @@ include: "workflow/rules/report.smk"
 
 
 rule all:
+    """Everything: tables, figures, claims and the report."""
     default_target: True
     input:
         final_outputs(),
@@ -37,3 +38,27 @@ rule fetch:
     input:
         local(expand("results/models/{model}.json", model=MODELS)),
         expand("results/raw/{dataset}.parquet", dataset=DATASETS),
+
+
+rule answers:
+    """What every model answers, right or wrong, and nothing after it."""
+    input:
+        shard_files("answers"),
+
+
+rule activations:
+    """The probed vectors of every model: all that needs a GPU."""
+    input:
+        shard_files("activations"),
+
+
+rule tables:
+    """Every table of numbers, and the claims, without figures and report."""
+    input:
+        tables(),
+
+
+rule figures:
+    """Every figure of the config."""
+    input:
+        figure_files(FIGURES),

@@ -176,17 +176,28 @@ def drawn(kind, width):
     return [report(file, **shown) if file.endswith("svg") else file for file in files]
 
 
+def shard_files(stage):
+    """What a stage makes of every shard of every dataset."""
+    file = f"results/{stage}/{{model}}/{{dataset}}/{{shard}}.parquet"
+    return expand(file, model=MODELS, dataset=DATASETS, shard=SHARDS)
+
+
+def tables():
+    """Every table that has all models and datasets, and the claims."""
+    return [
+        *expand("results/{table}.{format}", table=TABLES, format=["parquet", "csv"]),
+        *expand("results/claims.{format}", format=["json", "md"]),
+        *expand("results/{table}.csv", table=["examples", "questions"]),
+    ]
+
+
 def final_outputs():
     """Everything a run is for. The per-model tables are named too, so that none can be missing."""
     return [
         *expand("results/delta/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
         *expand("results/layers/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
-        *expand("results/{table}.{format}", table=TABLES, format=["parquet", "csv"]),
-        "results/claims.json",
-        "results/claims.md",
+        *tables(),
         "results/report.html",
         "results/provenance.json",
-        "results/examples.csv",
-        "results/questions.csv",
         *figure_files(FIGURES),
     ]

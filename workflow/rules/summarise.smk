@@ -73,18 +73,8 @@ rule count_examples:
     """Count questions and answers, kept and left out, by reason."""
     input:
         questions=expand("results/questions/{dataset}.parquet", dataset=DATASETS),
-        answers=expand(
-            "results/answers/{model}/{dataset}/{shard}.parquet",
-            model=MODELS,
-            dataset=DATASETS,
-            shard=SHARDS,
-        ),
-        activations=expand(
-            "results/activations/{model}/{dataset}/{shard}.parquet",
-            model=MODELS,
-            dataset=DATASETS,
-            shard=SHARDS,
-        ),
+        answers=shard_files("answers"),
+        activations=shard_files("activations"),
     output:
         examples=report("results/examples.csv", caption="../report/examples.rst", category="Counts"),
         questions=report("results/questions.csv", caption="../report/questions.rst", category="Counts"),
