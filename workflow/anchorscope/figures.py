@@ -125,7 +125,8 @@ def draw_honest(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     summary = tables["summary"]
     rows = view.of(summary)
     with sheet(view.style, len(view.models), rows=2, row_height=0.7, sharey=True, sharex="col") as (figure, panels):
-        for line, intervention, label in zip(panels, INTERVENTION_TITLES, ("exact words cut", "control"), strict=True):
+        labels = {"exact_question": "exact words cut", "random_question": CONTROL}
+        for line, (intervention, label) in zip(panels, labels.items(), strict=True):
             _draw_anchors(line, rows, view, "replicate", intervention, null=True)
             line[0].set_ylabel(f"ΔP, {label}")
         panels[0, 0].set_ylim(_limits(rows))
