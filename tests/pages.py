@@ -28,10 +28,13 @@ def commands(page: Path) -> list[str]:
     return [command for command in found if command]
 
 
+def anchor_of(heading: str) -> str:
+    """What a link names behind its #, as the web pages of repositories spell it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
 def anchors(page: Path) -> set[str]:
-    """What a link can name behind its #: the headings, as the web pages of repositories spell them."""
-    headings = re.findall(r"^#+ +(.*)$", without_blocks(page), re.M)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {anchor_of(heading) for heading in re.findall(r"^#+ +(.*)$", without_blocks(page), re.M)}
 
 
 def links(page: Path) -> list[str]:
