@@ -33,7 +33,7 @@ PLANS_NOTHING = ("--unlock", "--list-target-rules")  # such a command runs as it
 SMALL = {
     "bench_extract": "--model MODEL --examples 4 --plain 2 --single 1 --stored 2 --prefix 8 --dtype float32",
     "bench_generate": "--model MODEL --count 4 --repeats 1 --dtype float32",
-    "bench_growth": "--examples 4 --repeats 1 --layers 2 --width 64 --tokenizer MODEL",
+    "bench_growth": "--examples 200 --repeats 1 --layers 2 --width 64 --tokenizer MODEL",
     "bench_needs": "--help",  # measures on a GPU only
     "bench_probe": "--help",  # its shapes take half a minute with the fewest examples
     "bench_store": "--examples 4 --layers 2 --width 64 --repeats 1",

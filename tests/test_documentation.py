@@ -1,39 +1,36 @@
-"""The pages say what is there: commands that work, links that lead somewhere, names that exist."""
+"""The pages say what is there: links that lead somewhere, names that exist."""
 
-import os
 import re
 import subprocess
-import sys
 import tomllib
 
-import polars as pl
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from anchorscope.rules import role_columns
 from conftest import ROOT
-from small_run import SNAKEMAKE
-
-PAGES = [ROOT / "README.md", ROOT / "results/README.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-def blocks(page, kind: str) -> list[str]:
-    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", page.read_text(), re.M | re.S)
-    return [text for name, text in found if name == kind]
+from pages import PAGES, anchors, blocks, links
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_relative_link_leads_to_a_file(page):
-    links = re.findall(r"\]\(([^)#]+)", page.read_text())
-    for link in links:
-        assert link.startswith("http") or (page.parent / link).exists(), link
+def test_every_relative_link_leads_to_a_file_and_a_heading(page):
+    for link in links(page):
+        if not link.startswith("http"):
+            file, _, anchor = link.partition("#")
+            target = page.parent / file if file else page
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
+
+
+def test_the_readme_leads_to_every_page():
+    found = {(ROOT / link.partition("#")[0]).resolve() for link in links(ROOT / "README.md")}
+    assert found >= set((ROOT / "docs").glob("*.md"))
 
 
 def test_the_readme_opens_with_the_figure_then_the_two_commands():
     text = (ROOT / "README.md").read_text()
-    assert text.index("docs/images/flip.png") < text.index("make run") < text.index("make test") < text.index("## ")
+    assert text.index("docs/images/family.png") < text.index("make run") < text.index("make test") < text.index("## ")
 
 
 def test_make_runs_what_the_readme_says():
@@ -54,61 +51,11 @@ def test_make_runs_what_the_readme_says():
         assert any("requirements.lock | .venv/bin/python -m pip install" in line for line in lines)
 
 
-def test_the_command_for_the_published_models_builds_its_whole_plan(tmp_path):
-    (command,) = (block for block in blocks(ROOT / "README.md", "") if "--cores all --configfile" in block)
-    arguments = command.split()
-    assert arguments[0] == "snakemake"
-    done = subprocess.run(
-        [sys.executable, "-m", *arguments, "--dry-run", "--directory", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    for job in ("fetch_model=14", "fetch_questions=4", "answer=56", "extract=56", "probe=56", "draw=7"):
-        name, count = job.split("=")
-        assert re.search(rf"^{name} +{count}$", done.stdout + done.stderr, re.M), job
-
-
-def test_every_snakemake_command_of_the_pages_plans_a_run(plugins):
-    """Profiles, config files and targets are there and fit together; what they submit is tested on a real Slurm."""
-    lines = [line.strip() for page in PAGES for block in blocks(page, "") for line in block.splitlines()]
-    found = [re.match(r"(?:snakemake|python workflow/resume.py) (.*?)(?: --dry-run)?$", line) for line in lines]
-    commands = {match[1] for match in found if match}
-    assert len(commands) >= 4
-    for command in commands:
-        done = subprocess.run(
-            [*SNAKEMAKE, *command.split(), "--dry-run", "--quiet"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(plugins)},
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-
-
 def test_the_readmes_models_block_is_a_valid_model():
     (block,) = blocks(ROOT / "README.md", "yaml")
     (model,) = yaml.safe_load(block)["models"].values()
     schema = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
     assert set(model) <= set(schema["properties"]["models"]["additionalProperties"]["properties"])
-
-
-def test_the_python_snippet_reads_a_summary(tmp_path):
-    (snippet,) = blocks(ROOT / "README.md", "python")
-    (tmp_path / "results").mkdir()
-    row = dict.fromkeys(("rule", "intervention", "component", "position"), "x")
-    pl.DataFrame([row]).write_parquet(tmp_path / "results/summary.parquet")
-    subprocess.run([sys.executable, "-c", snippet], cwd=tmp_path, check=True, capture_output=True)
-
-
-def test_the_formats_page_names_the_rules_columns():
-    text = (ROOT / "docs/formats.md").read_text()
-    for rule in ("flip", "fixed"):
-        for name in role_columns(rule)[0]:
-            assert f"`{name}`" in text
-    assert role_columns("crossfit")[1] == ("question_anchored_crossfit_2", "delta_p_crossfit_2")
-    assert "`question_anchored_{rule}_{1,2}`, `delta_p_{rule}_{1,2}`" in text
 
 
 def test_the_lock_is_plain_names_and_versions_within_the_ranges():
@@ -125,3 +72,15 @@ def test_the_lock_is_plain_names_and_versions_within_the_ranges():
     ]
     for requirement in map(Requirement, wanted):
         assert requirement.specifier.contains((pins | cluster)[canonicalize_name(requirement.name)]), requirement
+
+
+def test_the_citation_names_the_version_and_the_paper():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (citation["version"], citation["license"]) == (project["version"], project["license"])
+    (paper,) = citation["references"]
+    said = (ROOT / "README.md").read_text()
+    assert all(
+        f"{author['family-names']}, {author['given-names']}" in " ".join(said.split()) for author in paper["authors"]
+    )
+    assert paper["identifiers"][0]["value"].replace(":", " ") in said
