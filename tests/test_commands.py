@@ -16,10 +16,8 @@ import polars as pl
 import pytest
 import torch
 
-from anchorscope.files import provenance
 from anchorscope.frames import read_frame, write_frame
 from anchorscope.measured import COMPONENTS, PASSES, POSITIONS
-from anchorscope.parquet import made_from
 from anchorscope.store import ActivationWriter
 from conftest import ROOT
 from pages import PAGES, blocks, commands
@@ -51,18 +49,25 @@ class Place:
         shutil.copytree(ROOT / "config", self.project / "config")
         self.run = folder / "run"
         results = self.run / "results"
-        for name in ("models", "answers/smollm2-135m", "activations/smollm2-135m/nq-mini"):
-            (results / name).mkdir(parents=True)
-        (results / "models/tiny").symlink_to(finished / "results/models/tiny")
-        (results / "models/smollm2-135m.json").symlink_to(finished / "results/models/tiny.json")
-        (results / "answers/smollm2-135m/nq-mini").symlink_to(finished / "results/answers/tiny/one")
-        for file in (finished / "results").glob("*.parquet"):
-            renamed = pl.lit("smollm2-135m").alias("model"), pl.col("dataset").replace({"one": "nq-mini"})
-            about = {name: value for name, value in made_from(file).items() if name != "versions"}
-            write_frame(results / file.name, read_frame(file).with_columns(*renamed), provenance(**about))
+        there = {
+            "models/tiny": "models/tiny",
+            "models/smollm2-135m": "models/tiny",
+            "models/smollm2-135m.json": "models/tiny.json",
+            "answers/smollm2-135m/nq-mini": "answers/tiny/one",
+        }
+        for shown, meant in there.items():
+            (results / shown).parent.mkdir(parents=True, exist_ok=True)
+            (results / shown).symlink_to(finished / "results" / meant)
+        (results / "questions").mkdir()
+        few = read_frame(finished / "results/questions/one.parquet").head(80)
+        write_frame(results / "questions/nq-mini.parquet", few, {})
+        summary = finished / "results/summary.parquet"
+        renamed = pl.lit("smollm2-135m").alias("model"), pl.col("dataset").replace({"one": "nq-mini"})
+        write_frame(results / "summary.parquet", read_frame(summary).with_columns(*renamed), {})
         self.vectors = torch.randn(len(COMPONENTS), 30, len(PASSES), len(POSITIONS), 3, 8).bfloat16()
         keys = [{"id": str(number), "right": True, "subject": None, "popularity": None} for number in range(3)]
         file = results / "activations/smollm2-135m/nq-mini/0000.parquet"
+        file.parent.mkdir(parents=True)
         with ActivationWriter(file, 30, 8, torch.bfloat16, {}) as writer:
             writer.add(keys, self.vectors)
 
