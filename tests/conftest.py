@@ -31,7 +31,7 @@ from transformers import (
 from faults import TRIED, table
 
 ROOT = Path(__file__).resolve().parents[1]
-LONGEST = ["workflow", "end_to_end", "slurm", "faults", "paper", "slurm_faults", "hub"]
+LONGEST = ["workflow", "end_to_end", "slurm", "faults", "paper", "slurm_faults", "hub", "commands", "carry_on"]
 FAMILIES = ("llama", "qwen3", "mistral", "gemma2", "gemma3")
 WINDOW = 24  # shorter than the few-shot prefix, so that sliding windows matter
 
