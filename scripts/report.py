@@ -1,34 +1,73 @@
-"""Put figures, tables and settings on one self-contained page that opens without a network."""
+"""Put claims, figures, tables, examples and settings on one self-contained page that opens without a network."""
 
 import json
+from itertools import groupby
 from pathlib import Path
 
 import polars as pl
 
+from anchorscope.chart import family_chart
+from anchorscope.figures import View
 from anchorscope.files import atomic, read_json
 from anchorscope.frames import read_frame
 from anchorscope.logs import configure_logging
 from anchorscope.notes import notes, unprobed
+from anchorscope.panels import read_style
 from anchorscope.parquet import made_from
-from anchorscope.report import deepest_layers, page
+from anchorscope.report import chart_section, page, provenance_section
+from anchorscope.report_claims import claims_section
+from anchorscope.report_examples import choose, examples_section, with_answers
+from anchorscope.report_figures import figures_section, files_section, link
+from anchorscope.report_tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
+
+
+def read_csv(path: str) -> pl.DataFrame:
+    """A table whose names are texts, also where they look like numbers."""
+    return pl.read_csv(path, schema_overrides={"model": pl.String, "dataset": pl.String})
+
+
+def find_examples(deepest: str, answers: list[str], models: dict, datasets: dict) -> dict:
+    """The examples to show, by the titles of model and dataset; the answers files of a pair stand together."""
+    chosen = choose(read_frame(deepest))
+    pairs = [(model, dataset) for model in models for dataset in datasets]
+    shards = len(answers) // len(pairs)
+    found = {}
+    for number, (model, dataset) in enumerate(pairs):
+        mine = chosen.filter(model=model, dataset=dataset)
+        if not mine.is_empty():
+            own = answers[number * shards : (number + 1) * shards]
+            found[models[model], datasets[dataset]] = with_answers(mine, own)
+    return found
+
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params = snakemake.params
-    config = json.loads(params.config)
-    summary = read_frame(snakemake.input.summary)
-    about = made_from(snakemake.input.summary)
-    titles = [{name: entry["title"] for name, entry in config[kind].items()} for kind in ("models", "datasets")]
-    text = page(
-        figures={
-            "/".join(Path(path).with_suffix("").parts[-2:]): Path(path).read_bytes() for path in snakemake.input.figures
-        },
-        note="\n".join(filter(None, [*notes(summary, *titles), unprobed(about, *titles)])),
-        claims=read_json(snakemake.input.claims),
-        deepest=deepest_layers(summary, **config["headline"]),
-        examples=pl.read_csv(snakemake.input.examples),
-        settings=json.dumps(config, indent=2, ensure_ascii=False),
-        made_by=" · ".join(f"{name} {version}" for name, version in sorted(about["versions"].items())),
-    )
-    with atomic(snakemake.output[0]) as target:
-        target.write_text(text, encoding="utf-8")
+    params, files, target = snakemake.params, snakemake.input, snakemake.output[0]
+    plain, datasets = dict(json.loads(params.models)), dict(json.loads(params.datasets))
+    place = {"component": params.component, "position": params.position}
+    summary, about = read_frame(files.summary), made_from(files.summary)
+    random = {name for name, manifest in about["models"].items() if manifest["weights"] == "random"}
+    models = {name: f"{title} (random weights)" if name in random else title for name, title in plain.items()}
+    sets = {name: " · ".join(models[one] for one in some) for name, some in json.loads(params.figures).items()}
+    tables = {
+        "deepest": deepest_layers(summary, **place),
+        "auc": reference_auc(read_frame(files.layers), **place),
+        "accuracy": accuracy(read_csv(files.examples)),
+        "questions": kept_questions(read_csv(files.questions)),
+    }
+    chart = family_chart(summary, View(plain, datasets, **place, style=read_style(files.style)))
+    pictures = {name: list(some) for name, some in groupby(files.figures, lambda path: Path(path).parent.name)}
+    sections = {
+        "Claims": claims_section(read_json(files.claims), models, datasets),
+        "ΔP by layer": chart_section(chart),
+        "Figures": figures_section(pictures, sets, target),
+        "Numbers": numbers_section({name: named(frame, models, datasets) for name, frame in tables.items()}),
+        "Examples": examples_section(find_examples(files.deepest, files.answers, models, datasets)),
+        "What made it": provenance_section(
+            read_json(files.provenance), models, datasets, link(files.provenance, target, "provenance.json")
+        ),
+        "Files": files_section(json.loads(params.outputs), target),
+    }
+    said = [*notes(summary, plain, datasets), unprobed(about, plain, datasets)]
+    with atomic(target) as path:
+        path.write_text(page(filter(None, said), sections), encoding="utf-8")

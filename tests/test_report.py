@@ -1,88 +1,277 @@
-"""The report escapes what it shows and picks the deepest layer."""
+"""The report: it escapes what it shows, its numbers are those of the tables, and its links lead to the run's files."""
 
+import base64
+import io
+import json
+import re
 from html.parser import HTMLParser
+from urllib.parse import unquote
 
+import numpy as np
 import polars as pl
+import pytest
+from matplotlib.colors import to_hex
+from PIL import Image
 
-from anchorscope.report import deepest_layers, page, table
+from anchorscope.chart import distinct, family_chart, javascript, records
+from anchorscope.figures import KINDS, View
+from anchorscope.panels import FEW, looks, read_style, save
+from anchorscope.report import page, safe_json
+from anchorscope.report_claims import claims_section
+from anchorscope.report_examples import COUNT, choose, examples_section, marked, with_answers
+from anchorscope.report_figures import figures_section, files_section, picture
+from anchorscope.report_tables import accuracy, deepest_layers, kept_questions, named, reference_auc, table
+from synthetic_run import PLACE, make_deepest, make_layers, make_summary, sections, write_answers
+
+HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(1)> & \"quotes\" 'too'"
+FOUR = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
+TEN_MEGABYTES = 10 * 10**6
 
 
-class Cells(HTMLParser):
-    """Collects the text of table cells, and every tag."""
+class Read(HTMLParser):
+    """Collects tags, links, the text of cells and marks, scripts, and all text that a reader sees."""
 
-    def __init__(self):
+    def __init__(self, html: str):
         super().__init__()
-        self.cells, self.tags, self.inside = [], set(), False
+        self.tags, self.links, self.cells, self.marks, self.scripts, self.seen = [], [], [], [], [], ""
+        self.feed(html)
 
     def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        self.inside = tag == "td"
-        if self.inside:
-            self.cells.append("")
+        self.tags.append(tag)
+        if tag == "a":
+            self.links.append(dict(attrs)["href"])
+        for kind, texts in (("td", self.cells), ("mark", self.marks), ("script", self.scripts)):
+            if tag == kind:
+                texts.append("")
 
     def handle_data(self, data):
-        if self.inside:
-            self.cells[-1] += data
+        for kind, texts in (("td", self.cells), ("mark", self.marks), ("script", self.scripts)):
+            if self.tags and self.tags[-1] == kind and texts:
+                texts[-1] += data
+        if not self.tags or self.tags[-1] not in ("script", "style"):
+            self.seen += data
 
     def handle_endtag(self, tag):
-        self.inside = False
+        self.tags.append(f"/{tag}")
 
 
-def test_markup_in_the_data_shows_as_text():
-    hostile = '<script>alert(1)</script> & "quotes"'
-    frame = pl.DataFrame({"<b>name": [hostile, None], "value": [1.25, 3.0]})
-    parsed = Cells()
-    row = {
-        "claim": 1,
-        "model": hostile,
-        "dataset": None,
-        "verdict": "undecided",
-        "effect": None,
-        "low": None,
-        "high": None,
-    }
-    claims = {"statements": {"1": hostile}, "claims": [{**row, "because": hostile}]}
-    parsed.feed(page({hostile: b"png"}, hostile, claims, frame, frame, hostile, hostile))
-    assert "script" not in parsed.tags
-    assert "b" not in parsed.tags
-    judged, tables = parsed.cells[:8], parsed.cells[8:]
-    assert judged == [hostile, hostile, "all", "undecided", "–", "–", "–", hostile]
-    assert tables == [hostile, "1.2", "–", "3.0"] * 2
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory) -> Read:
+    """A page on which every name, question and answer tries to be markup."""
+    folder = tmp_path_factory.mktemp("hostile")
+    titles = {"one": HOSTILE, "two": "TriviaQA"}
+    return Read(page([HOSTILE], sections(folder, {"small": 4, "random": 6}, titles, HOSTILE)))
 
 
-def test_a_table_has_a_row_for_each_row():
-    assert table(pl.DataFrame({"a_b": [1, 2, 3]})).count("<tr>") == 4
-    assert "<th>a b</th>" in table(pl.DataFrame({"a_b": [1]}))
+def test_markup_in_names_questions_and_answers_shows_as_text(hostile):
+    assert "img" not in hostile.tags
+    assert hostile.tags.count("script") == 3  # the chart's data, Vega, and what draws the chart
+    assert HOSTILE in hostile.cells
+    for before in ("northern islands", r"It was written by author \w+"):
+        assert re.search(f"{before} {re.escape(HOSTILE)}", hostile.seen)
+
+
+def test_no_text_can_end_the_charts_data_and_it_arrives_as_it_was(hostile):
+    text = hostile.scripts[0]
+    assert "<" not in text
+    spec = json.loads(text)
+    assert HOSTILE in {record["dataset"] for record in spec["data"]["values"]}
+    assert json.loads(safe_json({"<!--": "</script>"})) == {"<!--": "</script>"}
+
+
+def test_the_page_allows_nothing_to_be_loaded(hostile):
+    assert "</script" not in javascript()
+    html = page([], {"One": "two"})
+    assert "default-src 'none'" in html
+    assert not re.search(r"(src|href)=\"(?!data:|#)", html)
+
+
+def test_a_table_has_a_row_for_each_row_and_a_dash_for_nothing():
+    html = table(pl.DataFrame({"a_b": [1.25, None, -3.0], "<b>": ["x", "&", None]}))
+    assert html.count("<tr>") == 4
+    assert '<th class="number">a b</th>' in html
+    assert Read(html).cells == ["1.2", "x", "–", "&", "−3.0", "–"]
+    assert "b" not in Read(html).tags
 
 
 def test_the_deepest_layer_is_where_question_anchored_is_lowest():
-    rows = []
-    for rule, depths in (("flip", [-5.0, -40.0, -20.0]), ("replicate", [-1.0, -2.0, -9.0])):
-        for layer, depth in enumerate(depths):
-            for anchor, value in (("question", depth), ("answer", 1.0), ("gap", depth - 1.0), ("all", 0.0)):
-                rows.append(
-                    {
-                        "model": "m",
-                        "weights": "random",
-                        "dataset": "d",
-                        "component": "resid",
-                        "position": "answer_last",
-                        "intervention": "exact_question",
-                        "rule": rule,
-                        "anchor": anchor,
-                        "layer": layer,
-                        "n": 30,
-                        "delta_p": value,
-                        "low": value - 2,
-                        "high": value + 2,
-                        "auc_clean": 0.812,
-                        "auc_intervened": 0.5,
-                    }
-                )
-    found = deepest_layers(pl.DataFrame(rows), "resid", "answer_last").to_dicts()
-    assert [(row["rule"], row["layer"], row["ΔP_Q"], row["gap"]) for row in found] == [
-        ("flip", 1, -40.0, -41.0),
-        ("replicate", 2, -9.0, -10.0),
+    summary = make_summary({"m": 6}, ["d"])
+    found = deepest_layers(summary, **PLACE).to_dicts()
+    assert [row["rule"] for row in found] == ["flip", "replicate"]
+    for row in found:
+        curves = summary.filter(**PLACE, intervention="exact_question", rule=row["rule"])
+        question = curves.filter(anchor="question").sort("layer")["delta_p"].to_list()
+        gap = curves.filter(anchor="gap", layer=row["layer"]).row(0, named=True)
+        assert row["layer"] == int(np.argmin(question))
+        assert (row["ΔP_Q"], row["gap"]) == (min(question), gap["delta_p"])
+        assert row["95 % interval"] == f"{gap['low']:.1f} … {gap['high']:.1f}".replace("-", "−")
+        assert (row["AUC_clean"], row["AUC_cut"]) == ("0.80", "0.60")
+
+
+def test_tables_count_questions_and_answers():
+    verdicts = {"kept": 90, "duplicate question": 7, "no gold answer": 3}
+    rows = [{"dataset": "one", "verdict": name, "rows": count} for name, count in verdicts.items()]
+    found = kept_questions(pl.DataFrame([*rows, {"dataset": "two", "verdict": "kept", "rows": 5}]))
+    assert found.rows() == [("one", 90, 10, "7 duplicate question, 3 no gold answer"), ("two", 5, 0, None)]
+    counts = {"asked": 80, "right": 20, "wrong": 58, "refused": 2, "left_out_by_balance": 38, "analysed": 40}
+    answers = accuracy(
+        pl.DataFrame([{"model": "m", "dataset": "two", **counts}, {"model": "m", "dataset": "one", **counts}])
+    )
+    assert answers["right, % of asked"].to_list() == [25.0, 25.0]
+    shown = named(answers, {"m": "Model"}, {"one": "One", "two": "Two"})
+    assert shown.select("model", "dataset").rows() == [("Model", "One"), ("Model", "Two")]
+
+
+def test_the_probes_are_those_of_the_reference_layer():
+    found = reference_auc(make_layers({"m": 5}, ["d"]), **PLACE).row(0)
+    assert found == ("m", "d", 2, "0.85 (0.80 … 0.90)", "0.60 (0.55 … 0.65)", "0.84 (0.79 … 0.89)", "0.04")
+
+
+def test_claims_show_their_verdict_in_words_and_fold_single_datasets_away():
+    row = {
+        "claim": 1,
+        "model": "m",
+        "verdict": "supported",
+        "effect": -6.84,
+        "low": -7.8,
+        "high": -5.7,
+        "because": None,
+    }
+    nothing = {"effect": None, "low": None, "high": None, "because": "a group has no examples"}
+    rows = [
+        {**row, "dataset": None},
+        {**row, "dataset": "one", "verdict": "contradicted"},
+        {**row, "claim": 4, "model": "m against n", "dataset": None, "verdict": "undecided", **nothing},
     ]
-    assert {row["weights"] for row in found} == {"random"}
-    assert (found[0]["gap_low"], found[0]["gap_high"], found[0]["AUC_clean"]) == (-43.0, -39.0, "0.81")
+    claims = {"statements": {"1": "it lies below", "4": "it goes deeper"}, "claims": rows, "landmarks": []}
+    html = claims_section(claims, {"m": "Model", "n": "Other"}, {"one": "One"})
+    before, folded = html.split("<details>")
+    assert '<span class="badge supported">supported</span><span>Model, all datasets</span>' in before
+    assert "−6.8, 95 % interval −7.8 … −5.7" in before
+    assert '<span class="badge contradicted">contradicted</span><span>Model, One</span>' in folded
+    assert "Model against Other, all datasets" in folded
+    assert "a group has no examples" in folded
+
+
+def test_examples_are_the_first_ten_of_each_anchor_in_the_order_of_their_ids(tmp_path):
+    deepest = make_deepest({"m": 8}, ["one", "two"])
+    chosen = choose(deepest)
+    cut = deepest.filter(dataset="one", intervention="exact_question")
+    for anchored in (True, False):
+        expected = sorted(cut.filter(question_anchored=anchored)["id"])[:COUNT]
+        assert chosen.filter(dataset="one", question_anchored=anchored)["id"].to_list() == expected
+    ids = cut["id"].to_list()
+    shards = [write_answers(tmp_path / f"{number}.parquet", ids[number::2]) for number in (0, 1)]
+    shown = with_answers(chosen.filter(dataset="one"), shards)
+    html = examples_section({("Model", "One"): shown, ("Model", "Two"): shown})
+    assert html.count("<details open>") == html.count("<details>") == 1
+    first = cut.filter(question_anchored=True).sort("id").row(0, named=True)
+    start = html.index("<li>")
+    item = Read(html[start : html.index("</li>", start)])
+    assert item.marks == ["wrote", first["id"], f"author {first['id']}"]
+    assert f"P(hallucinated) {first['p_clean']:.2f} → {first['p_ko']:.2f}" in item.seen
+    assert ("hallucinated" if first["hallucinated"] else "right") in item.seen.split("Gold")[0]
+    assert "somebody; nobody and 2 more" in item.seen
+
+
+def test_marks_stand_around_their_characters_and_the_rest_is_escaped():
+    assert marked("a <b> é", [(6, 7), (2, 5)]) == "a <mark>&lt;b&gt;</mark> <mark>é</mark>"
+    assert marked("none", []) == "none"
+
+
+def test_the_chart_has_the_series_of_the_figure_in_its_order_and_colours():
+    summary = make_summary({"small": 5, "random": 7}, list(FOUR))
+    spec = family_chart(summary, View({"small": "Small", "random": "Random"}, FOUR))
+    lists = {param["name"]: param.get("value") for param in spec["params"]}
+    assert lists["all_label"] == [f"{letter} {title}" for title in FOUR.values() for letter in "QA"]
+    assert lists["all_colour"] == [to_hex(look["color"]) for look in looks(read_style(), 8)]
+    assert lists["all_colour"][:2] == ["#1f77b4", "#ff7f0e"]
+    assert lists["all_marker"] == [name for name in ("circle", "square", "triangle-up", "diamond") for _ in "QA"]
+    menus = {param["name"]: param["bind"]["options"] for param in spec["params"] if "options" in param.get("bind", "")}
+    assert menus["chosen_model"] == [None, "Small", "Random (random weights)"]
+    assert menus["chosen_rule"] == ["flip", "fixed", "crossfit", "replicate"]
+    assert family_chart(summary, View({"small": "Small", "random": "Random"}, FOUR)) == spec
+
+
+def test_the_charts_data_are_the_summarys_rounded_to_a_tenth():
+    summary = make_summary({"m": 6}, ["d"])
+    data = records(summary, {"m": "Model"}, {"d": "Data"})
+    assert len(data) == 9 * 2 * 4 * 2
+    where = {**PLACE, "rule": "flip", "intervention": "exact_question", "anchor": "question"}
+    series, rows = data.filter(**where).row(0, named=True), summary.filter(**where).sort("layer")
+    assert (series["model"], series["dataset"]) == ("Model", "Data")
+    for name in ("delta_p", "low", "high", "null_low", "null_high"):
+        assert series[name] == [round(value, 1) for value in rows[name]]
+    assert series["n"] == rows["n"].to_list()
+    assert series["sure"] == [
+        int(n >= FEW and better) for n, better in rows.select("n", "better_than_chance").iter_rows()
+    ]
+    assert data.filter(**{**where, "rule": "fixed"})["null_low"].to_list() == [[]]
+
+
+def test_models_of_one_title_are_told_apart():
+    assert distinct({"a": "Same", "b": "Same", "c": "Own"}) == {"a": "Same [a]", "b": "Same [b]", "c": "Own"}
+
+
+def test_a_picture_is_smaller_than_the_figure_and_keeps_its_colours():
+    whole = Image.new("RGB", (2800, 600), "white")
+    whole.paste("#1f77b4", (100, 100, 1500, 300))
+    file = io.BytesIO()
+    whole.save(file, "png")
+    uri = picture(file.getvalue())
+    assert uri.startswith("data:image/png;base64,")
+    with Image.open(io.BytesIO(base64.b64decode(uri.split(",", 1)[1]))) as small:
+        assert small.size == (1400, 300)
+        assert np.abs(np.array(small.convert("RGB").getpixel((300, 100))) - [0x1F, 0x77, 0xB4]).max() <= 8
+
+
+def test_links_are_relative_to_the_page_and_survive_odd_names():
+    html = files_section(["results/odd name?/<x>.csv", "results/report.html"], "results/report.html")
+    assert Read(html).links == ["report.html", "odd%20name%3F/%3Cx%3E.csv"]
+
+
+def test_the_page_of_a_finished_run_links_to_every_file_of_it(finished):
+    html = (finished / "results/report.html").read_text()
+    read = Read(html)
+    links = {unquote(link) for link in read.links if not link.startswith("#")}
+    for link in links:
+        assert (finished / "results" / link).is_file(), link
+    named_files = {"summary.parquet", "delta/tiny/one.parquet", "figures/main/grid_column.pdf", "provenance.json"}
+    assert named_files <= links
+    for section in (link[1:] for link in read.links if link.startswith("#")):
+        assert f'id="{section}"' in html
+    assert html.count("data:image/png;base64,") == len(KINDS)
+
+
+def test_the_page_of_a_finished_run_says_what_its_tables_say(finished):
+    results = finished / "results"
+    read = Read((results / "report.html").read_text())
+    counts = pl.read_csv(results / "examples.csv").row(0, named=True)
+    share = f"{100 * counts['right'] / counts['asked']:.1f}"
+    row = ["Tiny", "ONE", *(str(counts[name]) for name in ("asked", "right", "wrong", "refused")), share]
+    start = next(index for index in range(len(read.cells)) if read.cells[index : index + len(row)] == row)
+    assert read.cells[start + len(row) + 1] == str(counts["analysed"])
+    deepest = pl.read_parquet(results / "deepest.parquet").filter(dataset="one", intervention="exact_question")
+    for anchored in (True, False):
+        first = deepest.filter(question_anchored=anchored).sort("id").row(0, named=True)
+        assert f"P(hallucinated) {first['p_clean']:.2f} → {first['p_ko']:.2f}" in read.seen
+    verdicts = json.loads((results / "claims.json").read_text())["claims"]
+    for verdict in {claim["verdict"] for claim in verdicts}:
+        assert verdict in read.seen
+
+
+def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten_megabytes(tmp_path):
+    layers = {"small": 16, "middle": 28, "large": 36, "largest": 64}
+    tables = {
+        "summary": make_summary(layers, list(FOUR)),
+        "layers": make_layers(layers, list(FOUR)),
+        "deepest": make_deepest(layers, list(FOUR)),
+    }
+    view = View({"large": "Large", "largest": "Largest"}, FOUR, **PLACE)
+    files = [tmp_path / f"{kind}.png" for kind in KINDS]
+    for draw, file in zip(KINDS.values(), files, strict=True):
+        save(draw(tables, view), file, view.style)
+    parts = sections(tmp_path, layers, FOUR)
+    families = {"one": files, "other": files}  # the smaller models' figures are no larger
+    parts["Figures"] = figures_section(families, {name: name for name in families}, tmp_path / "report.html")
+    assert len(page([], parts).encode()) < TEN_MEGABYTES

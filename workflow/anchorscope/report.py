@@ -1,132 +1,98 @@
-"""One self-contained page: the figures, what they rest on, and the settings that made them."""
+"""One self-contained page: the claims, the figures, what they rest on, and what made them."""
 
-import base64
+import json
+import re
+from collections.abc import Iterable, Mapping
 from html import escape
 
 import polars as pl
 
-STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-figure { margin: 2rem 0; } img { width: 100%; background: white; border-radius: 4px; }
-figcaption, .note { opacity: 0.75; font-size: 0.9em; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: 0.85em; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: 0.2rem 0.7rem; border-bottom: 1px solid #8884; white-space: nowrap; }
-pre { overflow-x: auto; padding: 1rem; border: 1px solid #8884; border-radius: 4px; font-size: 0.8em; }
-"""
+from anchorscope.chart import javascript
+from anchorscope.report_style import SCRIPT, STYLE
+from anchorscope.report_tables import table
+
+# Nothing may be loaded from anywhere; Vega compiles its expressions, and so needs eval.
+POLICY = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'"
 
 
-def page(
-    figures: dict[str, bytes],
-    note: str,
-    claims: dict,
-    deepest: pl.DataFrame,
-    examples: pl.DataFrame,
-    settings: str,
-    made_by: str,
-) -> str:
-    """The report as HTML. Figures are PNG bytes by name; every text is escaped."""
-    shown = "\n".join(
-        f'<figure><img alt="Figure {escape(name)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
-        f"<figcaption>{escape(name)}</figcaption></figure>"
-        for name, png in figures.items()
+def page(notes: Iterable[str], sections: Mapping[str, str]) -> str:
+    """The report as HTML: notes are text, sections HTML by title. With `chart_section` among them it needs no other."""
+    anchors = {title: re.sub(r"\W+", "-", title.lower()) for title in sections}
+    contents = "\n".join(f'<a href="#{name}">{escape(title)}</a>' for title, name in anchors.items())
+    body = "\n".join(
+        f'<section id="{anchors[title]}">\n<h2>{escape(title)}</h2>\n{content}\n</section>'
+        for title, content in sections.items()
     )
+    noted = "\n".join(f'<p class="note">{escape(note)}</p>' for note in notes)
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
 <title>Anchorscope report</title>
 <style>{STYLE}</style>
 </head>
 <body>
+<header>
 <h1>Anchorscope</h1>
-<p>ΔP is what a linear probe's confidence in its own verdict loses, in percentage points, when attention to the
-question's content words is cut. Question-Anchored examples (Q) are those whose verdict flips, all others are
-Answer-Anchored (A). Bands are 95 % intervals; a group of fewer than 20 examples is drawn faint, and so is a layer
-whose probe is no better than chance. Grey: where each curve would lie if there were one mechanism and not two kinds of
-examples (fitted to this run; 95 % of simulations).</p>
-<p class="note">{escape(note)}</p>
-{shown}
-<h2>Claims</h2>
-{claims_table(claims)}
-<h2>At the deepest layer</h2>
-<p>The layer where the Question-Anchored mean is lowest, under the published grouping (flip) and under the honest one
-(replicate); the gap is Q minus A with its 95 % interval.</p>
-{table(deepest)}
-<h2>Questions and answers</h2>
-{table(examples)}
-<h2>Settings</h2>
-<pre>{escape(settings)}</pre>
-<p class="note">{escape(made_by)}</p>
+<p>A language model answers a question, rightly or wrongly, and a linear probe on its hidden states tells which.
+<b>ΔP</b> is what the probe's confidence in its own verdict loses, in percentage points, when attention to the
+question's content words is cut. <b>Question-Anchored</b> examples (Q) are those whose verdict flips; all others are
+<b>Answer-Anchored</b> (A).</p>
+{noted}
+<nav aria-label="Contents">
+{contents}
+</nav>
+</header>
+<main>
+{body}
+</main>
 </body>
 </html>
 """
 
 
-def table(frame: pl.DataFrame) -> str:
-    """A data frame as an HTML table."""
-    head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in frame.columns)
-    rows = "\n".join(
-        f"<tr>{''.join(f'<td>{escape(_text(value))}</td>' for value in row)}</tr>" for row in frame.iter_rows()
-    )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>'
+def chart_section(spec: Mapping) -> str:
+    """The chart, the script that draws it, and how to read it."""
+    return f"""<p class="soft">One panel a model. Solid: Question-Anchored; dashed: Answer-Anchored. Bands are 95 %
+intervals. Faint: fewer than 20 examples, or a probe no better than chance. Grey: where a curve would lie if there were
+one mechanism and not two kinds of examples (fitted to this run; 95 % of simulations; only where that was simulated).
+Point at a curve for its numbers; click an entry of the legend to hide or show its curve.</p>
+<div id="menus"></div>
+<div id="chart"><noscript>This figure needs JavaScript; the same figures follow as pictures.</noscript></div>
+<script type="application/json" id="chart-spec">{safe_json(spec)}</script>
+<script>{javascript()}</script>
+<script type="module">{SCRIPT}</script>"""
 
 
-def _text(value: object) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.1f}" if isinstance(value, float) else str(value)
+def safe_json(value: object) -> str:
+    """JSON that no text in it can end or comment out, wherever in HTML it stands."""
+    compact = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return compact.replace("<", r"\u003c")
 
 
-def claims_table(claims: dict) -> str:
-    """Every claim about a model or family on all its datasets, with its verdict."""
-    several = {row["model"] for row in claims["claims"] if row["dataset"] is None and row["claim"] == 1}
-    rows = [row for row in claims["claims"] if row["dataset"] is None or row["model"] not in several]
-    shown = [
-        {
-            "claim": claims["statements"][str(row["claim"])],
-            "model": row["model"],
-            "dataset": row["dataset"] or "all",
-            "verdict": row["verdict"],
-            "effect": row["effect"],
-            "low": row["low"],
-            "high": row["high"],
-            "because": row["because"] or "",
-        }
-        for row in rows
+def provenance_section(made: Mapping, models: Mapping[str, str], datasets: Mapping[str, str], file: str) -> str:
+    """What made the run; `file` links to all of it."""
+    shown = ("architecture", "parameters", "layers", "width", "stored_dtype", "weights", "revision")
+    manifests = [
+        {"model": models[name], **{key: str(manifest[key]) for key in shown}, "source": _words(manifest["source"])}
+        for name, manifest in made["models"].items()
     ]
-    return table(pl.DataFrame(shown, infer_schema_length=None))
+    origins = [{"dataset": datasets[name], "origin": _words(origin)} for name, origin in made["datasets"].items()]
+    libraries = " · ".join(f"{name} {version}" for name, version in sorted(made["libraries"].items()))
+    settings = json.dumps(made["config"], indent=2, ensure_ascii=False)
+    return f"""{table(pl.DataFrame(manifests))}
+{table(pl.DataFrame(origins))}
+<p class="soft">Python {escape(made["python"])} · {escape(libraries)}. All of it, with a fingerprint of the code of
+every stage: {file}.</p>
+<details><summary>Settings</summary>
+<pre>{escape(settings)}</pre>
+</details>"""
 
 
-def deepest_layers(summary: pl.DataFrame, component: str, position: str) -> pl.DataFrame:
-    """One row a model, dataset and rule: Q, A and gap at the layer where Q is lowest."""
-    keys = ["model", "weights", "dataset", "rule"]
-    rows = summary.filter(
-        (pl.col("component") == component)
-        & (pl.col("position") == position)
-        & (pl.col("intervention") == "exact_question")
-        & pl.col("rule").is_in(["flip", "replicate"])
-    )
-    question, answer, gap = (rows.filter(pl.col("anchor") == name) for name in ("question", "answer", "gap"))
-    return (
-        question.drop_nulls("delta_p")
-        .sort("delta_p", "layer")
-        .unique(keys, keep="first", maintain_order=True)
-        .join(answer, on=[*keys, "layer"], suffix="_a")
-        .join(gap, on=[*keys, "layer"], suffix="_gap")
-        .sort(keys)
-        .select(
-            *keys,
-            "layer",
-            n_Q="n",
-            n_A="n_a",
-            ΔP_Q="delta_p",
-            ΔP_A="delta_p_a",
-            gap="delta_p_gap",
-            gap_low="low_gap",
-            gap_high="high_gap",
-            AUC_clean=pl.col("auc_clean").round(2).cast(pl.String),
-            AUC_cut=pl.col("auc_intervened").round(2).cast(pl.String),
-        )
-    )
+def _words(values: Mapping) -> str:
+    """Keys and values of a small mapping, one after the other."""
+    parts = (f"{key} {_words(value) if isinstance(value, Mapping) else value}" for key, value in values.items())
+    return ", ".join(part for part, value in zip(parts, values.values(), strict=True) if value is not None)

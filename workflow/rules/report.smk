@@ -1,16 +1,28 @@
 # Report: everything a run shows, on one page.
-# In:  results/summary.parquet, results/claims.json, results/examples.csv, results/figures/*/*.png, results/models/*.json
+# In:  results/{summary,layers,deepest}.parquet, results/claims.json, results/{examples,questions}.csv,
+#      results/answers/…, results/figures/*/*.png, results/models/*.json, the style file
 # Out: results/report.html
 #      results/provenance.json   settings, code, models, datasets and libraries that made the run
 
 
 rule report:
-    """Put figures, tables and settings on one self-contained page."""
+    """Put claims, figures, tables, examples and settings on one self-contained page."""
     input:
         summary="results/summary.parquet",
+        layers="results/layers.parquet",
+        deepest="results/deepest.parquet",
         claims="results/claims.json",
         examples="results/examples.csv",
+        questions="results/questions.csv",
+        provenance="results/provenance.json",
         figures=figure_files(FIGURES, widths=[""], formats=["png"]),
+        answers=expand(
+            "results/answers/{model}/{dataset}/{shard}.parquet",
+            model=MODELS,
+            dataset=DATASETS,
+            shard=SHARDS,
+        ),
+        style=local(ancient(str(STYLE))),
     output:
         report("results/report.html", caption="../report/page.rst", category="Report"),
     log:
@@ -20,10 +32,17 @@ rule report:
     conda:
         "../../envs/draw.yaml"
     resources:
-        mem_mb=grows(1000),
+        mem_mb=grows(2000),
         runtime=grows(10),
     params:
-        config=settings(),
+        models=canonical_json([[name, model["title"]] for name, model in MODELS.items()]),
+        datasets=canonical_json([[name, dataset["title"]] for name, dataset in DATASETS.items()]),
+        figures=canonical_json({name: figure["models"] for name, figure in FIGURES.items()}),
+        component=config["headline"]["component"],
+        position=config["headline"]["position"],
+        outputs=canonical_json(final_outputs()),
+        chart_style=sha256_of_file(STYLE),
+        libraries=locked("altair", "vl-convert-python", "pillow"),
         code=code("report.py"),
     script:
         "../../scripts/report.py"

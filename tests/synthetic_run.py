@@ -1,0 +1,165 @@
+"""The tables of a run that never was, as large as one wants: what the report is made from, with names of choice."""
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from anchorscope.chart import family_chart
+from anchorscope.claims import STATEMENTS
+from anchorscope.figures import COMPONENTS, INTERVENTION_TITLES, POSITIONS, RULE_TITLES, View
+from anchorscope.files import provenance
+from anchorscope.frames import write_frame
+from anchorscope.report import chart_section, provenance_section
+from anchorscope.report_claims import claims_section
+from anchorscope.report_examples import choose, examples_section, with_answers
+from anchorscope.report_tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
+
+PLACE = {"component": "resid", "position": "answer_last"}
+DEPTHS = {"question": -50.0, "answer": -3.0, "all": -20.0, "gap": -47.0}
+ASKED = 400
+
+
+def make_summary(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
+    """Curves of a plausible shape, with noise, for every model (with its number of layers), dataset and choice."""
+    noise = np.random.default_rng(0)
+    choices = product(layers, datasets, COMPONENTS, POSITIONS, INTERVENTION_TITLES, RULE_TITLES, DEPTHS)
+    tables = []
+    for model, dataset, component, position, intervention, rule, anchor in choices:
+        count = layers[model]
+        middle = DEPTHS[anchor] * np.sin(np.linspace(0, 2.5, count)) + noise.normal(0, 3, count)
+        null = middle if intervention == "exact_question" and rule in ("flip", "replicate") else np.full(count, np.nan)
+        tables.append(
+            pl.DataFrame(
+                {
+                    "layer": np.arange(count, dtype=np.int16),
+                    "n": noise.integers(15, 300, count),
+                    "delta_p": middle,
+                    "low": middle - 4,
+                    "high": middle + 4,
+                    "null": null,
+                    "null_low": null - 2,
+                    "null_high": null + 2,
+                    "auc_clean": 0.8,
+                    "auc_intervened": 0.6,
+                    "better_than_chance": np.arange(count) > 1,
+                    "share": 0.4,
+                    "share_low": 0.35,
+                    "share_high": 0.45,
+                }
+            ).with_columns(
+                pl.lit(value).alias(name)
+                for name, value in {
+                    **{"model": model, "dataset": dataset, "component": component, "position": position},
+                    **{"intervention": intervention, "rule": rule, "anchor": anchor},
+                    **{"weights": "random" if model == "random" else "trained", "source": "file"},
+                }.items()
+            )
+        )
+    return pl.concat(tables).with_columns(pl.col(pl.Float64).fill_nan(None), window=pl.lit(None, pl.Int64))
+
+
+def make_layers(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
+    """How well every probe ranks; the reference layer is the third."""
+    states = ("clean", *INTERVENTION_TITLES)
+    rows = [
+        {"model": model, "dataset": dataset, **PLACE, "intervention": state, "layer": layer, "auc": auc}
+        | {"auc_low": auc - 0.05, "auc_high": auc + 0.05, "calibration_error": 0.04, "is_reference": layer == 2}
+        for model, dataset in product(layers, datasets)
+        for state, auc in zip(states, (0.85, 0.6, 0.84), strict=True)
+        for layer in range(layers[model])
+    ]
+    return pl.DataFrame(rows)
+
+
+def make_deepest(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
+    """Every example at one layer under both interventions, in no order of ids."""
+    noise = np.random.default_rng(1)
+    tables = []
+    for model, dataset, intervention in product(layers, datasets, INTERVENTION_TITLES):
+        clean, cut = noise.random((2, ASKED))
+        told = np.where(clean > 0.5, cut - clean, clean - cut)
+        tables.append(
+            pl.DataFrame(
+                {
+                    "layer": np.full(ASKED, 5, np.int16),
+                    "id": [f"{number * 7919 % 100_003:08x}" for number in range(1, ASKED + 1)],
+                    "hallucinated": noise.random(ASKED) > 0.5,
+                    "p_clean": clean,
+                    "p_ko": cut,
+                    "delta_p": 100 * told,
+                    "question_anchored": (clean > 0.5) != (cut > 0.5),
+                }
+            ).with_columns(model=pl.lit(model), dataset=pl.lit(dataset), intervention=pl.lit(intervention))
+        )
+    return pl.concat(tables)
+
+
+def write_answers(path: Path, ids: list[str], words: str = "") -> Path:
+    """An answers file with a question of the usual length for each id."""
+    rows = [
+        {
+            "id": one,
+            "question": f"who wrote the {one} part of the long history of the northern islands {words}",
+            "spans": [{"start": 4, "end": 9}, {"start": 14, "end": 22}],
+            "gold": [f"author {one}", "somebody", "nobody", "anybody", words],
+            "answer": f"It was written by author {one} {words}",
+            "exact_start": 18,
+            "exact_answer": f"author {one}",
+        }
+        for one in ids
+    ]
+    write_frame(path, pl.DataFrame(rows), provenance(stage="answer"))
+    return path
+
+
+def make_claims(layers: dict[str, int], datasets: list[str]) -> dict:
+    """Every claim for every model, on all datasets and on each."""
+    verdicts = ("supported", "contradicted", "undecided")
+    rows = [
+        {"claim": number, "model": model, "dataset": dataset, "verdict": verdicts[number % 3]}
+        | {"effect": -12.34, "low": -15.0, "high": -9.5, "because": None}
+        for number, model, dataset in product(STATEMENTS, layers, [*datasets, None])
+    ]
+    return {"statements": {str(key): value for key, value in STATEMENTS.items()}, "claims": rows, "landmarks": []}
+
+
+def make_provenance(layers: dict[str, int], datasets: list[str]) -> dict:
+    manifest = {"architecture": "llama", "parameters": 10**9, "layers": 16, "width": 2048, "stored_dtype": "bfloat16"}
+    manifest |= {"weights": "trained", "revision": "0" * 40, "source": {"hub": "some/model"}}
+    return {
+        "config": {"questions": ASKED},
+        "models": dict.fromkeys(layers, manifest),
+        "datasets": {name: {"source": "file", "sha256": "0" * 64} for name in datasets},
+        "libraries": {"torch": "2"},
+        "python": "3",
+    }
+
+
+def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words: str = "") -> dict[str, str]:
+    """Every section of the report but figures and files, of models by their layers and datasets by their titles."""
+    datasets, models = list(titles), {name: name.title() for name in layers}
+    summary, deepest = make_summary(layers, datasets), make_deepest(layers, datasets)
+    answers = write_answers(folder / "answers.parquet", deepest["id"].unique().to_list(), words)
+    chosen = choose(deepest)
+    examples = {
+        (models[model], titles[dataset]): with_answers(chosen.filter(model=model, dataset=dataset), [answers])
+        for model, dataset in product(layers, datasets)
+    }
+    counts = {"asked": ASKED, "right": 150, "wrong": 240, "refused": 10, "left_out_by_balance": 90, "analysed": 300}
+    tables = {
+        "deepest": deepest_layers(summary, **PLACE),
+        "auc": reference_auc(make_layers(layers, datasets), **PLACE),
+        "accuracy": accuracy(
+            pl.DataFrame([{"model": one, "dataset": two, **counts} for one, two in product(layers, datasets)])
+        ),
+        "questions": kept_questions(pl.DataFrame({"dataset": datasets, "verdict": "kept", "rows": ASKED})),
+    }
+    return {
+        "Claims": claims_section(make_claims(layers, datasets), models, titles),
+        "ΔP by layer": chart_section(family_chart(summary, View(models, titles))),
+        "Numbers": numbers_section({name: named(frame, models, titles) for name, frame in tables.items()}),
+        "Examples": examples_section(examples),
+        "What made it": provenance_section(make_provenance(layers, datasets), models, titles, "provenance.json"),
+    }

@@ -1,0 +1,227 @@
+"""The report in a real browser: it asks for nothing, answers to menus, pointer and legend, and fits a phone."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import polars as pl
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from anchorscope.report import page
+from synthetic_run import make_summary, sections
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+HOSTILE = "</script><img src=x onerror=alert(1)><!--"
+LAYERS = {"small": 6, "random": 9}
+TITLES = {"popqa": "PopQA", "odd": HOSTILE, "hotpotqa": "HotpotQA", "nq": "NQ"}
+POINTS = "[...document.querySelectorAll('#chart .points_marks path')].map((path) => path.__data__.datum)"
+WIDTHS = (375, 1280)
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: tests/install_chromium.sh installs it")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(browser: Browser, file: Path, width: int = 1280, scheme: str = "light") -> Iterator[Page]:
+    """A page opened from the disk, its chart drawn; nothing may go wrong on it, and nothing be asked for."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
+    context.set_default_timeout(10_000)
+    tab, trouble = context.new_page(), []
+    tab.on("console", lambda message: trouble.append(message.text))
+    tab.on("pageerror", lambda error: trouble.append(str(error)))
+    tab.on("dialog", lambda dialog: trouble.append(dialog.message))
+    tab.on("request", lambda request: None if request.url == file.as_uri() else trouble.append(request.url))
+    tab.goto(file.as_uri())
+    tab.wait_for_selector("#chart[data-columns] .points_marks path", state="attached")
+    yield tab
+    context.close()
+    assert [said for said in trouble if not said.startswith("data:")] == []
+
+
+@pytest.fixture(scope="module")
+def synthetic(tmp_path_factory) -> Path:
+    """The page of two models and four datasets."""
+    folder = tmp_path_factory.mktemp("synthetic")
+    (folder / "report.html").write_text(page(["A note."], sections(folder, LAYERS, TITLES)), encoding="utf-8")
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def summary() -> pl.DataFrame:
+    return make_summary(LAYERS, list(TITLES))
+
+
+@pytest.fixture
+def tab(browser, synthetic) -> Iterator[Page]:
+    with opened(browser, synthetic) as tab:
+        yield tab
+
+
+def choose(tab: Page, menu: str, label: str) -> None:
+    """Pick from a menu by its words, and wait until the chart shows something else."""
+    before = tab.inner_html("#chart svg.marks")
+    tab.locator(f"select[name=chosen_{menu}]").select_option(label=label)
+    tab.wait_for_function("before => document.querySelector('#chart svg.marks')?.innerHTML !== before", arg=before)
+    tab.wait_for_selector("#chart .points_marks path", state="attached")
+
+
+def shown(tab: Page) -> set[tuple]:
+    """What tells the points on the screen apart, and their values."""
+    names = ("model", "dataset", "anchor", "layer", "n", "delta_p")
+    return {tuple(point[name] for name in names) for point in tab.evaluate(POINTS)}
+
+
+def expected(summary: pl.DataFrame, models: dict[str, str], datasets: dict[str, str], **chosen: str) -> set[tuple]:
+    """The same from the summary."""
+    rows = summary.filter(pl.col("anchor").is_in(["question", "answer"]), **chosen).drop_nulls("delta_p")
+    rows = rows.filter(pl.col("model").is_in(list(models)), pl.col("dataset").is_in(list(datasets)))
+    return {
+        (
+            models[row["model"]],
+            datasets[row["dataset"]],
+            row["anchor"],
+            row["layer"],
+            row["n"],
+            round(row["delta_p"], 1),
+        )
+        for row in rows.iter_rows(named=True)
+    }
+
+
+FIRST = {"component": "resid", "position": "answer_last", "rule": "flip", "intervention": "exact_question"}
+MODELS = {"small": "Small", "random": "Random (random weights)"}
+
+
+def test_a_real_runs_page_shows_its_summary_and_asks_for_nothing(browser, finished):
+    summary = pl.read_parquet(finished / "results/summary.parquet")
+    with opened(browser, finished / "results/report.html") as tab:
+        found = expected(summary, {"tiny": "Tiny"}, {"one": "ONE", "two": "TWO"}, **FIRST)
+        assert shown(tab) == found
+        choose(tab, "rule", "replicate: anchors labelled and measured by different probes under different prompts")
+        assert shown(tab) == expected(
+            summary, {"tiny": "Tiny"}, {"one": "ONE", "two": "TWO"}, **{**FIRST, "rule": "replicate"}
+        )
+        for width in WIDTHS:
+            tab.set_viewport_size({"width": width, "height": 900})
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize(
+    ("menu", "label", "chosen", "models", "datasets"),
+    [
+        ("model", "Random (random weights)", {}, ["random"], list(TITLES)),
+        ("dataset", HOSTILE, {}, list(MODELS), ["odd"]),
+        ("component", "mlp", {"component": "mlp"}, list(MODELS), list(TITLES)),
+        ("position", "final", {"position": "final"}, list(MODELS), list(TITLES)),
+        (
+            "rule",
+            "fixed: anchors by verdict flip at the reference layer",
+            {"rule": "fixed"},
+            list(MODELS),
+            list(TITLES),
+        ),
+        (
+            "intervention",
+            "control: as many other words cut",
+            {"intervention": "random_question"},
+            list(MODELS),
+            list(TITLES),
+        ),
+    ],
+)
+def test_every_menu_changes_the_chart_to_what_the_summary_has(tab, summary, menu, label, chosen, models, datasets):
+    assert shown(tab) == expected(summary, MODELS, TITLES, **FIRST)
+    choose(tab, menu, label)
+    some = [{name: titles[name] for name in names} for titles, names in ((MODELS, models), (TITLES, datasets))]
+    assert shown(tab) == expected(summary, *some, **{**FIRST, **chosen})
+    assert tab.locator(f"select[name=chosen_{menu}]").evaluate("menu => menu.selectedOptions[0].label") == label
+
+
+def test_a_point_tells_its_numbers(tab):
+    place = 5
+    point = tab.evaluate(POINTS)[place]
+    tab.locator("#chart .points_marks path").nth(place).hover(force=True)
+    tab.wait_for_selector("#vg-tooltip-element.visible")
+    told = dict(
+        zip(
+            tab.locator("#vg-tooltip-element .key").all_inner_texts(),
+            tab.locator("#vg-tooltip-element .value").all_inner_texts(),
+            strict=True,
+        )
+    )
+    points = {(one["model"], one["series"], one["layer"]): one for one in tab.evaluate(POINTS)}
+    found = points[point["model"], told["Series"], int(told["Layer"])]
+    assert told["n"] == str(found["n"])
+    assert told["ΔP"] == f"{found['delta_p']:+.1f}".replace("-", "−")
+    assert told["95 % interval"] == f"{found['low']:+.1f} … {found['high']:+.1f}".replace("-", "−")
+
+
+def test_a_click_on_the_legend_hides_a_series_and_another_shows_it_again(tab):
+    everything = shown(tab)
+    entry = tab.locator("#chart .role-legend-label text").first
+    assert entry.text_content() == "Q PopQA"
+    for left in (
+        {point for point in everything if (point[1], point[2]) != ("PopQA", "question")},
+        everything,
+    ):
+        entry.click()
+        tab.wait_for_function(f"{POINTS}.length === {len(left)}")
+        assert shown(tab) == left
+
+
+def test_what_was_chosen_stays_when_the_window_or_the_models_change(tab):
+    choose(tab, "component", "attn")
+    tab.locator("#chart .role-legend-label text").first.click()
+    choose(tab, "model", "Small")
+    tab.set_viewport_size({"width": 375, "height": 900})
+    tab.wait_for_function("document.querySelector('#chart svg.marks').clientWidth < 375")
+    points = tab.evaluate(POINTS)
+    assert {point["component"] for point in points} == {"attn"}
+    assert {point["model"] for point in points} == {"Small"}
+    assert "Q PopQA" not in {point["series"] for point in points}
+
+
+def test_panels_are_named_and_axes_count_layers(tab):
+    texts = tab.locator("#chart svg.marks text").all_text_contents()
+    assert {"Small", "Random (random weights)", "Layer", "ΔP", "Q PopQA", "A NQ"} <= set(texts)
+    ticks = tab.locator("#chart .role-axis-label text").all_text_contents()
+    assert all(tick.replace("−", "-").lstrip("-").isdigit() for tick in ticks)
+
+
+def test_dark_mode_turns_page_and_axes_light_on_dark(browser, synthetic):
+    for scheme, dark in (("light", False), ("dark", True)):
+        with opened(browser, synthetic, scheme=scheme) as tab:
+            back = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+            text = tab.locator("#chart .role-axis-label text").first.evaluate("node => getComputedStyle(node).fill")
+        assert (_brightness(back) < 0.3) == dark
+        assert (_brightness(text) > 0.7) == dark
+
+
+def _brightness(colour: str) -> float:
+    numbers = colour.removeprefix("rgb(").removesuffix(")").split(",")
+    return sum(map(float, numbers)) / (3 * 255)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_does_not_scroll_sideways(browser, synthetic, width):
+    with opened(browser, synthetic, width) as tab:
+        for details in tab.locator("details").all():
+            details.evaluate("node => { node.open = true; }")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert tab.get_attribute("#chart", "data-columns") == ("1" if width == min(WIDTHS) else "2")
+        box = tab.locator("#chart svg.marks").bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
