@@ -122,7 +122,13 @@ def make_claims(layers: dict[str, int], datasets: list[str]) -> dict:
         | {"effect": -12.34, "low": -15.0, "high": -9.5, "because": None}
         for number, model, dataset in product(STATEMENTS, layers, [*datasets, None])
     ]
-    return {"statements": {str(key): value for key, value in STATEMENTS.items()}, "claims": rows, "landmarks": []}
+    ends = {"area_low": -15.0, "area_high": -9.5, "area_null": -10.0, "area_null_low": -12.0, "area_null_high": -8.0}
+    beside = [
+        {"model": model, "dataset": dataset, "area": -12.34, **ends, "beyond": False}
+        for model, dataset in product(layers, datasets)
+    ]
+    statements = {str(key): value for key, value in STATEMENTS.items()}
+    return {"statements": statements, "claims": rows, "one_mechanism": beside, "landmarks": []}
 
 
 def make_provenance(layers: dict[str, int], datasets: list[str]) -> dict:

@@ -143,7 +143,16 @@ def test_claims_show_their_verdict_in_words_and_fold_single_datasets_away():
         {**row, "dataset": "one", "verdict": "contradicted"},
         {**row, "claim": 4, "model": "m against n", "dataset": None, "verdict": "undecided", **nothing},
     ]
-    claims = {"statements": {"1": "it lies below", "4": "it goes deeper"}, "claims": rows, "landmarks": []}
+    beside = {"model": "m", "dataset": "one", "area": -6.8, "area_low": -7.8, "area_high": -5.7, "beyond": False}
+    beside |= {"area_null": -6.0, "area_null_low": -7.0, "area_null_high": -5.0}
+    landmark = {"model": "m", "landmark": "at the end", "published_low": -45, "published_high": -30, "layers": "14–15"}
+    landmark |= {"measured_low": -31.25, "measured_high": -20.0, "agrees": True}
+    claims = {
+        "statements": {"1": "it lies below", "4": "it goes deeper"},
+        "claims": rows,
+        "one_mechanism": [beside],
+        "landmarks": [landmark],
+    }
     html = claims_section(claims, {"m": "Model", "n": "Other"}, {"one": "One"})
     before, folded = html.split("<details>")
     assert '<span class="badge supported">supported</span><span>Model, all datasets</span>' in before
@@ -151,6 +160,9 @@ def test_claims_show_their_verdict_in_words_and_fold_single_datasets_away():
     assert '<span class="badge contradicted">contradicted</span><span>Model, One</span>' in folded
     assert "Model against Other, all datasets" in folded
     assert "a group has no examples" in folded
+    cells = Read(html).cells
+    assert cells[:7] == ["Model", "One", "−6.8", "−7.8 … −5.7", "−6.0", "−7.0 … −5.0", "no"]
+    assert cells[7:] == ["Model", "at the end", "−45 … −30", "−31.2 … −20.0", "14–15", "yes"]
 
 
 def test_examples_are_the_first_ten_of_each_anchor_in_the_order_of_their_ids(tmp_path):

@@ -1,30 +1,36 @@
 """The claims on the report: each with its verdicts, those on single datasets folded away."""
 
+import re
 from collections.abc import Mapping
 from html import escape
 
 import polars as pl
 
 from anchorscope.claims import EFFECTS
-from anchorscope.report_tables import MINUS, between, table
-
-EXPLAINED = """<p class="soft">Supported: the whole 95 % interval agrees with the claim. Contradicted: none of it does.
-Undecided: anything else, also where the probe is no better than chance. Effects are in points of ΔP, under the honest
-grouping (replicate).</p>"""
-BESIDE = """<p class="soft">Published values were read from the figures and are good to about 10 points; measured ones
-are from the rule flip, as there. A range spans datasets and layers.</p>"""
+from anchorscope.claims_page import EXPLAINED, LANDMARKS, ONE_MECHANISM
+from anchorscope.report_tables import MINUS, between, named, table
 
 
 def claims_section(claims: Mapping, models: Mapping[str, str], datasets: Mapping[str, str]) -> str:
     """Every claim, its verdict for each model on all datasets, and below that for each dataset."""
-    parts = [EXPLAINED]
+    parts = [_prose(EXPLAINED)]
     for number, statement in claims["statements"].items():
         rows = [row for row in claims["claims"] if row["claim"] == int(number)]
         if rows:
             parts.append(_claim(int(number), statement, rows, models, datasets))
+    if claims["one_mechanism"]:
+        beside = named(_one_mechanism(claims["one_mechanism"]), models, datasets)
+        parts += ["<h3>What one mechanism would show</h3>", _prose(ONE_MECHANISM), table(beside)]
     if claims["landmarks"]:
-        parts += ["<h3>Published beside measured</h3>", BESIDE, table(_landmarks(claims["landmarks"], models))]
+        beside = named(_landmarks(claims["landmarks"]), models, datasets)
+        parts += ["<h3>Published landmarks</h3>", _prose(LANDMARKS), table(beside)]
     return "\n".join(parts)
+
+
+def _prose(text: str) -> str:
+    """A paragraph of the claims' page of text, as HTML."""
+    html = re.sub("`(.*?)`", r"<code>\1</code>", escape(text))
+    return f'<p class="soft">{html}</p>'
 
 
 def _claim(number: int, statement: str, rows: list[dict], models: Mapping, datasets: Mapping) -> str:
@@ -55,12 +61,29 @@ def _verdict(row: Mapping, models: Mapping[str, str], datasets: Mapping[str, str
     )
 
 
-def _landmarks(rows: list[dict], models: Mapping[str, str]) -> pl.DataFrame:
+def _one_mechanism(rows: list[dict]) -> pl.DataFrame:
+    return pl.DataFrame(
+        [
+            {
+                "model": row["model"],
+                "dataset": row["dataset"],
+                "gap": row["area"],
+                "95 % interval": between(row["area_low"], row["area_high"]),
+                "one mechanism": row["area_null"],
+                "95 % of simulations": between(row["area_null_low"], row["area_null_high"]),
+                "beyond": "yes" if row["beyond"] else "no",
+            }
+            for row in rows
+        ]
+    )
+
+
+def _landmarks(rows: list[dict]) -> pl.DataFrame:
     agrees = {True: "yes", False: "no", None: None}
     return pl.DataFrame(
         [
             {
-                "model": models.get(row["model"], row["model"]),
+                "model": row["model"],
                 "landmark": row["landmark"],
                 "published": between(row["published_low"], row["published_high"], 0),
                 "measured": between(row["measured_low"], row["measured_high"]),

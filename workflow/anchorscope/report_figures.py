@@ -29,7 +29,7 @@ def picture(png: bytes) -> str:
         small = image.convert("RGB")
         small.thumbnail((WIDTH, 10 * WIDTH), Image.Resampling.LANCZOS)
         buffer = io.BytesIO()
-        small.quantize(method=Image.Quantize.FASTOCTREE).save(buffer, "png", optimize=True)
+        small.quantize(method=Image.Quantize.MAXCOVERAGE).save(buffer, "png", optimize=True)
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
