@@ -8,9 +8,10 @@ import polars as pl
 
 from anchorscope.chart import family_chart
 from anchorscope.claims import STATEMENTS
-from anchorscope.figures import COMPONENTS, INTERVENTION_TITLES, POSITIONS, RULE_TITLES, View
+from anchorscope.figures import INTERVENTION_TITLES, POSITIONS, RULE_TITLES, View
 from anchorscope.files import provenance
 from anchorscope.frames import write_frame
+from anchorscope.measured import COMPONENTS
 from anchorscope.report import chart_section, provenance_section
 from anchorscope.report_claims import claims_section
 from anchorscope.report_examples import choose, examples_section, with_answers

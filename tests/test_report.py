@@ -202,6 +202,10 @@ def test_the_chart_has_the_series_of_the_figure_in_its_order_and_colours():
     menus = {param["name"]: param["bind"]["options"] for param in spec["params"] if "options" in param.get("bind", "")}
     assert menus["chosen_model"] == [None, "Small", "Random (random weights)"]
     assert menus["chosen_rule"] == ["flip", "fixed", "crossfit", "replicate"]
+    other = summary.with_columns(intervention=pl.lit("own"))
+    params = family_chart(pl.concat([summary, other]), View({"small": "Small"}, FOUR))["params"]
+    (menu,) = (param["bind"] for param in params if param["name"] == "chosen_intervention")
+    assert menu["labels"] == ["exact question words cut", "control: as many other words cut", "own"]
     assert family_chart(summary, View({"small": "Small", "random": "Random"}, FOUR)) == spec
 
 

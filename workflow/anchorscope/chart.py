@@ -8,7 +8,8 @@ import polars as pl
 import vl_convert
 from matplotlib.colors import to_hex
 
-from anchorscope.figures import ANCHORS, COMPONENTS, INTERVENTION_TITLES, POSITIONS, RULE_TITLES, View
+from anchorscope.figures import ANCHORS, INTERVENTION_TITLES, POSITIONS, RULE_TITLES, View
+from anchorscope.measured import COMPONENTS
 from anchorscope.panels import FAINT, FEW, MARKED, looks
 
 KEYS = ["model", "dataset", "component", "position", "rule", "intervention", "anchor"]
@@ -78,7 +79,9 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
     labels = [f"{letter} {title}" for title in datasets.values() for letter in ANCHORS.values()]
     styles = dict(zip(labels, map(_look, looks(view.style, len(labels))), strict=True))
     measured = [title for title in models.values() if title in set(data["model"])]
-    menus = _menus(measured, list(datasets.values()), {"rule": "flip", "intervention": "exact_question", **view.place})
+    interventions = summary["intervention"].unique(maintain_order=True).to_list()
+    chosen = {"rule": "flip", "intervention": "exact_question", **view.place}
+    menus = _menus(measured, list(datasets.values()), interventions, chosen)
     chart = alt.FacetChart(
         data=alt.NamedData("series"),
         spec=_panel(styles, _limits(data)),
@@ -101,7 +104,9 @@ def _look(look: dict) -> dict:
     }
 
 
-def _menus(models: list[str], datasets: list[str], chosen: Mapping[str, str]) -> dict[str, alt.Parameter]:
+def _menus(
+    models: list[str], datasets: list[str], interventions: list[str], chosen: Mapping[str, str]
+) -> dict[str, alt.Parameter]:
     """One menu for whatever tells series apart; of models and datasets all can be shown."""
     labels = {
         "model": {None: "all", **dict(zip(models, models, strict=True))},
@@ -109,7 +114,7 @@ def _menus(models: list[str], datasets: list[str], chosen: Mapping[str, str]) ->
         "component": dict(zip(COMPONENTS, COMPONENTS, strict=True)),
         "position": dict(zip(POSITIONS, POSITIONS, strict=True)),
         "rule": {name: f"{name}: {title}" for name, title in RULE_TITLES.items()},
-        "intervention": INTERVENTION_TITLES,
+        "intervention": {name: INTERVENTION_TITLES.get(name, name) for name in interventions},
     }
     return {
         key: alt.param(
