@@ -268,8 +268,9 @@ def test_the_band_of_one_mechanism_holds_what_one_mechanism_shows_and_not_two_pa
 
 @pytest.mark.parametrize(("kind", "inside"), [("N1", True), ("N2", True), ("two pathways", False)])
 def test_the_band_under_replicate_tells_two_pathways_from_one_mechanism(kind, inside):
+    summary = measured(kind, 800, 1)
     for anchor in ("question", "answer", "gap"):
-        found = row(measured(kind, 800, 1), "replicate", anchor)
+        found = row(summary, "replicate", anchor)
         assert (found["null_low"] <= found["delta_p"] <= found["null_high"]) == inside, anchor
 
 

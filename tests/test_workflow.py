@@ -256,8 +256,8 @@ def test_every_output_of_a_model_with_random_weights_says_so(random_run):
     assert marks <= svg_texts(results / "figures/main/family.svg")
     page = (results / "report.html").read_text()
     assert f'<p class="note">{note}</p>' in page
-    for title in ("Tiny", "Trained (random weights)"):  # two rules at the deepest layer, probes, counts, manifest
-        assert page.count(f"<td>{title}</td>") == 5
+    for title in ("Tiny", "Trained (random weights)"):  # one mechanism, two rules, probes, counts, manifest
+        assert page.count(f"<td>{title}</td>") == 6
 
 
 def svg_texts(path: Path) -> set[str]:
