@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from html import unescape
 
 import matplotlib
 import numpy as np
@@ -372,6 +373,14 @@ def test_a_style_file_sets_colours_sizes_and_type(tables, tmp_path):
     assert to_hex(shown(figure.axes[0])["Q PopQA"].get_color()) == "#000000"
     assert figure.axes[0].yaxis.label.get_fontsize() == 11
     assert tuple(figure.get_size_inches()) == (5, 4)
+
+
+def test_a_title_is_text_and_no_formula(summary, tmp_path):
+    title = "Costs $5_a or 6^b$ & <more>"
+    save(plot_family(summary, {"small": title}, {"nq": title}), tmp_path / "figure.svg", read_style())
+    texts = re.findall(r">([^<>]+)</text>", (tmp_path / "figure.svg").read_text())
+    shown = [unescape(text) for text in texts]
+    assert {title, f"Q {title}", f"A {title}"} <= set(shown)
 
 
 def test_the_workflow_knows_every_kind_of_figure():

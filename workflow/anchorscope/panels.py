@@ -31,6 +31,7 @@ FIXED = {
     "svg.fonttype": "none",  # text stays text
     "pdf.fonttype": 42,
     "svg.hashsalt": "anchorscope",  # the same figure gives the same file
+    "text.parse_math": False,  # a title with dollar signs is no formula
 }
 
 
