@@ -109,13 +109,14 @@ if __name__ == "__main__":
     layouts = json.loads(params.layouts)
     parameters = {name: manifest["parameters"] for name, manifest in models.items()}
     sizes = larger_neighbours(json.loads(params.families), parameters)
-    claims = judge_claims(read_runs(shown, inputs["resampled"], inputs["layers"], headline, place), sizes)
+    runs = read_runs(shown, inputs["resampled"], inputs["layers"], headline, place)
+    claims = judge_claims(runs, sizes)
     landmarks = yaml.safe_load(Path(files.landmarks).read_text(encoding="utf-8"))
     beside = published_beside_measured(landmarks, headline, models, layouts)
-    names = [dict(zip(some, some, strict=True)) for some in (models, layouts)]
+    names = [{name: name for name in some} for some in zip(*pairs, strict=True)]
     said = "\n".join(filter(None, [*notes(tables["summary"], *names), unprobed(about, *names)]))
     weights = {name: manifest["weights"] for name, manifest in models.items()}
-    null = beside_null(tables["series"].filter(**place))
+    null = beside_null(tables["series"].filter(**place), runs)
     everything = {
         "statements": STATEMENTS,
         "claims": claims,

@@ -203,5 +203,9 @@ def test_a_gap_is_beyond_one_mechanism_when_its_whole_interval_is_below_the_simu
         for name, low in (("far", -17.0), ("near", -19.0), ("unknown", None))
     ]
     rows[2] |= {"area_null": None}
-    found = beside_null(pl.DataFrame([*rows, rows[0] | {"rule": "flip"}, rows[0] | {"anchor": "question"}]))
+    series = pl.DataFrame([*rows, rows[0] | {"rule": "flip"}, rows[0] | {"anchor": "question"}])
+    names = ("near", "far", "unknown")
+    found = beside_null(series, [run(dataset=name) for name in names])
     assert [(row["dataset"], row["beyond"]) for row in found] == [("far", True), ("near", False)]
+    blind = [run(dataset=name, reads=False) for name in names]
+    assert [row["beyond"] for row in beside_null(series, blind)] == [None, None], "the probe reads nothing"

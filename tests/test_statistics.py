@@ -14,14 +14,14 @@ from anchorscope import probe
 from anchorscope.anchors import reference_layer
 from anchorscope.bootstrap import interval, resample
 from anchorscope.crossfit import score
-from anchorscope.curves import curves, series_row
+from anchorscope.curves import Curve, curves, series_row
 from anchorscope.delta import delta_rows, examples_of, layer_rows
 from anchorscope.dip import dip, dip_test
 from anchorscope.kinds import kinds
 from anchorscope.mixture import two_normals
 from anchorscope.one_mechanism import fit_shift, simulate_replicate
 from anchorscope.store import PASSES
-from anchorscope.summary import Headline, estimate
+from anchorscope.summary import Headline, estimate, null_area
 
 SIGNAL = 1.3  # distance of a class from zero along the true direction, in units of the noise: 90 % accuracy
 DRAWS = 500
@@ -283,6 +283,15 @@ def test_a_series_has_the_area_that_one_mechanism_would_give():
     assert (gap["area_null_low"], gap["area_null_high"]) == pytest.approx((one["null_low"], one["null_high"]))
     assert gap["area_high"] < gap["area_null_low"]
     assert series.filter(intervention="random_question")["area_null"].null_count() == series.height / 2
+
+
+def test_an_area_that_one_mechanism_hardly_ever_has_is_not_given():
+    curve = Curve(*[np.array([30.0, 30.0])] * 3, np.zeros((5, 2)), *[np.array([0.5, 0.5])] * 2)
+    means = np.full((10, 2), np.nan)
+    means[:5] = -3.0
+    assert null_area(curve, means) == {}
+    means[5] = -3.0
+    assert null_area(curve, means) == {"area_null": -3.0, "area_null_low": -3.0, "area_null_high": -3.0}
 
 
 def sigmoid(logit: float) -> float:

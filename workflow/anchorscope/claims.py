@@ -86,15 +86,25 @@ def reads_truth(layers: pl.DataFrame) -> bool:
     return best["auc"] - NormalDist().inv_cdf(1 - 0.025 / len(clean)) * error > 0.5
 
 
-def beside_null(series: pl.DataFrame) -> list[dict]:
-    """The headline's gap beside what one mechanism would give, mean over layers, for each model and dataset."""
+def beside_null(series: pl.DataFrame, runs: list[Run]) -> list[dict]:
+    """The headline's gap beside what one mechanism would give, mean over layers, for each model and dataset.
+
+    Whether it is beyond that is not said where the probe reads nothing.
+    """
+    read = pl.DataFrame(
+        [(run.model, run.dataset, run.reads_truth) for run in runs],
+        schema={"model": pl.String, "dataset": pl.String, "reads_truth": pl.Boolean},
+        orient="row",
+    )
     return (
         series.filter(rule=RULE, anchor="gap", intervention="exact_question")
         .drop_nulls(["area", "area_null"])
         .select(
             "model", "dataset", *(f"{name}{end}" for name in ("area", "area_null") for end in ("", "_low", "_high"))
         )
-        .with_columns(beyond=pl.col("area_high") < pl.col("area_null_low"))
+        .join(read, on=["model", "dataset"], maintain_order="left")
+        .with_columns(beyond=pl.when("reads_truth").then(pl.col("area_high") < pl.col("area_null_low")))
+        .drop("reads_truth")
         .to_dicts()
     )
 

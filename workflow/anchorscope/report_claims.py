@@ -7,7 +7,7 @@ from html import escape
 import polars as pl
 
 from anchorscope.claims import EFFECTS
-from anchorscope.claims_page import EXPLAINED, LANDMARKS, ONE_MECHANISM
+from anchorscope.claims_page import BEYOND, EXPLAINED, LANDMARKS, ONE_MECHANISM
 from anchorscope.report_tables import MINUS, between, named, table
 
 
@@ -71,7 +71,7 @@ def _one_mechanism(rows: list[dict]) -> pl.DataFrame:
                 "95 % interval": between(row["area_low"], row["area_high"]),
                 "one mechanism": row["area_null"],
                 "95 % of simulations": between(row["area_null_low"], row["area_null_high"]),
-                "beyond": "yes" if row["beyond"] else "no",
+                "beyond": BEYOND[row["beyond"]],
             }
             for row in rows
         ]

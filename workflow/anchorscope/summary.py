@@ -133,10 +133,10 @@ def null_area(curve: Curve, means: np.ndarray | None) -> dict[str, float]:
     if means is None or not (curve.fewest >= 2).any():
         return {}
     known = means[:, curve.fewest >= 2]
-    areas = known[np.isfinite(known).all(1)].mean(1)
-    if not len(areas):
+    whole = np.isfinite(known).all(1)
+    if whole.mean() <= 0.5:  # groups that one mechanism hardly ever fills in every layer
         return {}
-    low, middle, high = np.quantile(areas, [0.025, 0.5, 0.975])
+    low, middle, high = np.quantile(known[whole].mean(1), [0.025, 0.5, 0.975])
     return {"area_null": float(middle), "area_null_low": float(low), "area_null_high": float(high)}
 
 
