@@ -19,23 +19,14 @@ from anchorscope.landmarks import compare
 from anchorscope.logs import configure_logging
 from anchorscope.notes import notes, unprobed
 from anchorscope.parquet import made_from
+from anchorscope.summary import described
 
 TABLES = ("summary", "series", "kinds", "strata", "deepest", "layers")
-FIRST = (
-    *("model", "weights", "dataset", "source", "window"),
-    *("component", "position", "intervention", "stratum", "rule", "anchor", "layer"),
-)
 
 
 def gather(paths: list[str], about: list[dict]) -> pl.DataFrame:
     """The tables of all models and datasets as one, with what must be known of each to read its numbers."""
-    table = pl.concat(
-        read_frame(path).with_columns(
-            **{name: pl.lit(value, pl.Int64 if name == "window" else pl.String) for name, value in known.items()}
-        )
-        for path, known in zip(paths, about, strict=True)
-    )
-    return table.select(*(name for name in FIRST if name in table.columns), pl.exclude(FIRST))
+    return pl.concat(described(read_frame(path), **known) for path, known in zip(paths, about, strict=True))
 
 
 def as_text(table: pl.DataFrame) -> pl.DataFrame:
@@ -88,7 +79,7 @@ if __name__ == "__main__":
     shown = list(compress(pairs, probed))
     inputs = {kind: list(compress(files[kind], probed)) for kind in (*TABLES, "resampled")}
     sources = json.loads(params.sources)
-    described = [
+    known = [
         {
             "model": model,
             "weights": models[model]["weights"],
@@ -98,7 +89,7 @@ if __name__ == "__main__":
         }
         for model, dataset in shown
     ]
-    tables = {kind: gather(inputs[kind], described) for kind in TABLES}
+    tables = {kind: gather(inputs[kind], known) for kind in TABLES}
     for kind, table in tables.items():
         write_frame(outputs[kind], table, provenance(stage="summarise", code=params.code, **about))
         with atomic(outputs[f"{kind}_csv"]) as target:

@@ -316,6 +316,27 @@ def test_a_model_that_the_summary_does_not_have_is_one_sentence(summary):
         plot_family(summary, ["small", "huge"])
 
 
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({"rule": "replicat"}, "The summary has no rule replicat; it has flip, replicate"),
+        ({"intervention": "random"}, "The summary has no intervention random; it has exact_question, random_question"),
+        ({"component": "residual"}, "The summary has no component residual; it has resid, attn, mlp"),
+        ({"position": "last"}, "The summary has no position last; it has before_answer, answer_last, final"),
+        ({"models": "small"}, "models is the text 'small'; it must be a list of names"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_sentence(summary, chosen, said):
+    with pytest.raises(ValueError, match=said):
+        plot_family(summary, **chosen)
+
+
+def test_a_run_without_the_control_is_drawn(tables):
+    cut = {name: table.filter(pl.col("intervention") != "random_question") for name, table in tables.items()}
+    for kind, draw in KINDS.items():
+        assert draw(cut, View({"small": "Small"}, DATASETS)).axes, kind
+
+
 def test_without_names_everything_is_shown_in_the_order_of_the_summary(summary):
     figure = plot_family(summary)
     assert [panel.get_title() for panel in figure.axes] == list(MODELS)
@@ -329,7 +350,9 @@ def outside(figure: Figure) -> list[str]:
     titles = [panel.title for panel in figure.axes if panel.get_title()]
     texts = [figure._suptitle, *titles, *(panel.yaxis.label for panel in figure.axes), *figure.legends[0].get_texts()]
     boxes = {text: text.get_window_extent(renderer) for text in texts if text.get_text()}
-    off = [text.get_text() for text, box in boxes.items() if box.x0 < sheet.x0 or box.x1 > sheet.x1]
+    off = [
+        text.get_text() for text, box in boxes.items() if not (sheet.contains(*box.min) and sheet.contains(*box.max))
+    ]
     over = [
         one.get_text()
         for one in titles
@@ -348,7 +371,8 @@ def test_figures_of_any_number_of_models_are_readable_at_both_widths(tables, cou
         for name, table in tables.items()
     }
     many["summary"] = many["summary"].with_columns(source=pl.lit("bundled"), weights=pl.lit("random"))
-    view = View({name: f"Llama-3.2-{name}-Instruct" for name in names}, DATASETS, style=read_style(column=column))
+    datasets = {**DATASETS, "hotpotqa": "HotpotQA with the distracting paragraphs of its second release"}
+    view = View({name: f"Llama-3.2-{name}-Instruct" for name in names}, datasets, style=read_style(column=column))
     for kind, draw in KINDS.items():
         if (kind, count) == ("grid", 4):
             continue  # it grows downwards only, and takes long

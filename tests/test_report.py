@@ -13,7 +13,7 @@ import pytest
 from matplotlib.colors import to_hex
 from PIL import Image
 
-from anchorscope.chart import distinct, family_chart, javascript, records
+from anchorscope.chart import SHAPES, family_chart, javascript, records
 from anchorscope.figures import KINDS, View
 from anchorscope.panels import FEW, looks, read_style, save
 from anchorscope.report import page, safe_json
@@ -189,6 +189,7 @@ def test_examples_are_the_first_ten_of_each_anchor_in_the_order_of_their_ids(tmp
 def test_marks_stand_around_their_characters_and_the_rest_is_escaped():
     assert marked("a <b> é", [(6, 7), (2, 5)]) == "a <mark>&lt;b&gt;</mark> <mark>é</mark>"
     assert marked("none", []) == "none"
+    assert marked("abcdef", [(0, 4), (2, 6)]) == "<mark>abcd</mark><mark>ef</mark>"
 
 
 def test_the_chart_has_the_series_of_the_figure_in_its_order_and_colours():
@@ -225,8 +226,8 @@ def test_the_charts_data_are_the_summarys_rounded_to_a_tenth():
     assert data.filter(**{**where, "rule": "fixed"})["null_low"].to_list() == [[]]
 
 
-def test_models_of_one_title_are_told_apart():
-    assert distinct({"a": "Same", "b": "Same", "c": "Own"}) == {"a": "Same [a]", "b": "Same [b]", "c": "Own"}
+def test_every_marker_of_the_bundled_style_has_a_shape_in_the_chart():
+    assert {look["marker"] for look in read_style().looks} <= set(SHAPES)
 
 
 def test_a_picture_is_smaller_than_the_figure_and_keeps_its_colours():

@@ -84,6 +84,11 @@ def test_every_shipped_shape_can_be_given_with_random_weights():
         (f"figures/{FIGURE}/models", [], [f"figures.{FIGURE}.models is empty"]),
         (f"figures/{FIGURE}/models", [MODEL, MODEL], [f"figures.{FIGURE}.models names smollm2-135m twice"]),
         (f"figures/{FIGURE}/rule", "flip", [f"Unknown key 'rule' in figures.{FIGURE}"]),
+        (
+            "datasets/d",
+            {"title": "PopQA-mini", "layout": "nq", "source": "bundled"},
+            [f"datasets.d has the title of datasets.{DATASET}"],
+        ),
         ("style", "no.mplstyle", ["style names no.mplstyle, which does not exist"]),
         ("style", "README.md", ["README.md is not a style that matplotlib can use"]),
     ],

@@ -1,6 +1,5 @@
 """The family figure to play with: a Vega-Lite chart of every series, with a menu for whatever tells them apart."""
 
-from collections import Counter
 from collections.abc import Mapping
 
 import altair as alt
@@ -17,7 +16,11 @@ POINTS = ["n", "delta_p", "low", "high", "sure", "null_low", "null_high"]  # arr
 POINT = ["model", "series", "layer"]  # what tells the points of a chart apart
 DASHES = {"-": [1, 0], "--": [6, 3], ":": [1.5, 2.5], "-.": [6, 2.5, 1.5, 2.5]}
 SHAPES = {"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "+": "cross"}
-SHAPES |= {"<": "triangle-left", ">": "triangle-right", "": "M0,0"}
+SHAPES |= {"<": "triangle-left", ">": "triangle-right", "P": "cross", "": "M0,0"}
+SHAPES |= {
+    "X": "M-1,-0.5L-0.5,-1L0,-0.5L0.5,-1L1,-0.5L0.5,0L1,0.5L0.5,1L0,0.5L-0.5,1L-1,0.5L-0.5,0Z",
+    "*": "M0,-1L0.24,-0.32L0.95,-0.31L0.38,0.12L0.59,0.81L0,0.4L-0.59,0.81L-0.38,0.12L-0.95,-0.31L-0.24,-0.32Z",
+}
 INTERVAL = "isValid(datum.low) ? format(datum.low, '+.1f') + ' … ' + format(datum.high, '+.1f') : 'too few examples'"
 CONFIG = {
     "background": "transparent",
@@ -45,12 +48,6 @@ def javascript() -> str:
     return vl_convert.javascript_bundle(vl_version=version).replace("</script", r"<\/script")
 
 
-def distinct(titles: Mapping[str, str]) -> dict[str, str]:
-    """Titles by name; what several names share is followed by the name."""
-    shared = Counter(titles.values())
-    return {name: f"{title} [{name}]" if shared[title] > 1 else title for name, title in titles.items()}
-
-
 def records(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[str, str]) -> pl.DataFrame:
     """One row a series, with an array of all layers in each column of `POINTS`; models and datasets by title."""
     shown = summary.filter(
@@ -73,8 +70,7 @@ def records(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[
 
 def family_chart(summary: pl.DataFrame, view: View) -> dict:
     """The chart's Vega-Lite specification, with its data."""
-    models = distinct(dict(zip(view.models, view.titles(summary), strict=True)))
-    datasets = distinct(view.datasets)
+    models, datasets = dict(zip(view.models, view.titles(summary), strict=True)), view.datasets
     data = records(summary, models, datasets)
     labels = [f"{letter} {title}" for title in datasets.values() for letter in ANCHORS.values()]
     styles = dict(zip(labels, map(_look, looks(view.style, len(labels))), strict=True))
@@ -218,7 +214,8 @@ def _limits(data: pl.DataFrame) -> list[float]:
     """One y axis for whatever is chosen, so that choices compare by eye: all means, and all bands that are drawn."""
     values = data.explode(POINTS[:5])
     firm = values.filter(pl.col("sure") == 1)
-    found = pl.concat([values["delta_p"], firm["low"], firm["high"]]).drop_nulls()
+    nulls = [data[name].explode() for name in ("null_low", "null_high")]
+    found = pl.concat([values["delta_p"], firm["low"], firm["high"], *nulls]).drop_nulls()
     low, high = min(-1.0, found.min()), max(1.0, found.max())
     margin = 0.04 * (high - low)
     return [low - margin, high + margin]

@@ -21,6 +21,7 @@ from anchorscope.panels import (
     add_legend,
     count_layers,
     draw_curve,
+    label_rows,
     looks,
     name_panels,
     read_style,
@@ -88,16 +89,26 @@ def plot_family(
     `summary` is what `load_summary` returns. `models` and `datasets` are names in it, or names with the titles to show;
     without them all are shown. The datasets' order is that of the legend. Groups of fewer than 20 examples, and layers
     whose probe is no better than chance, are drawn faint. The figure says by itself where weights are random, where
-    questions are bundled and where the knockout is windowed; `note` adds to that.
+    questions are bundled and where the knockout is windowed; `note` adds to that. `panels.save` writes it as the
+    workflow does, with real text in SVG and PDF; its own `savefig` is fine for PNG.
     """
+    for kind, value in (
+        ("rule", rule),
+        ("intervention", intervention),
+        ("component", component),
+        ("position", position),
+    ):
+        _titles(summary, kind, [value])
     titles = [_titles(summary, *named) for named in (("model", models), ("dataset", datasets))]
     view = View(*titles, component, position, note, style or read_style())
     return _family(summary, view, rule, intervention)
 
 
 def _titles(summary: pl.DataFrame, kind: str, given: Sequence[str] | Mapping[str, str] | None) -> dict[str, str]:
+    if isinstance(given, str):
+        raise ValueError(f"{kind}s is the text {given!r}; it must be a list of names, or names with titles.")
     known = summary[kind].unique(maintain_order=True).to_list()
-    chosen = dict(given) if isinstance(given, Mapping) else {name: name for name in given or known}
+    chosen = dict(given) if isinstance(given, Mapping) else {name: name for name in (known if given is None else given)}
     unknown = [name for name in chosen if name not in known]
     if unknown:
         raise ValueError(f"The summary has no {kind} {', '.join(unknown)}; it has {', '.join(known)}.")
@@ -207,7 +218,7 @@ def draw_distribution(tables: dict[str, pl.DataFrame], view: View) -> Figure:
                 mine = examples.filter(model=model, dataset=dataset)
                 if not mine.is_empty():
                     _draw_histogram(panel, mine, looks(view.style, len(ANCHORS)))
-            line[0].set_ylabel(f"{title}, %")
+            label_rows(line[0], f"{title}, %", len(panels))
         name_panels(panels[0], view.titles(tables["summary"]))
         for panel in panels[-1]:
             panel.set_xlabel("ΔP")
@@ -225,7 +236,7 @@ def _draw_histogram(panel: Axes, examples: pl.DataFrame, pair: list[dict]) -> No
     panel.hist(groups, edges, weights=weights, stacked=True, color=colours, label=labels, linewidth=0)
     control = examples.filter(intervention="random_question")["delta_p"].to_numpy()
     outline = {"histtype": "step", "color": "0.3", "linewidth": 0.8, "label": CONTROL}
-    panel.hist(control, edges, weights=np.full(len(control), 100 / len(control)), **outline)
+    panel.hist(control, edges, weights=np.full(len(control), 100 / max(1, len(control))), **outline)
     said = f"layer {cut['layer'][0]}\n{len(cut)} examples"
     panel.text(0.02, 0.94, said, transform=panel.transAxes, va="top", fontsize="small")
 
@@ -260,7 +271,8 @@ def _limits(rows: pl.DataFrame) -> tuple[float, float]:
     """One y axis for every rule and intervention of the same models, so that figures compare by eye."""
     drawn = rows.filter(pl.col("anchor").is_in(list(ANCHORS)))
     banded = drawn.filter(pl.col("n") >= FEW)
-    values = [*drawn["delta_p"].drop_nulls(), *banded["low"].drop_nulls(), *banded["high"].drop_nulls()]
+    bands = [banded["low"], banded["high"], drawn["null_low"], drawn["null_high"]]
+    values = [value for column in (drawn["delta_p"], *bands) for value in column.drop_nulls()]
     low, high = min([-1.0, *values]), max([1.0, *values])
     margin = 0.04 * (high - low)
     return low - margin, high + margin

@@ -1,5 +1,6 @@
 """The measurement without the workflow, for a model in hand: questions in, activations and a summary out."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -18,7 +19,7 @@ from anchorscope.parquet import made_from
 from anchorscope.prompts import BUNDLED_PROMPTS, build_prompt
 from anchorscope.questions import normalize
 from anchorscope.store import DTYPES, ActivationReader, ActivationWriter
-from anchorscope.summary import Headline, estimate
+from anchorscope.summary import Headline, described, estimate
 
 GIVEN = "given"  # weights and questions of which only the caller knows where they come from
 
@@ -37,9 +38,10 @@ def extract(
 ) -> pl.DataFrame:
     """Let a model answer questions, keep its clean and knocked-out activations in a file, and return its answers.
 
-    Each of `examples` has a `question` and `gold`, the list of its accepted answers. The model answers greedily under
-    the few-shot prompt or its own chat template, and what it says is judged. The Parquet file at `path` then has every
-    layer's vectors at every component, position, prompt and intervention; `store.ActivationReader([path])` reads them.
+    Each of `examples` has a `question` and `gold`, the list of its accepted answers, and may have a `subject`:
+    questions about one subject then stay together in folds and resamples. The model answers greedily under the few-shot
+    prompt or its own chat template, and what it says is judged. The Parquet file at `path` then has every layer's
+    vectors at every component, position, prompt and intervention; `store.ActivationReader([path])` reads them.
     `balance` keeps as many right as wrong answers, drawn by `seed`; `window` cuts in so many layers up to the one that
     is read, instead of in all of them; `batch_tokens` are computed together, by default as many as suit the device.
     """
@@ -74,9 +76,10 @@ def _questions(examples: Iterable[Mapping[str, object]], seed: int) -> pl.DataFr
             raise ValueError(f"Example {number} has no {' and no '.join(missing)}.")
         if isinstance(example["gold"], str):
             raise ValueError(f"The gold of example {number} is a text; it must be a list of accepted answers.")
-        rows.append({"question": example["question"], "answer": list(example["gold"])})
-    schema = {"question": pl.String, "answer": pl.List(pl.String)}
-    questions, counts = normalize(pl.DataFrame(rows, schema=schema), "nq", seed, "examples")
+        gold = json.dumps(list(example["gold"]))
+        rows.append({"question": example["question"], "possible_answers": gold, "subj": example.get("subject")})
+    schema = dict.fromkeys(("question", "possible_answers", "subj"), pl.String) | {"s_pop": pl.Int64}
+    questions, counts = normalize(pl.DataFrame(rows, schema=schema), "popqa", seed, "examples")
     log.info("questions: %s", ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     return questions
 
@@ -107,11 +110,7 @@ def summarise(
     delta, layers = measure(ActivationReader(paths), folds, seed, f"{model} on {dataset}")
     summary = estimate(delta, layers, Headline("resid", "answer_last"), draws, seed).summary
     about = made_from(paths[0])
-    weights = about["model"]["weights"]
-    known = {"model": model, "weights": weights, "dataset": dataset, "source": GIVEN}
-    window = pl.lit(about["window"], pl.Int64)
-    columns = [pl.lit(value).alias(name) for name, value in known.items()]
-    return summary.select(*columns, window.alias("window"), pl.all())
+    return described(summary, model, about["model"]["weights"], dataset, GIVEN, about["window"])
 
 
 def load_summary(path: Path | str = "results/summary.parquet") -> pl.DataFrame:

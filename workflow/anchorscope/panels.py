@@ -93,7 +93,7 @@ def sheet(
     """A figure and its panels [rows, columns], to be drawn on in the style; `row_height` is that of the style's."""
     with matplotlib.rc_context(style.params):
         size = (max(style.width, NARROWEST * columns), style.height * (1 + row_height * (rows - 1)))
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=size, dpi=matplotlib.rcParams["savefig.dpi"], layout="constrained")
         yield figure, figure.subplots(rows, columns, squeeze=False, **share)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # places stay as found, whatever the format
@@ -123,6 +123,11 @@ def name_panels(line: Sequence[Axes], titles: Iterable[str]) -> None:
         panel.set_title(_folded(title, room, "axes.titlesize"))
 
 
+def label_rows(panel: Axes, text: str, rows: int) -> None:
+    """The label of a row of panels, folded to its height."""
+    panel.set_ylabel(_folded(text, 0.7 * panel.figure.get_figheight() / rows, "axes.labelsize"))
+
+
 def count_layers(panels: np.ndarray) -> None:
     """Layers are whole numbers; the last row of panels is labelled."""
     room = panels.flat[0].figure.get_figwidth() / panels.shape[1]  # inches of a panel
@@ -144,7 +149,9 @@ def add_legend(figure: Figure, together: int, last: str = "") -> None:
     shown = {label: handle for handle, label in sorted(entries, key=lambda entry: entry[1] == last)}
     if not shown:
         return
-    widest = (max(map(len, shown)) + 7) * _letter("legend.fontsize")  # with the line before it
+    shown = {_folded(label, 0.7 * figure.get_figwidth(), "legend.fontsize"): handle for label, handle in shown.items()}
+    longest = max(len(line) for label in shown for line in label.splitlines())
+    widest = (longest + 7) * _letter("legend.fontsize")  # with the line before it
     groups = -(-len(shown) // together)
     deep = -(-groups // max(1, int(figure.get_figwidth() / widest)))  # groups in a column
     columns = -(-groups // deep)

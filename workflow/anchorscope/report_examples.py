@@ -66,6 +66,7 @@ def marked(text: str, spans: Iterable[tuple[int, int]]) -> str:
     """A text as HTML, with some stretches of its characters marked."""
     parts, done = [], 0
     for start, end in sorted(spans):
+        start = max(start, done)
         parts += [escape(text[done:start]), f"<mark>{escape(text[start:end])}</mark>"]
         done = end
     return "".join(parts) + escape(text[done:])

@@ -127,7 +127,7 @@ async function draw() {
   box.dataset.columns = spec.columns;
 }
 
-function redraw() { drawing = drawing.then(draw); }
+function redraw() { drawing = drawing.catch(() => {}).then(draw); }
 
 new ResizeObserver(() => {
   clearTimeout(waiting);

@@ -81,7 +81,7 @@ def deepest_layers(summary: pl.DataFrame, component: str, position: str) -> pl.D
     )
     question, answer, gap = (rows.filter(anchor=name) for name in ("question", "answer", "gap"))
     return (
-        question.drop_nulls("delta_p")
+        question.drop_nulls("low")  # of two examples and more, as everywhere else
         .sort("delta_p", "layer")
         .unique(keys, keep="first", maintain_order=True)
         .join(answer, on=[*keys, "layer"], suffix="_a")
@@ -143,7 +143,7 @@ def reference_auc(layers: pl.DataFrame, component: str, position: str) -> pl.Dat
         for name, state in (("clean", "clean"), ("exact_question", "question cut"), ("random_question", "control"))
     )
     return (
-        clean.join(cut.drop("calibration_error"), on=keys)
-        .join(control.drop("calibration_error"), on=keys)
+        clean.join(cut.drop("calibration_error"), on=keys, how="left")
+        .join(control.drop("calibration_error"), on=keys, how="left")
         .select(pl.exclude("calibration_error"), calibration_error=_hundredths("calibration_error"))
     )

@@ -41,6 +41,7 @@ def _mistakes(config: dict, schema: dict) -> list[str]:
         found += _model_mistakes(name, model)
     for name, dataset in config["datasets"].items():
         found += _dataset_mistakes(name, dataset)
+    found += _title_mistakes(config)
     for name, figure in config["figures"].items():
         found += _figure_mistakes(name, figure, config)
     return found + _style_mistakes(config)
@@ -161,6 +162,17 @@ def _dataset_mistakes(name: str, dataset: dict) -> list[str]:
     if source == "file" and Path(dataset["path"]).suffix not in RAW_SUFFIXES:
         return [f"{where}.path names {dataset['path']}; it must end in {', '.join(RAW_SUFFIXES)}."]
     return []
+
+
+def _title_mistakes(config: dict) -> list[str]:
+    found = []
+    for kind in ("models", "datasets"):
+        first: dict[str, str] = {}
+        for name, entry in config[kind].items():
+            other = first.setdefault(entry["title"], name)
+            if other != name:
+                found.append(f"{kind}.{name} has the title of {kind}.{other}; figures could not tell them apart.")
+    return found
 
 
 def _figure_mistakes(name: str, figure: dict, config: dict) -> list[str]:
