@@ -57,8 +57,8 @@ question's content words is cut. <b>Question-Anchored</b> examples (Q) are those
 def chart_section(spec: Mapping) -> str:
     """The chart, the script that draws it, and how to read it."""
     return f"""<p class="soft">One panel a model. Solid: Question-Anchored; dashed: Answer-Anchored. Bands are 95 %
-intervals. Faint: fewer than 20 examples, or a probe no better than chance. Grey: where a curve would lie if there were
-one mechanism and not two kinds of examples (fitted to this run; 95 % of simulations; only where that was simulated).
+intervals. Faint: fewer than 20 examples, or a probe no better than chance. Grey: where a curve would lie if one
+mechanism shifted every example's logit (fitted to this run; 95 % of simulations; only where that was simulated).
 Point at a curve for its numbers; click an entry of the legend to hide or show its curve.</p>
 <div id="menus"></div>
 <div id="chart"><noscript>This figure needs JavaScript; the same figures follow as pictures.</noscript></div>
