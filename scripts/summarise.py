@@ -17,9 +17,8 @@ from anchorscope.files import atomic, provenance
 from anchorscope.frames import read_frame, write_frame
 from anchorscope.landmarks import compare
 from anchorscope.logs import configure_logging
-from anchorscope.notes import notes, unprobed
+from anchorscope.notes import described, notes, unprobed
 from anchorscope.parquet import made_from
-from anchorscope.summary import described
 
 TABLES = ("summary", "series", "kinds", "strata", "deepest", "layers")
 

@@ -116,7 +116,7 @@ FAULTS: dict[str, tuple[Callable, dict]] = {
     "over its time limit": (never_end, {"runtime": "attempt"}),
     "over its memory": (nothing, {"mem_mb": "300 * attempt ** 3"}),
 }
-IN_CI = [("slurm", "job cancelled by hand"), ("sbatch", "controller killed"), ("sbatch", "killed")]
+IN_CI = [("sbatch", "job cancelled by hand"), ("sbatch", "controller killed"), ("sbatch", "killed")]
 # Without accounting the plugin asks nobody when the controller is away, and forgets its jobs; it waits for a job that
 # the controller has forgotten. That is what `sbatch` is for.
 NOT_FOR = [("slurm", "controller away for 30 s"), ("slurm", "controller killed")]

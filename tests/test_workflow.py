@@ -390,6 +390,8 @@ def test_another_style_only_draws_again(finished, rerun, own):
     else:
         bundled.write_text(text)
     assert jobs(snakemake(rerun, "--dry-run")) == {"draw": 1, "report": 1, **({"provenance": 1} if own else {})}
+    if not own:
+        return
     done = snakemake(rerun, "results/figures/main/share.png")
     assert done.returncode == 0, done.stderr
     before, after = (image.imread(run / "results/figures/main/share.png").shape for run in (finished, rerun))

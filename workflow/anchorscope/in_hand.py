@@ -15,11 +15,12 @@ from anchorscope.extraction import extract as extract_activations
 from anchorscope.files import atomic, provenance, read_json
 from anchorscope.frames import read_frame
 from anchorscope.logs import log
+from anchorscope.notes import described
 from anchorscope.parquet import made_from
 from anchorscope.prompts import BUNDLED_PROMPTS, build_prompt
 from anchorscope.questions import normalize
 from anchorscope.store import DTYPES, ActivationReader, ActivationWriter
-from anchorscope.summary import Headline, described, estimate
+from anchorscope.summary import Headline, estimate
 
 GIVEN = "given"  # weights and questions of which only the caller knows where they come from
 

@@ -1,8 +1,24 @@
-"""What a reader must know before taking a figure for the published one."""
+"""What a reader must know of numbers and figures: of which model and questions they are, and what they are not."""
 
 from collections.abc import Mapping
 
 import polars as pl
+
+FIRST = (
+    *("model", "weights", "dataset", "source", "window"),
+    *("component", "position", "intervention", "stratum", "rule", "anchor", "layer"),
+)
+
+
+def described(
+    table: pl.DataFrame, model: str, weights: str, dataset: str, source: str, window: int | None
+) -> pl.DataFrame:
+    """A table with what must be known to read its numbers: of which model and questions they are. Keys stand first."""
+    texts = {"model": model, "weights": weights, "dataset": dataset, "source": source}
+    named = table.with_columns(
+        window=pl.lit(window, pl.Int64), **{name: pl.lit(value, pl.String) for name, value in texts.items()}
+    )
+    return named.select(*(name for name in FIRST if name in named.columns), pl.exclude(FIRST))
 
 
 def notes(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[str, str]) -> list[str]:

@@ -11,10 +11,6 @@ from anchorscope.kinds import KINDS, kinds
 from anchorscope.one_mechanism import simulate_flip, simulate_replicate
 from anchorscope.rules import ROLES, role_columns
 
-FIRST = (
-    *("model", "weights", "dataset", "source", "window"),
-    *("component", "position", "intervention", "stratum", "rule", "anchor", "layer"),
-)
 UNIT = ["component", "position", "intervention"]
 NULL_DRAWS = 400  # simulations behind the band of one mechanism
 POPULARITY = ("unpopular", "middling", "popular")
@@ -37,17 +33,6 @@ class Estimates:
     strata: pl.DataFrame  # the headline's summary for parts of the examples
     deepest: pl.DataFrame  # the headline's examples at its deepest layer, one row an intervention and example
     resampled: pl.DataFrame  # the headline's curves in every resample, for contrasts between runs
-
-
-def described(
-    table: pl.DataFrame, model: str, weights: str, dataset: str, source: str, window: int | None
-) -> pl.DataFrame:
-    """A table with what must be known to read its numbers: of which model and questions they are. Keys stand first."""
-    texts = {"model": model, "weights": weights, "dataset": dataset, "source": source}
-    named = table.with_columns(
-        window=pl.lit(window, pl.Int64), **{name: pl.lit(value, pl.String) for name, value in texts.items()}
-    )
-    return named.select(*(name for name in FIRST if name in named.columns), pl.exclude(FIRST))
 
 
 def estimate(delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, draws: int, seed: int) -> Estimates:
