@@ -7,9 +7,9 @@ import polars as pl
 import vl_convert
 from matplotlib.colors import to_hex
 
-from anchorscope.figures import ANCHORS, INTERVENTION_TITLES, POSITIONS, RULE_TITLES, View
+from anchorscope.figures import ANCHORS, INTERVENTION_TITLES, POSITIONS, RULE_TITLES, SURE, View, limits
 from anchorscope.measured import COMPONENTS
-from anchorscope.panels import FAINT, FEW, MARKED, looks
+from anchorscope.panels import FAINT, MARKED, looks
 
 KEYS = ["model", "dataset", "component", "position", "rule", "intervention", "anchor"]
 POINTS = ["n", "delta_p", "low", "high", "sure", "null_low", "null_high"]  # arrays, one value a layer
@@ -58,7 +58,7 @@ def records(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[
         pl.col("model").replace(models),
         pl.col("dataset").replace(datasets),
         pl.col("delta_p", "low", "high", "null_low", "null_high").cast(pl.Float64).round(1),
-        sure=((pl.col("n") >= FEW) & pl.col("better_than_chance")).cast(pl.Int8),
+        sure=SURE.cast(pl.Int8),
     )
     whole = shown.sort("layer").group_by(KEYS, maintain_order=True).agg(POINTS)
     known = pl.col("null_low").list.drop_nulls().list.len() > 0
@@ -80,7 +80,7 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
     menus = _menus(measured, list(datasets.values()), interventions, chosen)
     chart = alt.FacetChart(
         data=alt.NamedData("series"),
-        spec=_panel(styles, _limits(data)),
+        spec=_panel(styles, list(limits(summary.filter(pl.col("model").is_in(list(view.models)))))),
         facet=alt.Facet("model:N", title=None, sort=list(models.values()), header=alt.Header(labelLimit=0)),
         transform=[*map(_chosen, menus), *_flattened()],
         columns=len(models),
@@ -154,7 +154,7 @@ def _flattened() -> list[alt.Transform]:
     ]
 
 
-def _panel(styles: dict[str, dict], limits: list[float]) -> alt.LayerChart:
+def _panel(styles: dict[str, dict], domain: list[float]) -> alt.LayerChart:
     """One model's panel: bands, faint and firm lines, markers, and the point under the pointer."""
     legend = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize=700, symbolStrokeWidth=2)
     colours, dashes = (
@@ -162,7 +162,7 @@ def _panel(styles: dict[str, dict], limits: list[float]) -> alt.LayerChart:
     )
 
     def height(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title="ΔP", scale=alt.Scale(domain=limits, nice=False), axis=_axis())
+        return alt.Y(f"{field}:Q", title="ΔP", scale=alt.Scale(domain=domain, nice=False), axis=_axis())
 
     whole = alt.Axis(format="d", tickMinStep=1, tickCount=6, gridOpacity=0, labelFlush=False)
     base = alt.Chart().encode(
@@ -208,14 +208,3 @@ def _tooltip() -> list[alt.Tooltip]:
 def _axis() -> alt.Axis:
     """Zero stands out among the lines of the grid."""
     return alt.Axis(gridOpacity=alt.condition("datum.value === 0", alt.value(0.6), alt.value(0.1)), tickCount=6)
-
-
-def _limits(data: pl.DataFrame) -> list[float]:
-    """One y axis for whatever is chosen, so that choices compare by eye: all means, and all bands that are drawn."""
-    values = data.explode(POINTS[:5])
-    firm = values.filter(pl.col("sure") == 1)
-    nulls = [data[name].explode() for name in ("null_low", "null_high")]
-    found = pl.concat([values["delta_p"], firm["low"], firm["high"], *nulls]).drop_nulls()
-    low, high = min(-1.0, found.min()), max(1.0, found.max())
-    margin = 0.04 * (high - low)
-    return [low - margin, high + margin]

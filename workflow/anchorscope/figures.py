@@ -33,6 +33,7 @@ ANCHORS = {"question": "Q", "answer": "A"}
 POSITIONS = ("before_answer", "answer_last", "final")  # as they stand in the text
 ONE_MECHANISM = "if one mechanism"
 GREY = "0.4"
+SURE = (pl.col("n") >= FEW) & pl.col("better_than_chance")  # what is not drawn faint
 CONTROL = "control"
 RULE_TITLES = {
     "flip": "anchors by verdict flip at each layer",
@@ -118,7 +119,7 @@ def _titles(summary: pl.DataFrame, kind: str, given: Sequence[str] | Mapping[str
 def _family(summary: pl.DataFrame, view: View, rule: str, intervention: str) -> Figure:
     with sheet(view.style, len(view.models), sharey=True) as (figure, panels):
         _draw_anchors(panels[0], view.of(summary), view, rule, intervention)
-        panels[0, 0].set(ylabel="ΔP", ylim=_limits(view.of(summary)))
+        panels[0, 0].set(ylabel="ΔP", ylim=limits(view.of(summary)))
         name_panels(panels[0], view.titles(summary))
         count_layers(panels)
         cut = INTERVENTION_TITLES.get(intervention, intervention)
@@ -140,7 +141,7 @@ def draw_honest(tables: dict[str, pl.DataFrame], view: View) -> Figure:
         for line, (intervention, label) in zip(panels, labels.items(), strict=True):
             _draw_anchors(line, rows, view, "replicate", intervention, null=True)
             line[0].set_ylabel(f"ΔP, {label}")
-        panels[0, 0].set_ylim(_limits(rows))
+        panels[0, 0].set_ylim(limits(rows))
         name_panels(panels[0], view.titles(summary))
         count_layers(panels)
         heading = f"{RULE_TITLES['replicate']}; control: as many other words cut"
@@ -201,7 +202,7 @@ def draw_grid(tables: dict[str, pl.DataFrame], view: View) -> Figure:
             line[0].set_ylabel(f"ΔP, {component}")
             if component == COMPONENTS[0]:
                 name_panels(line, [f"{titles[model]}, {position}" for position in POSITIONS])
-        panels[0, 0].set_ylim(_limits(summary))
+        panels[0, 0].set_ylim(limits(summary))
         count_layers(panels)
         heading = f"{INTERVENTION_TITLES['exact_question']}; {RULE_TITLES['flip']}"
         _finish(figure, panels, view, tables["summary"], heading)
@@ -263,11 +264,10 @@ def _draw_anchors(
 
 def _curves(rows: pl.DataFrame, rule: str, intervention: str) -> pl.DataFrame:
     """The rows of one rule under one intervention, with what is sure enough not to be drawn faint."""
-    sure = (pl.col("n") >= FEW) & pl.col("better_than_chance")
-    return rows.filter(rule=rule, intervention=intervention).with_columns(sure=sure)
+    return rows.filter(rule=rule, intervention=intervention).with_columns(sure=SURE)
 
 
-def _limits(rows: pl.DataFrame) -> tuple[float, float]:
+def limits(rows: pl.DataFrame) -> tuple[float, float]:
     """One y axis for every rule and intervention of the same models, so that figures compare by eye."""
     drawn = rows.filter(pl.col("anchor").is_in(list(ANCHORS)))
     banded = drawn.filter(pl.col("n") >= FEW)
