@@ -43,13 +43,13 @@ rule fetch:
 rule answers:
     """What every model answers, right or wrong, and nothing after it."""
     input:
-        shard_files("answers"),
+        answer_files(),
 
 
 rule activations:
     """The probed vectors of every model: all that needs a GPU."""
     input:
-        shard_files("activations"),
+        activation_files(MODELS, DATASETS, SHARDS),
 
 
 rule tables:

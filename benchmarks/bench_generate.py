@@ -27,7 +27,7 @@ from transformers.utils import logging
 
 from anchorscope.batches import plan_batches
 from anchorscope.files import read_json
-from anchorscope.generate import generate, stop_tokens
+from anchorscope.generate import answer_ends, generate, stop_tokens
 from anchorscope.loading import pick_dtype, random_model
 from anchorscope.prompts import common_prefix, encode, few_shot_prompt
 
@@ -41,7 +41,7 @@ def real_prompts(model: PreTrainedModel, folder: str, questions: Path, count: in
     texts = [json.loads(line)["question"] for line in questions.read_text(encoding="utf-8").splitlines()][:count]
     prompt = few_shot_prompt(read_json(RESOURCES / "prompts.json")["few_shot"]["first"])
     encoded = encode(tokenizer, prompt, texts)
-    return [item.ids for item in encoded], common_prefix(encoded), stop_tokens(model, tokenizer)
+    return [item.ids for item in encoded], common_prefix(encoded), stop_tokens(model, answer_ends(tokenizer))
 
 
 def synthetic_prompts(model: PreTrainedModel, count: int, prefix: int = 119):

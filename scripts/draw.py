@@ -16,7 +16,7 @@ if __name__ == "__main__":
     models, datasets = dict(json.loads(params.models)), dict(json.loads(params.datasets))
     missing = unprobed(made_from(files.summary), models, datasets)
     widths = {"": read_style(files.style), "_column": read_style(files.style, column=True)}
-    wanted = [(kind, width) for kind in KINDS for width in widths]
+    wanted = [(kind, width) for kind in KINDS for width in widths if hasattr(snakemake.output, f"{kind}{width}")]
     for kind, width in progress(wanted, len(wanted), "drawing"):
         style = widths[width]
         figure = KINDS[kind](tables, View(models, datasets, params.component, params.position, missing, style))

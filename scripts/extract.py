@@ -1,12 +1,15 @@
 """Run clean and knocked-out passes over a shard's answers and keep the probed vectors.
 
-Writes one row an analysed example, one column a component, position, prompt, intervention and layer.
+Writes a file for each component and position that the config asks for: one row per analysed example, one column per
+prompt, intervention and layer.
 """
 
 import json
+from pathlib import Path
 
 from anchorscope.jobs import extract_file
 from anchorscope.logs import configure_logging
+from anchorscope.measured import Grid
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
@@ -14,13 +17,14 @@ if __name__ == "__main__":
     extract_file(
         snakemake.input.answers,
         snakemake.input.manifest,
-        snakemake.output[0],
-        json.loads(params.prompts),
-        params.dtype,
-        snakemake.threads,
-        params.batch_tokens,
-        params.balance,
-        params.seed,
-        params.window,
-        params.code,
+        Path(snakemake.output[0]).parent,
+        prompts=json.loads(params.prompts),
+        grid=Grid(*map(tuple, json.loads(params.grid))),
+        dtype=params.dtype,
+        threads=snakemake.threads,
+        batch_tokens=params.batch_tokens,
+        balance=params.balance,
+        seed=params.seed,
+        window=params.window,
+        code=params.code,
     )

@@ -1,9 +1,12 @@
 """Cross-fit a probe for every layer, component and position, and measure delta P with it.
 
-Writes the delta table, one row an example, layer, component, position and intervention, and the
+Writes the delta table, one row per example, layer, component, position and intervention, and the
 layers table with each probe's AUC and calibration error. Where the answers are too few to probe, both
 are empty and say why in their metadata, so that the other models and datasets reach the figures.
 """
+
+import json
+from pathlib import Path
 
 import polars as pl
 import torch
@@ -12,6 +15,7 @@ from anchorscope.delta import TooFew, measure
 from anchorscope.files import provenance
 from anchorscope.frames import write_frame
 from anchorscope.logs import configure_logging, log
+from anchorscope.measured import Grid
 from anchorscope.memory import give_back_freed_blocks
 from anchorscope.parquet import made_from
 from anchorscope.store import ActivationReader
@@ -25,7 +29,9 @@ if __name__ == "__main__":
     model = made_from(snakemake.input[0])["model"]
     about = {"stage": "probe", "model": model, "dataset": names.dataset, "folds": params.folds, "code": params.code}
     try:
-        delta, layers = measure(ActivationReader(list(snakemake.input)), params.folds, params.seed, where)
+        folders = list(dict.fromkeys(str(Path(path).parent) for path in snakemake.input))
+        reader = ActivationReader(folders, Grid(*map(tuple, json.loads(params.grid))))
+        delta, layers = measure(reader, params.folds, params.seed, where, on_card=snakemake.resources.gpu > 0)
     except TooFew as error:
         log.warning("%s", error)
         delta = layers = pl.DataFrame(schema={"id": pl.String})

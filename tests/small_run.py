@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from anchorscope.generate import generate, stop_tokens
+from anchorscope.generate import answer_ends, generate, stop_tokens
 from anchorscope.normal_words import normal_words
 from anchorscope.prompts import common_prefix, decoded_offsets, encode, few_shot_prompt
 from conftest import ROOT, tiny_model
@@ -60,7 +60,7 @@ def write_questions(path: Path, tokenizer, count: int) -> None:
     questions = [f"which {WORDS[i % 15]} is number {i} of the {WORDS[i // 15 % 15]}" for i in range(count)]
     model = tiny_model("llama", len(tokenizer), layers=2, seed=0)
     encoded = encode(tokenizer, few_shot_prompt(shots), questions)
-    stops = stop_tokens(model, tokenizer)
+    stops = stop_tokens(model, answer_ends(tokenizer))
     answers = generate(model, [item.ids for item in encoded], common_prefix(encoded), stops, 32, 2048)
     with open(path, "w", encoding="utf-8") as file:
         for index, (question, ids) in enumerate(zip(questions, answers, strict=True)):
@@ -74,6 +74,8 @@ def base_config() -> dict:
         "questions": 120,
         "shard_size": 60,
         "bootstrap_draws": 200,
+        "components": ["resid", "attn", "mlp"],
+        "positions": ["answer_last", "final", "before_answer"],
         "models": {"tiny": {"title": "Tiny", "path": "tiny-model", "dtype": "float32"}},
         "datasets": {
             name: {"title": name.upper(), "layout": "nq", "source": "file", "path": f"{name}.jsonl"}

@@ -36,6 +36,7 @@ def carried_on(finished, tmp_path_factory):
     (folder / "webq.jsonl").write_text("\n".join(lines))
     (block,) = blocks(PAGE, "yaml")
     config = {**base_config(), **yaml.safe_load(block), "shard_size": 120, "headline": {"component": "mlp_in"}}
+    config["components"] = ["resid", "attn", "mlp", "mlp_in"]
     write_config(folder, config)
     done = snakemake(folder, "figures")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -67,9 +68,12 @@ def test_the_new_component_is_kept_and_probed(carried_on):
         "random_question",
         "whole_question",
     }
-    file = carried_on / "results/activations/tiny/webq/0000.parquet"
-    vectors = pq.read_table(file, columns=[f"{name}/answer_last/first/clean/01" for name in ("mlp", "mlp_in")])
-    assert vectors.column(0) != vectors.column(1)
+    folder = carried_on / "results/activations/tiny/webq/0000"
+    read, made = (
+        pq.read_table(folder / f"{name}.answer_last.parquet", columns=[f"{name}/answer_last/first/clean/01"])
+        for name in ("mlp_in", "mlp")
+    )
+    assert read.column(0) != made.column(0)
 
 
 def test_the_new_layout_is_read(carried_on):

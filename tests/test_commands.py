@@ -66,9 +66,8 @@ class Place:
         write_frame(results / "summary.parquet", read_frame(summary).with_columns(*renamed), {})
         self.vectors = torch.randn(len(COMPONENTS), 30, len(PASSES), len(POSITIONS), 3, 8).bfloat16()
         keys = [{"id": str(number), "right": True, "subject": None, "popularity": None} for number in range(3)]
-        file = results / "activations/smollm2-135m/nq-mini/0000.parquet"
-        file.parent.mkdir(parents=True)
-        with ActivationWriter(file, 30, 8, torch.bfloat16, {}) as writer:
+        folder = results / "activations/smollm2-135m/nq-mini/0000"
+        with ActivationWriter(folder, 30, 8, torch.bfloat16, {}) as writer:
             writer.add(keys, self.vectors)
 
 
@@ -108,7 +107,8 @@ def run_module(command: str, place: Place, request: pytest.FixtureRequest) -> No
     folder = {"anchorscope": place.run, "anchorscope.damage": place.finished, "anchorscope.needs": ROOT}[words[1]]
     said = run([sys.executable, *words], folder)
     if words[1] == "anchorscope":
-        files = (folder / words[-1], place.finished / "results/activations/tiny/one/0000.parquet")
+        folders = (folder / words[-1], place.finished / "results/activations/tiny/one/0000")
+        files = [some / "resid.answer_last.parquet" for some in folders]
         found, expected = (set(pl.read_parquet(file, columns=["id"])["id"]) for file in files)
         assert found == expected
     elif words[1] == "anchorscope.damage":

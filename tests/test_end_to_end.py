@@ -93,7 +93,7 @@ def test_a_second_run_does_nothing(default_run):
 def test_no_output_names_this_machine(default_run):
     results = default_run / "results"
     outputs = [results / "summary.parquet", results / "report.html", *results.glob("models/*.json")]
-    outputs += [*results.glob("activations/*/*/*.parquet"), *results.glob("figures/*.svg")]
+    outputs += [*results.glob("activations/*/*/*/*.parquet"), *results.glob("figures/*.svg")]
     for path in outputs:
         content = path.read_bytes()
         assert str(ROOT).encode() not in content, path
@@ -106,7 +106,7 @@ def test_weights_and_activations_take_the_disk_that_the_config_lets_expect(defau
     config = AutoConfig.from_pretrained(folder)
     weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     assert needs(config, torch.float32).weight_bytes == pytest.approx(weights, rel=0.01)
-    for file in results.glob("activations/*/*/*.parquet"):
+    for file in results.glob("activations/*/*/*/*.parquet"):
         stored = pq.read_metadata(file)
         dtype = getattr(torch, stored.metadata[b"dtype"].decode())
         expected = needs(config, dtype).example_bytes * stored.num_rows
@@ -117,6 +117,9 @@ def test_the_readmes_extract_command_keeps_the_examples_that_the_rule_keeps(defa
     (command,) = re.findall(r"^python (-m anchorscope .*)$", (ROOT / "README.md").read_text(), re.M)
     environment = {**os.environ, "PYTHONPATH": str(default_run / "workflow")}
     subprocess.run([sys.executable, *command.split()], cwd=default_run, env=environment, check=True)
-    rule = default_run / "results/activations/smollm2-135m/nq-mini/0000.parquet"
-    found, expected = (set(pl.read_parquet(file, columns=["id"])["id"]) for file in (default_run / "nq.parquet", rule))
+    rule = default_run / "results/activations/smollm2-135m/nq-mini/0000/resid.answer_last.parquet"
+    found, expected = (
+        set(pl.read_parquet(file, columns=["id"])["id"])
+        for file in (default_run / "nq/resid.answer_last.parquet", rule)
+    )
     assert found == expected

@@ -12,12 +12,13 @@ from anchorscope import store
 from anchorscope.answers import answer_questions
 from anchorscope.content_words import exact_question_spans
 from anchorscope.extraction import balanced, extract
-from anchorscope.generate import generate, stop_tokens
+from anchorscope.generate import answer_ends, generate, stop_tokens
 from anchorscope.jobs import read_examples
+from anchorscope.measured import COMPONENTS, FULL, HEADLINE, PASSES, POSITIONS, Grid
 from anchorscope.parquet import write_table
 from anchorscope.prompts import Prompt, common_prefix, encode, few_shot_prompt
 from anchorscope.rows import build_rows
-from anchorscope.store import COMPONENTS, PASSES, POSITIONS, ActivationReader, ActivationWriter, check_finite, column
+from anchorscope.store import ActivationReader, ActivationWriter, check_finite, column, grid_of
 from conftest import FAMILIES, tiny_model
 from reference import plain_greedy, plain_states
 
@@ -71,10 +72,10 @@ def test_stored_activations_equal_the_plain_reference(family, batch_tokens, wind
     fast = tiny_model(family, len(tokenizer))
     slow = tiny_model(family, len(tokenizer), attention="eager")
     rows = examples(tokenizer)
-    writer = ActivationWriter(tmp_path / "a.parquet", 4, 32, torch.float32, {})
+    writer = ActivationWriter(tmp_path / "a", 4, 32, torch.float32, {})
     extract(fast, tokenizer, prompts(), rows, writer, batch_tokens, window)
     writer.close()
-    reader = ActivationReader([tmp_path / "a.parquet"])
+    reader = ActivationReader([tmp_path / "a"])
     built, shared = build_rows(tokenizer, prompts(), rows, PASSES)
     assert shared["first"] > 20, "the shared prefix is what this test is about"
     assert any(min(row.cut) < shared["first"] for row in (item[2] for item in built)), "no control reaches back"
@@ -120,7 +121,7 @@ def test_the_knockout_changes_every_stored_layer(tokenizer, tmp_path):
 
 def test_generation_equals_greedy_decoding_one_token_at_a_time(family, tokenizer):
     model = tiny_model(family, len(tokenizer))
-    stops = stop_tokens(model, tokenizer)
+    stops = stop_tokens(model, answer_ends(tokenizer))
     stops[torch.arange(0, len(stops), 5)] = True  # so that rows stop at different times
     encoded = encode(tokenizer, prompts()["first"], QUESTIONS)
     ids = [item.ids for item in encoded]
@@ -131,7 +132,7 @@ def test_generation_equals_greedy_decoding_one_token_at_a_time(family, tokenizer
 
 def test_stop_tokens_are_newlines_and_ends_of_text(tokenizer):
     model = tiny_model("llama", len(tokenizer), layers=1)
-    stops = stop_tokens(model, tokenizer)
+    stops = stop_tokens(model, answer_ends(tokenizer))
     for text, expected in (("\n", True), ("\n\n", True), (" Paris", False), (" ", False)):
         (token,) = tokenizer(text)["input_ids"]
         assert bool(stops[token]) is expected, text
@@ -146,7 +147,7 @@ def test_answers_keep_the_generated_ids_and_point_into_them(tokenizer):
     ]
     table = answer_questions(model, tokenizer, prompts()["first"], questions, 16, 4096).to_pylist()
     encoded = encode(tokenizer, prompts()["first"], QUESTIONS)
-    stops = stop_tokens(model, tokenizer)
+    stops = stop_tokens(model, answer_ends(tokenizer))
     for row, item in zip(table, encoded, strict=True):
         assert row["generated_ids"] == plain_greedy(model, item.ids, stops, 16)
         if not row["refused"]:
@@ -157,10 +158,12 @@ def test_answers_keep_the_generated_ids_and_point_into_them(tokenizer):
 
 def test_a_batch_of_no_examples_writes_a_file_of_no_rows(tokenizer, tmp_path):
     model = tiny_model("llama", len(tokenizer), layers=1)
-    writer = ActivationWriter(tmp_path / "a.parquet", 1, 32, torch.float32, {})
+    writer = ActivationWriter(tmp_path / "a", 1, 32, torch.float32, {})
     extract(model, tokenizer, prompts(), examples(tokenizer).slice(0, 0), writer, 4096)
     writer.close()
-    assert pq.read_metadata(tmp_path / "a.parquet").num_rows == 0
+    files = sorted((tmp_path / "a").iterdir())
+    assert len(files) == 9
+    assert {pq.read_metadata(file).num_rows for file in files} == {0}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -168,10 +171,10 @@ def test_vectors_come_back_bit_for_bit_in_the_order_of_ids(dtype, tmp_path):
     shape = (len(COMPONENTS), 2, len(PASSES), len(POSITIONS), 3, 5)
     blocks = [torch.randn(shape).to(dtype) for _ in range(2)]
     for number, (block, ids) in enumerate(zip(blocks, (["c", "a", "e"], ["b", "f", "d"]), strict=True)):
-        writer = ActivationWriter(tmp_path / f"{number}.parquet", 2, 5, dtype, {})
+        writer = ActivationWriter(tmp_path / str(number), 2, 5, dtype, {})
         writer.add([{"id": name, "right": True, "subject": None, "popularity": 1} for name in ids], block)
         writer.close()
-    reader = ActivationReader([tmp_path / "0.parquet", tmp_path / "1.parquet"])
+    reader = ActivationReader([tmp_path / "0", tmp_path / "1"])
     assert [key["id"] for key in reader.keys] == list("abcdef")
     together = torch.cat(blocks, dim=4)[:, :, :, :, [1, 3, 0, 5, 2, 4]]
     for c, component in enumerate(COMPONENTS):
@@ -187,29 +190,62 @@ def test_blocks_of_any_size_fill_row_groups_of_one_size(tmp_path, monkeypatch):
     sizes = [5, 40, 1, 16, 9]
     blocks = [torch.randn(len(COMPONENTS), 1, len(PASSES), len(POSITIONS), size, 3) for size in sizes]
     keys = [{"id": f"{i:02d}", "right": True, "subject": None, "popularity": None} for i in range(sum(sizes))]
-    with ActivationWriter(tmp_path / "a.parquet", 1, 3, torch.float32, {}) as writer:
+    with ActivationWriter(tmp_path / "a", 1, 3, torch.float32, {}) as writer:
         for block, end in zip(blocks, accumulate(sizes), strict=True):
             writer.add(keys[end - block.shape[-2] : end], block)
-    about = pq.read_metadata(tmp_path / "a.parquet")
+    about = pq.read_metadata(tmp_path / "a/attn.final.parquet")
     assert [about.row_group(i).num_rows for i in range(about.num_row_groups)] == [16, 16, 16, 16, 7]
-    read = ActivationReader([tmp_path / "a.parquet"]).read("attn", "final", "first", "exact_question", range(1))
+    read = ActivationReader([tmp_path / "a"]).read("attn", "final", "first", "exact_question", range(1))
     assert torch.equal(read, torch.cat(blocks, dim=-2)[1, :, 1, 1])
+
+
+ATTENTION_TWICE = Grid(("attn",), ("answer_last", "before_answer"))
+
+
+@pytest.mark.parametrize("grid", [HEADLINE, ATTENTION_TWICE], ids=["headline", "attention at two positions"])
+def test_a_part_of_the_grid_holds_what_the_whole_grid_holds_of_it(grid, tokenizer, tmp_path):
+    model, rows = tiny_model("llama", len(tokenizer)), examples(tokenizer)
+    for name, kept in (("whole", FULL), ("part", grid)):
+        with ActivationWriter(tmp_path / name, 4, 32, torch.float32, {}, kept) as writer:
+            extract(model, tokenizer, prompts(), rows, writer, 4096)
+    assert grid_of(tmp_path / "part") == grid
+    whole, part = (ActivationReader([tmp_path / name]) for name in ("whole", "part"))
+    for place in grid.places():
+        for run in PASSES:
+            found, expected = (reader.read(*place, *run, range(4)) for reader in (part, whole))
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    with pytest.raises(ValueError, match=r"mlp at final was not kept; these activations are of "):
+        part.read("mlp", "final", *PASSES[0], range(1))
+
+
+def test_a_later_extraction_leaves_nothing_of_an_earlier_one_that_kept_more(tmp_path):
+    for grid in (FULL, HEADLINE):
+        ActivationWriter(tmp_path / "a", 1, 4, torch.float32, {}, grid).close()
+    assert grid_of(tmp_path / "a") == HEADLINE
+
+
+def test_a_failed_extraction_leaves_no_file(tmp_path):
+    with pytest.raises(RuntimeError), ActivationWriter(tmp_path / "a", 1, 4, torch.float32, {}):
+        raise RuntimeError
+    assert list((tmp_path / "a").iterdir()) == []
+    with pytest.raises(FileNotFoundError, match="holds no activations"):
+        ActivationReader([tmp_path / "a"])
 
 
 def test_shards_of_different_dtypes_are_refused_by_name(tmp_path):
     for name, dtype in (("a", torch.float32), ("b", torch.bfloat16)):
-        ActivationWriter(tmp_path / f"{name}.parquet", 1, 4, dtype, {}).close()
-    with pytest.raises(ValueError, match=r"b\.parquet holds .* 1, 4, bfloat16, but .*a\.parquet 1, 4, float32"):
-        ActivationReader([tmp_path / "a.parquet", tmp_path / "b.parquet"])
+        ActivationWriter(tmp_path / name, 1, 4, dtype, {}).close()
+    with pytest.raises(ValueError, match=r"b/resid.* holds .* 1, 4, bfloat16, but .*a/resid.* 1, 4, float32"):
+        ActivationReader([tmp_path / "a", tmp_path / "b"])
 
 
 def test_the_store_reads_from_plain_pyarrow(tmp_path):
     block = torch.randn(len(COMPONENTS), 1, len(PASSES), len(POSITIONS), 2, 4)
-    writer = ActivationWriter(tmp_path / "a.parquet", 1, 4, torch.float32, {})
+    writer = ActivationWriter(tmp_path / "a", 1, 4, torch.float32, {})
     writer.add([{"id": name, "right": True, "subject": None, "popularity": None} for name in "ab"], block)
     writer.close()
     name = column("mlp", "final", "second", "exact_question", 0)
-    cells = pq.read_table(tmp_path / "a.parquet", columns=[name])[name].to_pylist()
+    cells = pq.read_table(tmp_path / "a/mlp.final.parquet", columns=[name])[name].to_pylist()
     assert torch.equal(torch.frombuffer(bytearray(b"".join(cells)), dtype=torch.float32), block[2, 0, 4, 1].flatten())
 
 
@@ -219,7 +255,7 @@ def test_a_non_finite_activation_is_named():
     with pytest.raises(
         ValueError, match=r"example b .* layer 2, component attn, position answer_last, .*exact_question"
     ):
-        check_finite([{"id": "a"}, {"id": "b"}], block)
+        check_finite([{"id": "a"}, {"id": "b"}], block, FULL)
 
 
 def test_balance_keeps_the_smaller_class_and_an_equal_seeded_draw_of_the_larger():

@@ -32,7 +32,9 @@ FEW = [WRITER, ALL, JOB, NO_JOB]  # the last one first
 MANY = [NO_JOB, JOB] * 10 + [ALL, WRITER] * 5
 BEFORE_EXTRACTION = ("raw", "questions", "models", "answers")
 ACTIVATIONS = [
-    f"results/activations/tiny/{name}/{shard}.parquet" for name in ("one", "two") for shard in ("0000", "0001")
+    f"results/activations/tiny/{name}/{shard}/resid.answer_last.parquet"
+    for name in ("one", "two")
+    for shard in ("0000", "0001")
 ]
 FULL = "could not be written because its disk is full; make room there and run the same command again"
 

@@ -99,9 +99,9 @@ def test_a_batch_too_large_for_the_card_is_halved(tmp_path, caplog):
     for name, room in (("plenty", 1.0), ("little", (torch.cuda.memory_reserved() + 60e6) / total)):
         torch.cuda.empty_cache()
         torch.cuda.set_per_process_memory_fraction(room)
-        with ActivationWriter(tmp_path / f"{name}.parquet", 2, 32, torch.float32, {}) as writer:
+        with ActivationWriter(tmp_path / name, 2, 32, torch.float32, {}) as writer:
             extract_rows(model, items, {"first": PREFIX, "second": PREFIX}, keys, writer, 10**6, passes=PASSES_HERE)
-        reader = ActivationReader([tmp_path / f"{name}.parquet"])
+        reader = ActivationReader([tmp_path / name])
         read.append([reader.read("resid", "final", *run, range(2)) for run in PASSES])
     torch.cuda.set_per_process_memory_fraction(1.0)
     assert "out of memory at" in caplog.text

@@ -11,7 +11,8 @@ from polars.testing import assert_frame_equal
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import anchorscope
-from anchorscope.store import COMPONENTS, PASSES, POSITIONS, ActivationReader
+from anchorscope.measured import COMPONENTS, PASSES, POSITIONS
+from anchorscope.store import ActivationReader
 from conftest import ROOT
 
 
@@ -29,10 +30,11 @@ def first_shard(finished) -> list[dict]:
 
 
 def test_extract_gives_the_workflows_answers_and_activations(in_hand, first_shard, finished, tmp_path):
-    answers = anchorscope.extract(*in_hand, first_shard, tmp_path / "activations.parquet")
+    folder = tmp_path / "activations"
+    answers = anchorscope.extract(*in_hand, first_shard, folder, components=COMPONENTS, positions=POSITIONS)
     assert_frame_equal(answers, pl.read_parquet(finished / "results/answers/tiny/one/0000.parquet"))
-    mine = ActivationReader([tmp_path / "activations.parquet"])
-    theirs = ActivationReader([finished / "results/activations/tiny/one/0000.parquet"])
+    mine = ActivationReader([folder])
+    theirs = ActivationReader([finished / "results/activations/tiny/one/0000"])
     assert mine.keys == theirs.keys
     for component in COMPONENTS:
         for position in POSITIONS:
@@ -42,8 +44,8 @@ def test_extract_gives_the_workflows_answers_and_activations(in_hand, first_shar
 
 
 def test_summarise_gives_the_workflows_summary(finished):
-    files = sorted((finished / "results/activations/tiny/one").glob("*.parquet"))
-    mine = anchorscope.summarise(files, model="tiny", dataset="one", draws=200)
+    folders = sorted((finished / "results/activations/tiny/one").iterdir())
+    mine = anchorscope.summarise(folders, model="tiny", dataset="one", draws=200)
     theirs = anchorscope.load_summary(finished / "results/summary.parquet").filter(dataset="one")
     assert set(mine["source"]) == {"given"}
     keys = ["component", "position", "intervention", "rule", "anchor", "layer"]
@@ -55,7 +57,7 @@ def test_summarise_gives_the_workflows_summary(finished):
 def test_a_model_in_hand_reaches_a_figure(in_hand, finished, tmp_path):
     lines = (finished / "one.jsonl").read_text().splitlines()
     examples = [{"question": row["question"], "gold": row["answer"]} for row in map(json.loads, lines)]
-    path = tmp_path / "activations.parquet"
+    path = tmp_path / "activations"
     answers = anchorscope.extract(*in_hand, examples, path, balance=False, window=1)
     assert answers.height == len(examples)
     summary = anchorscope.summarise(path, model="mine", draws=100)
@@ -71,7 +73,7 @@ def test_the_model_is_left_as_it_was(in_hand, first_shard, tmp_path):
     with torch.inference_mode():
         before = model(ids).logits
         model.train()
-        anchorscope.extract(model, tokenizer, first_shard[:4], tmp_path / "x.parquet", balance=False)
+        anchorscope.extract(model, tokenizer, first_shard[:4], tmp_path / "x", balance=False)
         assert model.training
         model.eval()
         assert torch.equal(model(ids).logits, before)
@@ -88,7 +90,7 @@ def test_the_model_is_left_as_it_was(in_hand, first_shard, tmp_path):
 )
 def test_a_mistake_is_one_sentence_before_any_work(in_hand, examples, options, said, tmp_path):
     with pytest.raises(ValueError, match=said):
-        anchorscope.extract(*in_hand, examples, tmp_path / "x.parquet", **options)
+        anchorscope.extract(*in_hand, examples, tmp_path / "x", **options)
     assert not list(tmp_path.iterdir())
 
 

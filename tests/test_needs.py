@@ -7,6 +7,7 @@ from accelerate import infer_auto_device_map
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from anchorscope.files import read_json
+from anchorscope.measured import FULL
 from anchorscope.needs import CARD_BYTES, line, needs
 from anchorscope.sizes import FOR_SHARDS, cards_needed
 from anchorscope.store import KEYS, ActivationWriter
@@ -31,11 +32,12 @@ def test_an_example_takes_what_it_takes_in_its_file(tmp_path):
         "llama", hidden_size=512, num_hidden_layers=6, vocab_size=99, num_attention_heads=8, intermediate_size=64
     )
     examples = 100
-    with ActivationWriter(tmp_path / "a.parquet", 6, 512, torch.bfloat16, {}) as writer:
+    with ActivationWriter(tmp_path / "a", 6, 512, torch.bfloat16, {}) as writer:
         keys = [dict.fromkeys(KEYS.names) | {"id": str(index)} for index in range(examples)]
         writer.add(keys, torch.randn(3, 6, 5, 3, examples, 512).to(torch.bfloat16))
-    file = (tmp_path / "a.parquet").stat().st_size
-    assert needs(config).example_bytes * examples == pytest.approx(file, rel=0.02)
+    files = [file.stat().st_size for file in (tmp_path / "a").iterdir()]
+    assert needs(config, grid=FULL).example_bytes * examples == pytest.approx(sum(files), rel=0.02)
+    assert needs(config).example_bytes * examples == pytest.approx(files[0], rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from anchorscope import parquet, store
 from anchorscope.answers import SCHEMA
 from anchorscope.damage import find_damage
 from anchorscope.frames import read_frame, write_frame
+from anchorscope.measured import HEADLINE
 from anchorscope.parquet import (
     DamagedFileError,
     SealedFile,
@@ -28,7 +29,7 @@ from anchorscope.parquet import (
     write_table,
 )
 from anchorscope.raw import copy_rows
-from anchorscope.store import ActivationReader, ActivationWriter
+from anchorscope.store import ActivationReader, ActivationWriter, file_of
 
 ABOUT = {"anchorscope": '{"stage":"test"}'}
 FLIPS = 1200  # of each file
@@ -59,8 +60,9 @@ def write_answers(path: Path) -> None:
 def write_activations(path: Path) -> None:
     keys = [{"id": f"{i:02d}", "right": i % 2 == 0, "subject": None, "popularity": i} for i in range(40)]
     vectors = torch.randn(3, 1, 5, 3, len(keys), 4, generator=torch.Generator().manual_seed(0))
-    with ActivationWriter(path, 1, 4, torch.float32, ABOUT) as writer:
-        writer.add(keys, vectors)
+    with ActivationWriter(path.with_suffix(""), 1, 4, torch.float32, ABOUT, HEADLINE) as writer:
+        writer.add(keys, vectors[:1, :, :, :1])
+    file_of(path.with_suffix(""), *HEADLINE.places()[0]).rename(path)
 
 
 def write_estimates(path: Path) -> None:
@@ -151,17 +153,18 @@ def test_a_block_that_fails_leaves_no_file(tmp_path):
 
 def test_a_layer_is_read_although_another_is_damaged(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet, "BLOCK", 64)
-    path = tmp_path / "a.parquet"
-    write_activations(path)
+    write_activations(tmp_path / "any.parquet")
+    path = file_of(tmp_path / "any", *HEADLINE.places()[0])
+    (tmp_path / "any.parquet").rename(path)
     names = SealedFile(path).schema.names
-    bad = names.index("attn/final/first/clean/00")
+    bad = names.index("resid/answer_last/first/clean/00")
     place = read_metadata(path).row_group(0).column(bad).data_page_offset
     whole = path.read_bytes()
-    path.write_bytes(whole[: place + 50] + bytes([whole[place + 50] ^ 1]) + whole[place + 51 :])
-    reader = ActivationReader([path])
-    assert reader.read("attn", "final", "second", "clean", range(1)).isfinite().all()
-    with pytest.raises(DamagedFileError, match=r"a\.parquet is damaged \(its bytes"):
-        reader.read("attn", "final", "first", "clean", range(1))
+    path.write_bytes(whole[: place + 100] + bytes([whole[place + 100] ^ 1]) + whole[place + 101 :])
+    reader = ActivationReader([path.parent])
+    assert reader.read("resid", "answer_last", "second", "clean", range(1)).isfinite().all()
+    with pytest.raises(DamagedFileError, match=r"resid\.answer_last\.parquet is damaged \(its bytes"):
+        reader.read("resid", "answer_last", "first", "clean", range(1))
 
 
 def test_plain_readers_see_the_same_rows_and_what_made_them(file):

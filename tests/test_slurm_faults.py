@@ -20,7 +20,7 @@ from slurm_cluster import NODES, Cluster, ask, missing, until
 from small_run import write_config
 
 RESUME = [sys.executable, "workflow/resume.py"]
-SHARD = "results/activations/tiny/one/0000.parquet"
+SHARD = "results/activations/tiny/one/0000/resid.answer_last.parquet"
 ANSWERS = "results/answers/tiny/one/0000.parquet"
 OUTAGE = 30  # seconds
 

@@ -18,6 +18,7 @@ import torch
 from matplotlib import image
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from anchorscope.measured import COMPONENTS, POSITIONS
 from anchorscope.parquet import made_from
 from conftest import ROOT, tiny_model
 from small_run import COPIED, SNAKEMAKE, base_config, jobs, save_model, snakemake, start_again, write_config
@@ -102,9 +103,11 @@ def test_counts_add_up(finished):
     for row in pl.read_csv(finished / "results/examples.csv").iter_rows(named=True):
         assert row["asked"] == row["right"] + row["wrong"] + row["refused"] == min(120, row["questions"])
         assert row["analysed"] == row["asked"] - row["refused"] - row["left_out_by_balance"] > 40
-        files = sorted((finished / "results/activations/tiny" / row["dataset"]).glob("*.parquet"))
+        files = sorted((finished / "results/activations/tiny" / row["dataset"]).glob("*/resid.answer_last.parquet"))
         assert row["analysed"] == sum(pq.read_metadata(file).num_rows for file in files)
-    first = pq.read_table(finished / "results/activations/tiny/one/0000.parquet", columns=["right"])["right"]
+    first = pq.read_table(finished / "results/activations/tiny/one/0000/resid.answer_last.parquet", columns=["right"])[
+        "right"
+    ]
     assert first.to_pylist().count(True) == first.to_pylist().count(False)
 
 
@@ -129,25 +132,29 @@ def test_every_output_says_what_made_it(finished):
 def extract_command(folder: Path, output: str) -> list[str]:
     answers = "results/answers/tiny/one/0000.parquet"
     options = ["--dtype", "float32", "--threads", "1"]  # as the rule does on two cores
+    options += ["--components", *COMPONENTS, "--positions", *POSITIONS]
     return [sys.executable, "-m", "anchorscope", "results/models/tiny.json", answers, output, *options]
 
 
 def test_the_extract_command_gives_what_the_rule_gives(finished, tmp_path):
-    output = tmp_path / "alone.parquet"
+    output = tmp_path / "alone"
     done = subprocess.run(extract_command(finished, str(output)), cwd=finished, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert pq.read_table(output).equals(pq.read_table(finished / "results/activations/tiny/one/0000.parquet"))
+    files = sorted((finished / "results/activations/tiny/one/0000").iterdir())
+    assert sorted(path.name for path in output.iterdir()) == [file.name for file in files]
+    for file in files:
+        assert pq.read_table(output / file.name).equals(pq.read_table(file))
 
 
 def test_a_killed_extraction_leaves_nothing_that_passes_for_whole(finished, tmp_path):
-    output = tmp_path / "killed.parquet"
+    output = tmp_path / "killed"
     process = subprocess.Popen([*extract_command(finished, str(output)), "--batch-tokens", "64"], cwd=finished)
-    while process.poll() is None and not list(tmp_path.glob(".killed.parquet.*.part")):
+    while process.poll() is None and not list(output.glob(".*.part")):
         time.sleep(0.01)
     process.kill()
     process.wait()
-    assert list(tmp_path.glob(".killed.parquet.*.part")), "it was killed while it wrote"
-    assert not output.exists()
+    assert list(output.glob(".*.part")), "it was killed while it wrote"
+    assert not list(output.glob("*.parquet"))
 
 
 def test_a_second_run_does_no_job(rerun):
@@ -239,7 +246,12 @@ def test_every_output_of_a_model_with_random_weights_says_so(random_run):
     expected = {"tiny": "trained", "shape": "random"}
     for name, weights in expected.items():
         assert json.loads((results / f"models/{name}.json").read_text())["weights"] == weights
-        for file in ("answers/{}/one/0000", "activations/{}/one/0001", "delta/{}/one", "layers/{}/one"):
+        for file in (
+            "answers/{}/one/0000",
+            "activations/{}/one/0001/resid.answer_last",
+            "delta/{}/one",
+            "layers/{}/one",
+        ):
             about = made_from(results / f"{file.format(name)}.parquet")
             assert (about["model"]["name"], about["model"]["weights"]) == (name, weights)
     models = made_from(results / "summary.parquet")["models"]
@@ -349,6 +361,7 @@ def test_more_questions_run_only_the_new_shards(rerun):
         ({"bootstrap_draws": 300}, BELOW_PROBE),
         ({"headline": {"component": "mlp"}}, BELOW_PROBE),
         ({"folds": 4}, {"probe": 2, **BELOW_PROBE}),
+        ({"components": ["mlp", "resid"]}, {"probe": 2, **BELOW_PROBE}),
         ({"window": 1}, {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}),
         ({"balance": False}, {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}),
     ],
@@ -518,7 +531,7 @@ def test_non_finite_activations_stop_the_job_and_are_named(rerun, tokenizer):
     config["models"]["broken"] = {"title": "Broken", "path": "broken-model", "dtype": "float32"}
     write_config(rerun, config)
     shutil.copytree(rerun / "results/answers/tiny", rerun / "results/answers/broken")
-    target = "results/activations/broken/one/0000.parquet"
+    target = "results/activations/broken/one/0000/resid.answer_last.parquet"
     done = snakemake(rerun, target, "--allowed-rules", "fetch_model", "extract")
     assert done.returncode != 0
     last = (rerun / "results/logs/extract/broken/one/0000.log").read_text().splitlines()[-1]
@@ -551,13 +564,23 @@ def is_damaged(file: str) -> str:
 READERS = [
     {
         "normalize": ("raw/one", "questions/one.parquet", "normalize/one", "truncated"),
-        "extract": ("answers/tiny/one/0000", "activations/tiny/one/0000.parquet", "extract/tiny/one/0000", "empty"),
+        "extract": (
+            "answers/tiny/one/0000",
+            "activations/tiny/one/0000/resid.answer_last.parquet",
+            "extract/tiny/one/0000",
+            "empty",
+        ),
         "estimate": ("layers/tiny/one", "estimates/tiny/one/kinds.parquet", "estimate/tiny/one", "bit-flipped"),
         "draw": ("summary", "figures/main/family.png", "draw/main", "truncated"),
     },
     {
         "answer": ("questions/one", "answers/tiny/one/0000.parquet", "answer/tiny/one/0000", "bit-flipped"),
-        "probe": ("activations/tiny/one/0001", "delta/tiny/one.parquet", "probe/tiny/one", "bit-flipped"),
+        "probe": (
+            "activations/tiny/one/0001/resid.answer_last",
+            "delta/tiny/one.parquet",
+            "probe/tiny/one",
+            "bit-flipped",
+        ),
     },
     {"summarise": ("estimates/tiny/two/strata", "strata.parquet", "summarise", "empty")},
 ]

@@ -8,6 +8,7 @@ from anchorscope.files import read_json
 from anchorscope.fingerprint import fingerprint
 from anchorscope.jobs import extract_file
 from anchorscope.logs import configure_logging
+from anchorscope.measured import COMPONENTS, HEADLINE, POSITIONS, Grid
 from anchorscope.parquet import made_from
 from anchorscope.prompts import BUNDLED_PROMPTS
 
@@ -20,7 +21,11 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("manifest", type=Path, help="results/models/{model}.json")
     parser.add_argument("answers", type=Path, help="results/answers/{model}/{dataset}/{shard}.parquet")
-    parser.add_argument("output", type=Path, help="the Parquet file of activations to write")
+    parser.add_argument("output", type=Path, help="the folder of activations to write")
+    for name, known in (("components", COMPONENTS), ("positions", POSITIONS)):
+        parser.add_argument(
+            f"--{name}", nargs="+", choices=known, default=getattr(HEADLINE, name), help="what is kept of every example"
+        )
     parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16", "float16"], default="auto")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads")
     parser.add_argument("--batch-tokens", type=int, help="tokens computed together; by default what suits the device")
@@ -39,12 +44,13 @@ if __name__ == "__main__":
         options.answers,
         options.manifest,
         options.output,
-        {"style": style, "texts": read_json(BUNDLED_PROMPTS)[style]},
-        options.dtype,
-        options.threads,
-        options.batch_tokens,
-        not options.all,
-        options.seed,
-        options.window,
-        fingerprint(Path(__file__)),
+        prompts={"style": style, "texts": read_json(BUNDLED_PROMPTS)[style]},
+        grid=Grid.of(options.components, options.positions),
+        dtype=options.dtype,
+        threads=options.threads,
+        batch_tokens=options.batch_tokens,
+        balance=not options.all,
+        seed=options.seed,
+        window=options.window,
+        code=fingerprint(Path(__file__)),
     )

@@ -1,9 +1,11 @@
 """The model's own answers: generated, judged, and with the tokens of the exact answer."""
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from anchorscope.generate import generate, stop_tokens
+from anchorscope.generate import answer_ends, generate, stop_tokens
 from anchorscope.labels import label
 from anchorscope.prompts import Prompt, common_prefix, decoded_offsets, encode, tokens_over
 
@@ -38,18 +40,34 @@ def answer_questions(
     max_new_tokens: int,
     batch_tokens: int | None,
 ) -> pa.Table:
-    """Ask every question under `prompt`; one row a question, refusals included."""
-    if not questions:
-        return SCHEMA.empty_table()
+    """Ask every question under `prompt`; one row per question, refusals included."""
+    asked = plan(tokenizer, prompt, questions)
+    return judge_all(tokenizer, questions, ask(model, asked, max_new_tokens, batch_tokens))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Everything about some questions that needs no model."""
+
+    prompts: list[list[int]]  # token ids
+    shared: int  # how many of their first tokens are equal
+    ends: list[int]  # tokens at which an answer ends
+
+
+def plan(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[dict]) -> Asked:
     encoded = encode(tokenizer, prompt, [question["question"] for question in questions])
-    generated = generate(
-        model,
-        [item.ids for item in encoded],
-        common_prefix(encoded),
-        stop_tokens(model, tokenizer),
-        max_new_tokens,
-        batch_tokens,
-    )
+    shared = common_prefix(encoded) if encoded else 0
+    return Asked([item.ids for item in encoded], shared, answer_ends(tokenizer))
+
+
+def ask(model: PreTrainedModel, asked: Asked, max_new_tokens: int, batch_tokens: int | None) -> list[list[int]]:
+    """The token ids of every answer."""
+    if not asked.prompts:
+        return []
+    return generate(model, asked.prompts, asked.shared, stop_tokens(model, asked.ends), max_new_tokens, batch_tokens)
+
+
+def judge_all(tokenizer: PreTrainedTokenizerBase, questions: list[dict], generated: list[list[int]]) -> pa.Table:
     rows = [
         {**question, **judge(tokenizer, ids, question["gold"], question["question"])}
         for question, ids in zip(questions, generated, strict=True)

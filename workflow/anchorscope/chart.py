@@ -1,6 +1,6 @@
 """The family figure to play with: a Vega-Lite chart of every series, with a menu for whatever tells them apart."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import altair as alt
 import polars as pl
@@ -75,9 +75,8 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
     labels = [f"{letter} {title}" for title in datasets.values() for letter in ANCHORS.values()]
     styles = dict(zip(labels, map(_look, looks(view.style, len(labels))), strict=True))
     measured = [title for title in models.values() if title in set(data["model"])]
-    interventions = summary["intervention"].unique(maintain_order=True).to_list()
     chosen = {"rule": "flip", "intervention": "exact_question", **view.place}
-    menus = _menus(measured, list(datasets.values()), interventions, chosen)
+    menus = _menus(measured, list(datasets.values()), summary, chosen)
     chart = alt.FacetChart(
         data=alt.NamedData("series"),
         spec=_panel(styles, list(limits(summary.filter(pl.col("model").is_in(list(view.models)))))),
@@ -101,16 +100,22 @@ def _look(look: dict) -> dict:
 
 
 def _menus(
-    models: list[str], datasets: list[str], interventions: list[str], chosen: Mapping[str, str]
+    models: list[str], datasets: list[str], summary: pl.DataFrame, chosen: Mapping[str, str]
 ) -> dict[str, alt.Parameter]:
-    """One menu for whatever tells series apart; of models and datasets all can be shown."""
+    """One menu for whatever tells series apart, with what was measured; of models and datasets all can be shown."""
+
+    def measured(kind: str, known: Iterable[str] = ()) -> list[str]:
+        """In the order of `known`, others behind."""
+        there = summary[kind].unique(maintain_order=True).to_list()
+        return sorted(there, key=lambda name: [*known, name].index(name))
+
     labels = {
         "model": {None: "all", **dict(zip(models, models, strict=True))},
         "dataset": {None: "all", **dict(zip(datasets, datasets, strict=True))},
-        "component": dict(zip(COMPONENTS, COMPONENTS, strict=True)),
-        "position": dict(zip(POSITIONS, POSITIONS, strict=True)),
+        "component": {name: name for name in measured("component", COMPONENTS)},
+        "position": {name: name for name in measured("position", POSITIONS)},
         "rule": {name: f"{name}: {title}" for name, title in RULE_TITLES.items()},
-        "intervention": {name: INTERVENTION_TITLES.get(name, name) for name in interventions},
+        "intervention": {name: INTERVENTION_TITLES.get(name, name) for name in measured("intervention")},
     }
     return {
         key: alt.param(
@@ -119,6 +124,7 @@ def _menus(
             bind=alt.binding_select(options=list(menu), labels=list(menu.values()), name=key.capitalize()),
         )
         for key, menu in labels.items()
+        if len(menu) > 1
     }
 
 

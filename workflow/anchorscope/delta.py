@@ -1,5 +1,7 @@
 """From activations on disk to the table of delta P: one row an example, layer, component, position, intervention."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +17,9 @@ from anchorscope.anchors import (
 )
 from anchorscope.crossfit import Scores, score
 from anchorscope.folds import assign_folds, assign_halves
+from anchorscope.hardware import one_card
 from anchorscope.logs import progress
-from anchorscope.measured import COMPONENTS, MEASURED, PASSES, POSITIONS
+from anchorscope.measured import MEASURED, PASSES
 from anchorscope.rules import FULL, HALF_A, ROLES, SECOND_B, role_columns
 from anchorscope.store import ActivationReader
 from anchorscope.verdicts import sigmoid
@@ -24,7 +27,9 @@ from anchorscope.verdicts import sigmoid
 MIN_PER_CLASS = 20
 # Whose logits the delta table holds beside P: the probe that P is of, and the two that `replicate` compares.
 LOGITS = {"full": FULL, "first": HALF_A, "second": SECOND_B}
-CHUNK_BYTES = 24 * 2**20  # of one pass, in single precision: the layers that are probed at a time
+# Of one pass, in single precision: the layers that are probed at a time. A card needs many to be busy.
+CHUNK_BYTES, CARD_BYTES = 24 * 2**20, 2**30
+States = dict[tuple[str, str], torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
 
 
 class TooFew(ValueError):
@@ -64,13 +69,13 @@ def examples_of(keys: list[dict], folds: int, seed: int, where: str) -> Examples
     return Examples(ids, clusters, [key["popularity"] for key in keys], hallucinated, split, halves)
 
 
-def measure(reader: ActivationReader, folds: int, seed: int, where: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+def measure(
+    reader: ActivationReader, folds: int, seed: int, where: str, on_card: bool = False
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The delta table and the layers table of one model on one dataset."""
     examples = examples_of(reader.keys, folds, seed, where)
     deltas, layers = [], []
-    units = [(component, position) for component in COMPONENTS for position in POSITIONS]
-    for component, position in progress(units, len(units), "fitting probes"):
-        scores = score_layers(reader, component, position, examples)
+    for (component, position), scores in score_places(reader, examples, on_card).items():
         reference = reference_layer(scores, examples.hallucinated)
         unit = [pl.lit(component).alias("component"), pl.lit(position).alias("position")]
         deltas.append(delta_rows(scores, examples, reference).with_columns(unit))
@@ -78,14 +83,44 @@ def measure(reader: ActivationReader, folds: int, seed: int, where: str) -> tupl
     return pl.concat(deltas), pl.concat(layers)
 
 
-def score_layers(reader: ActivationReader, component: str, position: str, examples: Examples) -> Scores:
-    """Out-of-fold logits of all layers, a few layers at a time so that memory stays bounded."""
-    step = max(1, CHUNK_BYTES // (len(reader.keys) * reader.width * 4))
+def score_places(reader: ActivationReader, examples: Examples, on_card: bool) -> dict[tuple[str, str], Scores]:
+    """Out-of-fold logits of every component and position.
+
+    A few layers at a time, so that memory stays bounded; the next are read while these are probed. A card is taken when
+    the first are there, and given back after the last.
+    """
+    step = max(1, (CARD_BYTES if on_card else CHUNK_BYTES) // (len(reader.keys) * reader.width * 4))
+    places = reader.grid.places()
+    chunks = [
+        (place, range(start, min(start + step, reader.layers)))
+        for place in places
+        for start in range(0, reader.layers, step)
+    ]
     split = [torch.from_numpy(part) for part in (examples.hallucinated, examples.folds, examples.halves)]
-    parts = []
-    for start in range(0, reader.layers, step):
-        layers = range(start, min(start + step, reader.layers))
-        parts.append(score({run: reader.read(component, position, *run, layers) for run in PASSES}, *split))
+    parts: dict[tuple[str, str], list[Scores]] = {place: [] for place in places}
+    with ThreadPoolExecutor(1) as ahead:
+        following = ahead.submit(_read, reader, *chunks[0])
+        following.result()
+        with one_card() if on_card else nullcontext(torch.device("cpu")) as device:
+            for number, (place, _) in enumerate(progress(chunks, len(chunks), "fitting probes")):
+                states = following.result()
+                if number + 1 < len(chunks):
+                    following = ahead.submit(_read, reader, *chunks[number + 1])
+                parts[place].append(_score_on(device, states, split))
+    return {place: _joined(some) for place, some in parts.items()}
+
+
+def _score_on(device: torch.device, states: States, split: list[torch.Tensor]) -> Scores:
+    """Scores in the machine's own memory; what they took of a card's is free again."""
+    return score({run: vectors.to(device) for run, vectors in states.items()}, *(part.to(device) for part in split))
+
+
+def _read(reader: ActivationReader, place: tuple[str, str], layers: range) -> States:
+    return {run: reader.read(*place, *run, layers) for run in PASSES}
+
+
+def _joined(parts: list[Scores]) -> Scores:
+    """The scores of all layers, from those of some each."""
     return Scores(
         {key: torch.cat([part.logits[key] for part in parts]) for key in parts[0].logits},
         torch.cat([part.strengths for part in parts]),

@@ -6,6 +6,7 @@ gives the right state for every l.
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from anchorscope.attention import compute_prefix, packed_attention, run_decoder
 from anchorscope.batches import default_tokens, run_batches
 from anchorscope.check import check_packed
 from anchorscope.logs import log
-from anchorscope.measured import COMPONENTS, PASSES
+from anchorscope.measured import PASSES, Grid
 from anchorscope.packing import Pack, place
 from anchorscope.prompts import Prompt
 from anchorscope.recorder import Recorder, Watch, recording
@@ -65,13 +66,11 @@ def extract(
 
     With a `window` the knockout acts in the last `window` layers up to the one that is read.
     """
-    if len(examples):
-        rows, shared = build_rows(tokenizer, prompts, examples, PASSES)
-        keys = examples.select(KEYS.names).to_pylist()
-        extract_rows(model, rows, shared, keys, writer, batch_tokens, window)
+    rows, shared = build_rows(tokenizer, prompts, examples, PASSES, writer.grid.positions)
+    keys = examples.select(KEYS.names).to_pylist()
+    extract_rows(model, rows, shared, keys, writer, batch_tokens, window)
 
 
-@torch.inference_mode()
 def extract_rows(
     model: PreTrainedModel,
     rows: list[list[Row]],  # for each example one row a pass
@@ -81,10 +80,32 @@ def extract_rows(
     batch_tokens: int | None,
     window: int | None = None,
     passes: list[tuple[str, str]] = PASSES,
+    computed: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run rows whose first `shared` tokens under each prompt are equal."""
+    """Run rows whose first `shared` tokens under each prompt are equal.
+
+    `computed` is called when the model is no longer needed, while the last batches are still being written.
+    """
+    with writing(writer) as write:
+        if rows:
+            _run_rows(model, rows, shared, keys, writer.grid, write, batch_tokens, window, passes)
+        computed()
+
+
+@torch.inference_mode()
+def _run_rows(
+    model: PreTrainedModel,
+    rows: list[list[Row]],
+    shared: dict[str, int],
+    keys: list[dict],
+    grid: Grid,
+    write: Callable[[list[dict], list[Tensor]], None],
+    batch_tokens: int | None,
+    window: int | None,
+    passes: list[tuple[str, str]],
+) -> None:
     check_packed(model, rows[0][0].ids.tolist(), shared[passes[0][0]])
-    with packed_attention(model), recording(model) as recorder, writing(writer) as write:
+    with packed_attention(model), recording(model, grid.components) as recorder:
         engine = Engine(model, recorder, passes, rows[0], shared, window)
 
         def run(batch: list[int]) -> None:
@@ -92,13 +113,14 @@ def extract_rows(
             write([keys[index] for index in batch], blocks)
 
         sizes = [max(engine.tokens(item).values()) for item in rows]
-        run_batches(run, sizes, batch_tokens or _budget(model, sizes, len(passes)), "extracting activations")
+        budget = batch_tokens or _budget(model, sizes, len(passes), grid)
+        run_batches(run, sizes, budget, "extracting activations")
 
 
-def _budget(model: PreTrainedModel, sizes: list[int], passes: int) -> int:
+def _budget(model: PreTrainedModel, sizes: list[int], passes: int, grid: Grid) -> int:
     """Tokens of a batch; fewer where what is kept of so many examples would fill the memory."""
     config = model.config.get_text_config()
-    kept = example_bytes(config.num_hidden_layers, config.hidden_size, model.dtype, passes)
+    kept = example_bytes(config.num_hidden_layers, config.hidden_size, model.dtype, passes, grid)
     mean = sum(sizes) / len(sizes)
     return min(default_tokens(model), max(1, int(KEPT_BYTES / kept * mean)))
 
@@ -141,7 +163,7 @@ class Engine:
         """
         shape = (len(items[0]), len(items[0][0].keep), len(items), self.width)
         blocks = [
-            torch.empty((len(COMPONENTS), count, *shape), dtype=self.model.dtype, device=device)
+            torch.empty((len(self.recorder.components), count, *shape), dtype=self.model.dtype, device=device)
             for device, count in Counter(self.recorder.devices).items()
         ]
         for name, numbers in self.parts.items():

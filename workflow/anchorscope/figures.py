@@ -188,20 +188,24 @@ def draw_share(tables: dict[str, pl.DataFrame], view: View) -> Figure:
 
 
 def draw_grid(tables: dict[str, pl.DataFrame], view: View) -> Figure:
-    """The published figure at every component (rows) and position (columns), one model below another."""
+    """The published figure at every measured component (rows) and position (columns), one model below another."""
     summary = tables["summary"].filter(pl.col("model").is_in(list(view.models)))
-    lines = [(model, component) for model in view.models for component in COMPONENTS]
+    components, positions = (
+        [name for name in known if name in set(summary[kind])]
+        for kind, known in (("component", COMPONENTS), ("position", POSITIONS))
+    )
+    lines = [(model, component) for model in view.models for component in components]
     titles = dict(zip(view.models, view.titles(summary), strict=True))
     shape = {"rows": len(lines), "row_height": 0.6, "sharey": True, "sharex": "row"}
-    with sheet(view.style, len(POSITIONS), **shape) as (figure, panels):
+    with sheet(view.style, len(positions), **shape) as (figure, panels):
         for line, (model, component) in zip(panels, lines, strict=True):
             alone = replace(view, models={model: titles[model]})
-            for panel, position in zip(line, POSITIONS, strict=True):
+            for panel, position in zip(line, positions, strict=True):
                 rows = summary.filter(component=component, position=position)
                 _draw_anchors([panel], rows, alone, "flip", "exact_question")
             line[0].set_ylabel(f"ΔP, {component}")
-            if component == COMPONENTS[0]:
-                name_panels(line, [f"{titles[model]}, {position}" for position in POSITIONS])
+            if component == components[0]:
+                name_panels(line, [f"{titles[model]}, {position}" for position in positions])
         panels[0, 0].set_ylim(limits(summary))
         count_layers(panels)
         heading = f"{INTERVENTION_TITLES['exact_question']}; {RULE_TITLES['flip']}"

@@ -75,14 +75,19 @@ def _greedy(
     return [row.answer for row in rows]
 
 
-def stop_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Tensor:
-    """Boolean [vocabulary]: end-of-text tokens, and every token whose text has a newline."""
+def answer_ends(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """The tokens at which an answer ends: the tokenizer's end of text, and every token whose text has a newline."""
+    texts = tokenizer.batch_decode([[token] for token in range(len(tokenizer))])
+    ends = [index for index, text in enumerate(texts) if "\n" in text]
+    return ends if tokenizer.eos_token_id is None else [*ends, tokenizer.eos_token_id]
+
+
+def stop_tokens(model: PreTrainedModel, ends: list[int]) -> Tensor:
+    """Boolean [vocabulary]: `ends`, and the tokens that the model's own settings end a text with."""
     size = model.get_output_embeddings().weight.shape[0]
-    texts = tokenizer.batch_decode([[token] for token in range(min(size, len(tokenizer)))])
-    ends = model.generation_config.eos_token_id
+    own = model.generation_config.eos_token_id
     stops = torch.zeros(size, dtype=torch.bool)
-    stops[[index for index, text in enumerate(texts) if "\n" in text]] = True
-    for end in [tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])]:
-        if end is not None and end < size:  # a config may name a token that its model cannot say
+    for end in [*ends, *(own if isinstance(own, list) else [own])]:
+        if end is not None and end < size:  # a tokenizer or a config may have tokens that the model cannot say
             stops[end] = True
     return stops.to(model.device)

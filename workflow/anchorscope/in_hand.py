@@ -12,14 +12,15 @@ from anchorscope.answers import MAX_NEW_TOKENS, answer_questions
 from anchorscope.delta import measure
 from anchorscope.extraction import analysed
 from anchorscope.extraction import extract as extract_activations
-from anchorscope.files import atomic, provenance, read_json
+from anchorscope.files import provenance, read_json
 from anchorscope.frames import read_frame
 from anchorscope.logs import log
+from anchorscope.measured import COMPONENTS, HEADLINE, POSITIONS, Grid
 from anchorscope.notes import described
 from anchorscope.parquet import made_from
 from anchorscope.prompts import BUNDLED_PROMPTS, build_prompt
 from anchorscope.questions import normalize
-from anchorscope.store import DTYPES, ActivationReader, ActivationWriter
+from anchorscope.store import DTYPES, ActivationReader, ActivationWriter, file_of
 from anchorscope.summary import Headline, estimate
 
 GIVEN = "given"  # weights and questions of which only the caller knows where they come from
@@ -29,24 +30,27 @@ def extract(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     examples: Iterable[Mapping[str, object]],
-    path: Path | str,
+    folder: Path | str,
     *,
+    components: Sequence[str] = HEADLINE.components,
+    positions: Sequence[str] = HEADLINE.positions,
     prompt: Literal["few_shot", "chat"] = "few_shot",
     balance: bool = True,
     seed: int = 0,
     window: int | None = None,
     batch_tokens: int | None = None,
 ) -> pl.DataFrame:
-    """Let a model answer questions, keep its clean and knocked-out activations in a file, and return its answers.
+    """Let a model answer questions, keep its clean and knocked-out activations in a folder, and return its answers.
 
     Each of `examples` has a `question` and `gold`, the list of its accepted answers, and may have a `subject`:
     questions about one subject then stay together in folds and resamples. The model answers greedily under the few-shot
-    prompt or its own chat template, and what it says is judged. The Parquet file at `path` then has every layer's
-    vectors at every component, position, prompt and intervention; `store.ActivationReader([path])` reads them.
+    prompt or its own chat template, and what it says is judged. `folder` then has a Parquet file for each of the
+    `components` (resid, attn, mlp) at each of the `positions` (answer_last, final, before_answer), with the vectors of
+    every layer, prompt and intervention; `store.ActivationReader([folder])` reads them.
     `balance` keeps as many right as wrong answers, drawn by `seed`; `window` cuts in so many layers up to the one that
     is read, instead of in all of them; `batch_tokens` are computed together, by default as many as suit the device.
     """
-    _check(model, prompt)
+    _check(model, prompt, components, positions)
     questions = _questions(examples, seed)
     texts = read_json(BUNDLED_PROMPTS)[prompt]
     prompts = {name: build_prompt(tokenizer, prompt, text) for name, text in texts.items()}
@@ -58,10 +62,8 @@ def extract(
         )
         config = model.config.get_text_config()
         about = provenance(stage="extract", model={"weights": GIVEN}, prompts=texts, window=window)
-        with (
-            atomic(path) as target,
-            ActivationWriter(target, config.num_hidden_layers, config.hidden_size, model.dtype, about) as writer,
-        ):
+        grid = Grid.of(components, positions)
+        with ActivationWriter(folder, config.num_hidden_layers, config.hidden_size, model.dtype, about, grid) as writer:
             kept = analysed(answers, balance, seed)
             extract_activations(model, tokenizer, prompts, kept, writer, batch_tokens, window)
     finally:
@@ -85,7 +87,10 @@ def _questions(examples: Iterable[Mapping[str, object]], seed: int) -> pl.DataFr
     return questions
 
 
-def _check(model: PreTrainedModel, prompt: str) -> None:
+def _check(model: PreTrainedModel, prompt: str, components: Sequence[str], positions: Sequence[str]) -> None:
+    for kind, given, known in (("components", components, COMPONENTS), ("positions", positions, POSITIONS)):
+        if isinstance(given, str) or not given or not set(given) <= set(known):
+            raise ValueError(f"{kind} is {given!r}; it must be a list of some of {', '.join(known)}.")
     dtype = str(model.dtype).removeprefix("torch.")
     if dtype not in DTYPES:
         raise ValueError(f"The model computes in {dtype}; load it with one of {', '.join(DTYPES)}.")
@@ -104,13 +109,15 @@ def summarise(
 ) -> pl.DataFrame:
     """Probe every layer and average delta P over each anchor's examples: a summary that `plot_family` draws.
 
-    `activations` is the file that `extract` wrote, or the files of a workflow's shards; `model` and `dataset` are the
+    `activations` is the folder that `extract` wrote, or those of a workflow's shards; `model` and `dataset` are the
     names that the summary has for them. Summaries of several can be put together with `polars.concat`.
     """
     paths = [activations] if isinstance(activations, str | Path) else list(activations)
-    delta, layers = measure(ActivationReader(paths), folds, seed, f"{model} on {dataset}")
-    summary = estimate(delta, layers, Headline("resid", "answer_last"), draws, seed).summary
-    about = made_from(paths[0])
+    reader = ActivationReader(paths)
+    headline = reader.grid.places()[0]
+    delta, layers = measure(reader, folds, seed, f"{model} on {dataset}")
+    summary = estimate(delta, layers, Headline(*headline), draws, seed).summary
+    about = made_from(file_of(paths[0], *headline))
     return described(summary, model, about["model"]["weights"], dataset, GIVEN, about["window"])
 
 

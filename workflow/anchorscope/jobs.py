@@ -1,14 +1,16 @@
-"""The extract stage from files to a file; needs torch, transformers, numpy and pyarrow, and no workflow engine."""
+"""The extract stage from files to files; needs torch, transformers, numpy and pyarrow, and no workflow engine."""
 
 from pathlib import Path
 
 import pyarrow as pa
 
-from anchorscope.extraction import analysed, extract
-from anchorscope.files import atomic, provenance, read_json
-from anchorscope.loading import load_model, load_tokenizer
+from anchorscope.extraction import analysed, extract_rows
+from anchorscope.files import provenance, read_json
+from anchorscope.loading import leave_cards, load_model, load_tokenizer
+from anchorscope.measured import PASSES, Grid
 from anchorscope.parquet import read_table
 from anchorscope.prompts import build_prompt
+from anchorscope.rows import build_rows
 from anchorscope.store import KEYS, ActivationWriter
 
 NEEDED = [*KEYS.names, "question", "spans", "generated_ids", "exact_first", "exact_last", "answer_final", "refused"]
@@ -17,8 +19,10 @@ NEEDED = [*KEYS.names, "question", "spans", "generated_ids", "exact_first", "exa
 def extract_file(
     answers: Path,
     manifest: Path,
-    output: Path,
+    folder: Path,
+    *,
     prompts: dict,  # a style, and its text for each prompt
+    grid: Grid,
     dtype: str,
     threads: int,
     batch_tokens: int | None,
@@ -27,18 +31,20 @@ def extract_file(
     window: int | None,
     code: str,
 ) -> None:
-    """Write the activations of a file of answers; the file is whole or absent."""
+    """Write the activations of a file of answers to a folder; its files are whole or absent.
+
+    Everything that needs no card is done before one is taken.
+    """
     examples = read_examples(answers, balance, seed)
     about = read_json(manifest)
     tokenizer = load_tokenizer(about)
-    model = load_model(about, dtype, threads)
     built = {name: build_prompt(tokenizer, prompts["style"], text) for name, text in prompts["texts"].items()}
+    rows, shared = build_rows(tokenizer, built, examples, PASSES, grid.positions)
+    keys = examples.select(KEYS.names).to_pylist()
     made_from = provenance(stage="extract", model=about, prompts=prompts, dtype=dtype, window=window, code=code)
-    with (
-        atomic(output) as target,
-        ActivationWriter(target, about["layers"], about["width"], model.dtype, made_from) as writer,
-    ):
-        extract(model, tokenizer, built, examples, writer, batch_tokens, window)
+    model = load_model(about, dtype, threads)
+    with ActivationWriter(folder, about["layers"], about["width"], model.dtype, made_from, grid) as writer:
+        extract_rows(model, rows, shared, keys, writer, batch_tokens, window, computed=lambda: leave_cards(model))
 
 
 def read_examples(answers: Path, balance: bool, seed: int) -> pa.Table:

@@ -1,9 +1,9 @@
 """From a manifest to a tokenizer and a model in memory, on the hardware that is there."""
 
-import tempfile
 from pathlib import Path
 
 import torch
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -13,7 +13,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from anchorscope.hardware import claim
+from anchorscope.hardware import cards, give_back, take
 from anchorscope.logs import log
 from anchorscope.sizes import FOR_SHARDS, cards_needed, parameters
 
@@ -43,21 +43,29 @@ def load_model(manifest: dict, dtype: str, threads: int) -> PreTrainedModel:
     if not torch.cuda.is_available():
         return _load(manifest, pick_dtype(dtype, torch.device("cpu")), {"": torch.device("cpu")})
     chosen = pick_dtype(dtype, torch.device("cuda"))
-    cards = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    sizes = [card.total_memory for card in cards()]
     weights = parameters(read_config(folder)) * chosen.itemsize
-    needed = cards_needed(weights, min(card.total_memory for card in cards))
-    held = claim([str(card.uuid) for card in cards], needed, Path(tempfile.gettempdir()))
+    needed = cards_needed(weights, min(sizes))
+    held = take(needed)
     first = min(held)
     torch.cuda.set_device(first)
     if needed == 1:
         model = _load(manifest, chosen, {"": torch.device("cuda", first)})
     else:
-        room = {index: int(FOR_SHARDS * cards[index].total_memory) for index in sorted(held)}
+        room = {index: int(FOR_SHARDS * sizes[index]) for index in sorted(held)}
         model = _load(manifest, chosen, "auto", room)
         if not set(model.hf_device_map.values()) <= set(room):
             raise RuntimeError(f"{manifest['name']} does not fit on {needed} GPUs of this size; use larger ones.")
-    model.held = held  # the cards are free again when the model is gone
+    model.held = held  # the cards are free again when this process ends, or as `leave_cards` does it
     return model
+
+
+def leave_cards(model: PreTrainedModel) -> None:
+    """Let other jobs have the model's cards, while this one goes on without it: its weights are gone."""
+    held = getattr(model, "held", {})
+    if held:
+        nn.Module.to(model, "meta")  # a model on several cards has a `to` of its own, which refuses
+        give_back(held)
 
 
 def _load(

@@ -14,6 +14,7 @@ from transformers import PreTrainedConfig
 from anchorscope.batches import GPU_TOKENS
 from anchorscope.extraction import KEPT_BYTES
 from anchorscope.loading import read_config
+from anchorscope.measured import HEADLINE, PASSES, Grid
 from anchorscope.sizes import cards_needed, parameters
 from anchorscope.store import GROUP_BYTES, GROUP_EXAMPLES, example_bytes
 
@@ -45,12 +46,12 @@ class Needs:
     load_seconds: float  # for each job
 
 
-def needs(config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16) -> Needs:
+def needs(config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16, grid: Grid = HEADLINE) -> Needs:
     """What the answer and extract stages of a model take on a GPU."""
     text = config.get_text_config()
     count = parameters(config)
     weights = count * dtype.itemsize
-    kept = example_bytes(text.num_hidden_layers, text.hidden_size, dtype)
+    kept = example_bytes(text.num_hidden_layers, text.hidden_size, dtype, len(PASSES), grid)
     batch = min(KEPT_BYTES, GPU_TOKENS / (TOKENS_EXTRACTED / 2) * kept)
     states = GPU_TOKENS * (3 * text.intermediate_size + 2 * text.hidden_size) * dtype.itemsize
     matrices = count - text.vocab_size * text.hidden_size
@@ -60,7 +61,7 @@ def needs(config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16) -> Need
         parameters=count,
         weight_bytes=weights,
         gpu_bytes=weights + states + 2 * batch,
-        host_bytes=PROCESS_BYTES + COPIES * 2**30 + 2 * max(GROUP_BYTES, GROUP_EXAMPLES * kept),
+        host_bytes=PROCESS_BYTES + COPIES * 2**30 + 2 * max(len(grid) * GROUP_BYTES, GROUP_EXAMPLES * kept),
         example_bytes=kept,
         answer_seconds=(TOKENS_ANSWERED + NEW_TOKENS) * computing + NEW_TOKENS * STEP_SECONDS / rows,
         extract_seconds=max(kept / WRITTEN_A_SECOND, TOKENS_EXTRACTED * computing),

@@ -32,6 +32,9 @@ UNSEALED = "0" * 64
 SEALED = re.compile(SEAL.encode() + rb"\x18\x40([0-9a-f]{64})")
 MAGIC = b"PAR1"
 BLOCK = 2**18  # bytes that have one checksum
+SUMMERS = 2  # threads that sum up what one writes; a single one is slower than a disk
+CHECKERS = 4  # threads that compare what was read
+PUSHED = 2**24  # bytes of a row group from which they are sent to the disk at once, and not all at the end
 COMPRESSION = "zstd"
 
 
@@ -52,14 +55,15 @@ def command_to_remake(paths: Iterable[Path | str]) -> str:
 class SealedWriter:
     """Writes tables into a Parquet file, a row group each; only `close` seals it.
 
-    What was written is summed up by a thread of its own, from the page cache, while the next row group is written.
+    What was written is summed up by other threads, from the page cache, while the next row group is written, and sent
+    on to the disk.
     """
 
     def __init__(self, path: Path | str, schema: pa.Schema, **options: object):
         about = {key: value for key, value in (schema.metadata or {}).items() if key.decode() not in (CHECKS, SEAL)}
         self.path = path
         self.writer = pq.ParquetWriter(path, schema.with_metadata(about), **options)
-        self.thread = ThreadPoolExecutor(1)
+        self.threads = ThreadPoolExecutor(SUMMERS)
         self.sums: list[Future] = []
         self.summed = 0  # bytes
 
@@ -68,7 +72,7 @@ class SealedWriter:
         self._sum_up_to(os.path.getsize(self.path) // BLOCK * BLOCK)
 
     def _sum_up_to(self, end: int) -> None:
-        self.sums.append(self.thread.submit(_sums, self.path, self.summed, end))
+        self.sums.append(self.threads.submit(_sums, self.path, self.summed, end))
         self.summed = end
 
     def close(self) -> None:
@@ -81,16 +85,19 @@ class SealedWriter:
 
     def abandon(self) -> None:
         """Leave the file without a seal."""
-        self.thread.shutdown()
+        self.threads.shutdown()
         self.writer.close()
 
 
 def _sums(path: Path | str, start: int, end: int) -> np.ndarray:
-    """The CRC-32 of each block between two places of a file."""
+    """The CRC-32 of each block between two places of a file, most of which is on the disk then."""
     with open(path, "rb") as file:
         file.seek(start)
         blocks = (file.read(min(BLOCK, end - place)) for place in range(start, end, BLOCK))
-        return np.array([zlib.crc32(block) for block in blocks], SUM)
+        sums = np.array([zlib.crc32(block) for block in blocks], SUM)
+        if end - start >= PUSHED:
+            os.fsync(file.fileno())
+        return sums
 
 
 def _seal(path: Path | str, start: int) -> None:
@@ -171,9 +178,8 @@ class SealedFile:
         self.schema = self.file.schema_arrow
 
     def read(self, columns: list[str] | None = None) -> pa.Table:
-        stretches = [(0, self.end)] if columns is None else [place for name in columns for place in self.places[name]]
-        for start, end in stretches:
-            self.check(start, end)
+        everything = [(0, self.end)]
+        self.check(everything if columns is None else [place for name in columns for place in self.places[name]])
         return self.file.read(columns)
 
     @cached_property
@@ -188,17 +194,25 @@ class SealedFile:
                 found[name].append((start, start + chunk.total_compressed_size))
         return found
 
-    def check(self, start: int, end: int) -> None:
-        """Compare the blocks around a stretch of the data with their checksums; those seen before count as whole."""
-        first, last = start // self.block, -(-end // self.block)
-        with _reading(self.path) as file:
-            for number in first + np.flatnonzero(~self.checked[first:last]):
-                place = int(number) * self.block
-                file.seek(place)
-                if zlib.crc32(file.read(min(self.block, self.end - place))) != self.sums[number]:
+    def check(self, stretches: list[tuple[int, int]]) -> None:
+        """Compare the blocks around stretches of the data with their checksums; those seen before count as whole."""
+        wanted = np.zeros_like(self.checked)
+        for start, end in stretches:
+            wanted[start // self.block : -(-end // self.block)] = True
+        unseen = np.flatnonzero(wanted & ~self.checked)
+        with _reading(self.path) as file, ThreadPoolExecutor(CHECKERS) as pool:
+            whole = pool.map(lambda number: self._is_whole(file, int(number)), unseen)
+            for number, fine in zip(unseen, whole, strict=True):
+                if not fine:
+                    place = int(number) * self.block
                     behind = min(place + self.block, self.end)
                     raise DamagedFileError(self.path, f"its bytes {place} to {behind} do not match their checksum")
                 self.checked[number] = True
+
+    def _is_whole(self, file: BinaryIO, number: int) -> bool:
+        place = number * self.block
+        data = os.pread(file.fileno(), min(self.block, self.end - place), place)
+        return zlib.crc32(data) == self.sums[number]
 
 
 def read_table(path: Path | str, columns: list[str] | None = None) -> pa.Table:
@@ -218,4 +232,4 @@ def made_from(path: Path | str) -> dict:
 def check(path: Path | str) -> None:
     """Read a whole file, and raise DamagedFileError if a byte of it is not as it was written."""
     file = SealedFile(path)
-    file.check(0, file.end)
+    file.check([(0, file.end)])

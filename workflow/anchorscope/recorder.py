@@ -1,6 +1,6 @@
 """Keeps a few positions of every block's output, its attention's and its MLP's, on the device that made them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -38,14 +38,15 @@ class Watch:
 class Recorder:
     """Hooks on a model's blocks, silent until a forward pass is watched."""
 
-    def __init__(self, model: PreTrainedModel):
+    def __init__(self, model: PreTrainedModel, components: Sequence[str] = COMPONENTS):
+        self.components = components
         self.layers = model.get_decoder().layers
         self.devices = [next(layer.parameters()).device for layer in self.layers]
         self.watch: Watch | None = None
         self.handles = [
             module.register_forward_hook(self._keep(component, index))
             for index, layer in enumerate(self.layers)
-            for component, module in enumerate(MODULES[name](layer) for name in COMPONENTS)
+            for component, module in enumerate(MODULES[name](layer) for name in components)
         ]
         self.handles += [
             layer.register_forward_pre_hook(self._set_back(index)) for index, layer in enumerate(self.layers) if index
@@ -81,9 +82,9 @@ class Recorder:
 
 
 @contextmanager
-def recording(model: PreTrainedModel) -> Iterator[Recorder]:
-    """A recorder on `model` that is taken off again."""
-    recorder = Recorder(model)
+def recording(model: PreTrainedModel, components: Sequence[str] = COMPONENTS) -> Iterator[Recorder]:
+    """A recorder of some components on `model` that is taken off again."""
+    recorder = Recorder(model, components)
     try:
         yield recorder
     finally:

@@ -1,5 +1,6 @@
 """From an answered question to the sequences that are run: one row a pass, and one tree a prompt."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,7 @@ import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
 from anchorscope.knockout import INTERVENTIONS
+from anchorscope.measured import POSITIONS
 from anchorscope.packing import Branch, Tree, trunk
 from anchorscope.prompts import Encoded, Prompt, common_prefix, encode
 from anchorscope.spans import Span
@@ -43,8 +45,10 @@ def build_rows(
     prompts: dict[str, Prompt],
     examples: pa.Table,
     passes: list[tuple[str, str]],
+    positions: Sequence[str] = POSITIONS,
 ) -> tuple[list[list[Row]], dict[str, int]]:
-    """For each example one row a pass; and how many leading tokens a prompt's rows share."""
+    """For each example one row per pass, which keeps the `positions`; and how many leading tokens a prompt's rows
+    share."""
     rows: list[list[Row]] = []
     firsts: dict[str, Encoded] = {}
     shared: dict[str, int] = {}
@@ -56,13 +60,24 @@ def build_rows(
             first = firsts.setdefault(name, items[0])
             shared[name] = min(shared.get(name, len(first.ids)), common_prefix([first, *items]))
         for index, example in enumerate(part):
-            rows.append(_rows_of(example, {name: items[index] for name, items in encoded.items()}, passes))
+            mine = {name: items[index] for name, items in encoded.items()}
+            rows.append(_rows_of(example, mine, passes, positions))
     return rows, shared
 
 
-def _rows_of(example: dict, encoded: dict[str, Encoded], passes: list[tuple[str, str]]) -> list[Row]:
-    """The rows of one example under its encoded prompts; those of a prompt share their ids."""
-    kept = (example["exact_last"], example["answer_final"], example["exact_first"] - 1)  # in the order of POSITIONS
+def _rows_of(
+    example: dict, encoded: dict[str, Encoded], passes: list[tuple[str, str]], positions: Sequence[str]
+) -> list[Row]:
+    """The rows of one example under its encoded prompts; those of a prompt share their ids.
+
+    The answer ends with the last token that is kept: nothing before it depends on what follows.
+    """
+    places = {
+        "answer_last": example["exact_last"],
+        "final": example["answer_final"],
+        "before_answer": example["exact_first"] - 1,
+    }
+    kept = [places[position] for position in positions]
     answer = example["generated_ids"][: max(kept) + 1]
     spans = [Span(**span) for span in example["spans"]]
     exact = {name: item.tokens_of(spans) for name, item in encoded.items()}

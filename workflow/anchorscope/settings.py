@@ -36,7 +36,7 @@ def _mistakes(config: dict, schema: dict) -> list[str]:
     errors = sorted(Draft202012Validator(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
     if errors:
         return list(dict.fromkeys(_sentence(error) for error in errors))
-    found = _shard_mistakes(config, schema)
+    found = _shard_mistakes(config, schema) + _headline_mistakes(config, schema)
     for name, model in config["models"].items():
         found += _model_mistakes(name, model)
     for name, dataset in config["datasets"].items():
@@ -67,6 +67,19 @@ def _shard_mistakes(config: dict, schema: dict) -> list[str]:
         f"questions is {given['questions']} and shard_size {given['shard_size']}, which makes {shards} shards; "
         f"at most {MOST_SHARDS} can be named, so raise shard_size."
     ]
+
+
+def _headline_mistakes(config: dict, schema: dict) -> list[str]:
+    """Claims and figures are about the headline: it must be among what is measured."""
+    found = []
+    for one, several in (("component", "components"), ("position", "positions")):
+        default = schema["properties"]["headline"]["properties"][one]["default"]
+        chosen = config.get("headline", {}).get(one, default)
+        if chosen not in config.get(several, [chosen]):
+            found.append(
+                f"{several} leaves out {chosen}, the {one} of the headline; name it there, or another under `headline`."
+            )
+    return found
 
 
 def _sentence(error: ValidationError) -> str:

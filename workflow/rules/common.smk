@@ -28,6 +28,7 @@ from anchorscope.files import (
 )
 from anchorscope.fingerprint import fingerprint
 from anchorscope.hardware import gpu_count
+from anchorscope.measured import Grid
 from anchorscope.settings import mistakes
 
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
@@ -47,8 +48,16 @@ DATASETS = config["datasets"]
 FIGURES = config["figures"]
 STYLE = Path(config.get("style", BUNDLED_STYLE))
 SHARDS = [f"{number:04d}" for number in range(-(-config["questions"] // config["shard_size"]))]
+# What is measured: as many components and positions as the config asks for, else the headline's alone.
+GRID = Grid.of(
+    config.get("components", [config["headline"]["component"]]),
+    config.get("positions", [config["headline"]["position"]]),
+)
+PLACES = [".".join(place) for place in GRID.places()]
 FORMATS = ["png", "pdf", "svg"]
 KINDS = ["family", "honest", "auc", "share", "grid", "distribution"]  # of figures
+if len(GRID) == 1:
+    KINDS.remove("grid")
 WIDTHS = ["", "_column"]  # of a page and of a column
 ESTIMATES = ["summary", "series", "kinds", "strata", "deepest", "resampled"]
 TABLES = ["summary", "series", "kinds", "strata", "deepest", "layers"]
@@ -56,8 +65,10 @@ CORES = workflow.resource_settings.cores  # none for a command that runs nothing
 # A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread a
 # job beats two jobs that fight over two cores.
 THREADS = max(1, (CORES or 4) // 4)
-# Each GPU takes one job at a time, with its share of the cores; a job that needs several waits for them itself.
-MODEL_THREADS = max(1, (CORES or 1) // gpu_count()) if gpu_count() else THREADS
+# Each GPU computes for one job at a time, which waits for it itself. More are started, so that while one computes the
+# others import, plan, judge and write.
+STARTED = 8  # jobs for each GPU
+MODEL_THREADS = max(1, (CORES or 1) // (STARTED * gpu_count())) if gpu_count() else THREADS
 
 
 def one_of(names):
@@ -176,10 +187,15 @@ def drawn(kind, width):
     return [report(file, **shown) if file.endswith("svg") else file for file in files]
 
 
-def shard_files(stage):
-    """What a stage makes of every shard of every dataset."""
-    file = f"results/{stage}/{{model}}/{{dataset}}/{{shard}}.parquet"
-    return expand(file, model=MODELS, dataset=DATASETS, shard=SHARDS)
+def answer_files():
+    """The answers of every model to every shard of every dataset."""
+    return expand("results/answers/{model}/{dataset}/{shard}.parquet", model=MODELS, dataset=DATASETS, shard=SHARDS)
+
+
+def activation_files(models, datasets, shards, places=PLACES):
+    """The activations of some shards."""
+    file = "results/activations/{model}/{dataset}/{shard}/{place}.parquet"
+    return expand(file, model=models, dataset=datasets, shard=shards, place=places)
 
 
 def tables():

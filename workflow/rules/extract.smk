@@ -1,6 +1,6 @@
-# Activations: every component, position, intervention, prompt and layer of the analysed examples.
+# Activations: the config's components and positions, under every intervention, prompt and layer, of the analysed examples.
 # In:  results/answers/{model}/{dataset}/{shard}.parquet, results/models/{model}.json
-# Out: results/activations/{model}/{dataset}/{shard}.parquet
+# Out: results/activations/{model}/{dataset}/{shard}/{component}.{position}.parquet
 
 
 rule extract:
@@ -9,7 +9,7 @@ rule extract:
         answers="results/answers/{model}/{dataset}/{shard}.parquet",
         manifest=local("results/models/{model}.json"),
     output:
-        "results/activations/{model}/{dataset}/{shard}.parquet",
+        activation_files("{model}", "{dataset}", "{shard}"),
     log:
         "results/logs/extract/{model}/{dataset}/{shard}.log",
     benchmark:
@@ -22,6 +22,9 @@ rule extract:
         gpu=lambda wildcards: MODELS[wildcards.model]["gpus"],
         runtime=grows(240),
     params:
+        # Snakemake does not compare a param that takes `output`: files that are missing decide on a rerun, so that asking
+        # for fewer of them does none.
+        grid=lambda wildcards, output: canonical_json([GRID.components, GRID.positions]),
         prompts=lambda wildcards: prompt_of(wildcards, ["first", "second"]),
         dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
         batch_tokens=config.get("batch_tokens"),

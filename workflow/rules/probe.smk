@@ -1,12 +1,12 @@
 # Probes: delta P and anchors of every example, and how good each layer's probe is.
-# In:  results/activations/{model}/{dataset}/*.parquet
+# In:  results/activations/{model}/{dataset}/*/*.parquet
 # Out: results/delta/{model}/{dataset}.parquet, results/layers/{model}/{dataset}.parquet
 
 
 rule probe:
     """Cross-fit a probe for every layer, component and position, and measure delta P with it."""
     input:
-        expand("results/activations/{{model}}/{{dataset}}/{shard}.parquet", shard=SHARDS),
+        activation_files("{model}", "{dataset}", SHARDS),
     output:
         delta="results/delta/{model}/{dataset}.parquet",
         layers="results/layers/{model}/{dataset}.parquet",
@@ -18,10 +18,12 @@ rule probe:
         "../../envs/probe.yaml"
     threads: THREADS
     resources:
-        # One component and position, a ninth of the file, is held at a time, and one layer of it in single precision.
-        mem_mb=lambda wildcards, input, attempt: attempt * max(4000, 2000 + int(1.5 * input.size_mb / 9)),
+        # One component and position is held at a time, and one layer of it in single precision.
+        mem_mb=lambda wildcards, input, attempt: attempt * max(4000, 2000 + int(1.5 * input.size_mb / len(PLACES))),
+        gpu=min(1, gpu_count()),
         runtime=grows(120),
     params:
+        grid=canonical_json([GRID.components, GRID.positions]),
         folds=config["folds"],
         seed=config["seed"],
         libraries=locked("torch", "numpy"),

@@ -16,12 +16,7 @@ rule report:
         questions="results/questions.csv",
         provenance="results/provenance.json",
         figures=figure_files(FIGURES, widths=[""], formats=["png"]),
-        answers=expand(
-            "results/answers/{model}/{dataset}/{shard}.parquet",
-            model=MODELS,
-            dataset=DATASETS,
-            shard=SHARDS,
-        ),
+        answers=answer_files(),
         style=local(ancient(str(STYLE))),
     output:
         report("results/report.html", caption="../report/page.rst", category="Report"),

@@ -73,8 +73,9 @@ rule count_examples:
     """Count questions and answers, kept and left out, by reason."""
     input:
         questions=expand("results/questions/{dataset}.parquet", dataset=DATASETS),
-        answers=shard_files("answers"),
-        activations=shard_files("activations"),
+        answers=answer_files(),
+        # Every file of a shard has the same examples.
+        activations=activation_files(MODELS, DATASETS, SHARDS, PLACES[:1]),
     output:
         examples=report("results/examples.csv", caption="../report/examples.rst", category="Counts"),
         questions=report("results/questions.csv", caption="../report/questions.rst", category="Counts"),
