@@ -10,6 +10,7 @@ drawn on the device; `--model` takes a folder with real ones.
 
 import copy
 import gc
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -32,9 +33,10 @@ from anchorscope.attention import packed_attention
 from anchorscope.batches import default_tokens
 from anchorscope.extraction import Engine, extract_rows
 from anchorscope.loading import pick_dtype, random_model
+from anchorscope.measured import COMPONENTS, FULL, HEADLINE, PASSES, Grid
 from anchorscope.recorder import recording
 from anchorscope.rows import Row
-from anchorscope.store import COMPONENTS, PASSES, ActivationWriter
+from anchorscope.store import ActivationWriter, example_bytes
 from anchorscope.stream import to_host
 
 SHAPES = ["llama-3.2-1b", "llama-3.2-3b", "qwen3-8b", "qwen3-32b"]
@@ -42,6 +44,9 @@ SHAPES = ["llama-3.2-1b", "llama-3.2-3b", "qwen3-8b", "qwen3-32b"]
 
 class Nowhere:
     """A writer that drops what has arrived on the host."""
+
+    def __init__(self, grid: Grid = FULL):
+        self.grid = grid
 
     def add(self, keys: list[dict], block: Tensor) -> None:
         pass
@@ -58,16 +63,47 @@ def run_engine(model, rows, shared, batch_tokens, passes) -> None:
     extract_rows(model, rows, shared, [KEY] * len(rows), Nowhere(), batch_tokens, passes=passes)
 
 
-def run_to_disk(model, rows, shared, batch_tokens) -> None:
-    """(a) with the workflow's five passes, and into a Parquet file as the extract stage writes it."""
-    config = model.config
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        ActivationWriter(
-            Path(folder) / "a.parquet", config.num_hidden_layers, config.hidden_size, model.dtype, {}
-        ) as writer,
-    ):
-        extract_rows(model, rows, shared, [KEY] * len(rows), writer, batch_tokens)
+def run_to_disk(model, rows, shared, batch_tokens, folder, grid) -> None:
+    """(a) with the workflow's five passes, as the extract stage writes them: checked, sealed, on the disk at the end."""
+    keys = [{**KEY, "id": str(number)} for number in range(len(rows))]
+    shape = (model.config.num_hidden_layers, model.config.hidden_size)
+    with ActivationWriter(folder, *shape, model.dtype, {}, grid) as writer:
+        extract_rows(model, rows, shared, keys, writer, batch_tokens)
+
+
+def compare_with_memory(model, name, grid, gigabytes, options) -> dict:
+    """Some activations, to disk and through the same passes without a disk."""
+    shape = (model.config.num_hidden_layers, model.config.hidden_size)
+    each = example_bytes(*shape, model.dtype, len(PASSES), grid)
+    count = max(64, int(gigabytes * 1e9 / each))
+    rows, shared = synthetic_rows(count, options.prefix, options.suffix, PASSES, positions=len(grid.positions))
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        run_to_disk(model, rows[:64], shared, options.batch_tokens, Path(folder) / "warm", grid)
+        stored = seconds(lambda: run_to_disk(model, rows, shared, options.batch_tokens, Path(folder) / "a", grid))
+    keys, nowhere = [KEY] * count, Nowhere(grid)
+    memory = seconds(lambda: extract_rows(model, rows, shared, keys, nowhere, options.batch_tokens))
+    return {
+        f"{name} to disk ex/s": count / stored,
+        f"{name} in memory ex/s": count / memory,
+        f"{name} disk / memory": memory / stored,
+        f"{name} GB/s": count * each / 1e9 / stored,
+    }
+
+
+def dd_rate(gigabytes: float, folder: str | None) -> float:
+    """Gigabytes a second that `dd` writes there, until they are on the disk."""
+    blocks = max(1, int(gigabytes * 1e9 / 2**26))
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        command = ["dd", "if=/dev/zero", f"of={temporary}/dd", "bs=64M", f"count={blocks}", "conv=fsync"]
+        return blocks * 2**26 / 1e9 / seconds(lambda: subprocess.run(command, check=True, capture_output=True))
+
+
+def compare_with_disk(model, options) -> dict:
+    """The headline's activations against memory, and the whole grid's bytes against `dd`'s."""
+    found = compare_with_memory(model, "headline", HEADLINE, options.stored / 4, options)
+    found |= compare_with_memory(model, "grid", FULL, options.stored, options)
+    rate = dd_rate(options.stored, options.folder)
+    return found | {"dd GB/s": rate, "grid / dd": found["grid GB/s"] / rate}
 
 
 def whole_mask(rows: list[Row], longest: int, device: torch.device) -> Tensor:
@@ -197,9 +233,7 @@ def compare(shape: str, model: PreTrainedModel, rate: float, options) -> dict:
             slow = seconds(lambda: work(some)) / count  # noqa: B023
             result |= {f"{name} ex/s": 1 / slow, f"engine / {name}": slow / fast}
     if options.stored:
-        rows, shared = synthetic_rows(options.stored, options.prefix, options.suffix, PASSES)
-        run_to_disk(model, rows, shared, budget)  # warm
-        result["five passes to disk ex/s"] = len(rows) / seconds(lambda: run_to_disk(model, rows, shared, budget))
+        result |= compare_with_disk(model, options)
     return result | accuracy(model, passes, options)
 
 
@@ -210,7 +244,8 @@ if __name__ == "__main__":
         examples={"type": int, "default": 4096},
         plain={"type": int, "default": 512, "help": "examples of (b)"},
         single={"type": int, "default": 16, "help": "examples of (c)"},
-        stored={"type": int, "default": 0, "help": "examples to run with all passes and to write to disk"},
+        stored={"type": float, "default": 0, "help": "gigabytes of activations to write to disk, with all passes"},
+        folder={"help": "where to write them; without it in the folder for temporary files"},
         prefix={"type": int, "default": 80},
         suffix={"type": int, "default": 24},
         batch_tokens={"type": int},

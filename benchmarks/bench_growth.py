@@ -15,6 +15,7 @@ run fills it at least once.
 import json
 import random
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,8 +33,10 @@ from transformers.utils import logging
 from anchorscope.answers import SCHEMA
 from anchorscope.content_words import exact_question_spans
 from anchorscope.files import package_file, provenance
+from anchorscope.measured import HEADLINE
 from anchorscope.models import SPARE_TOKENIZER, describe
 from anchorscope.parquet import write_table
+from anchorscope.store import file_of
 
 QUESTIONS = ROOT / "workflow" / "resources" / "questions"
 # Between this benchmark and the stage, because a process inherits the peak of the one that starts it.
@@ -89,7 +92,7 @@ def make_answers(tokenizer: PreTrainedTokenizerBase, count: int) -> list[dict]:
 
 def run(manifest: Path, answers: list[dict], folder: Path, options) -> dict:
     """One run of the stage; its output is deleted."""
-    source, target, log = (folder / name for name in ("answers.parquet", "activations.parquet", "extract.log"))
+    source, target, log = (folder / name for name in ("answers.parquet", "activations", "extract.log"))
     about = provenance(stage="answer", prompt={"style": "few_shot"})
     write_table(source, pa.Table.from_pylist(answers, schema=SCHEMA), about)
     command = ["-m", "anchorscope", manifest, source, target, "--all", "--log", log, "--dtype", options.dtype]
@@ -103,11 +106,12 @@ def run(manifest: Path, answers: list[dict], folder: Path, options) -> dict:
     if done.returncode:
         raise RuntimeError(f"The stage failed:\n{done.stderr}")
     count, extract = re.search(r"extracting activations: (\d+) done in ([\d.]+) s", log.read_text()).groups()
-    if not int(count) == pq.read_metadata(target).num_rows == len(answers):
+    file = file_of(target, *HEADLINE.places()[0])
+    if not int(count) == pq.read_metadata(file).num_rows == len(answers):
         raise AssertionError(f"{count} of {len(answers)} examples were extracted")
     peak, used = map(float, done.stdout.split())
-    size = target.stat().st_size
-    target.unlink()
+    size = file.stat().st_size
+    shutil.rmtree(target)
     return {
         "examples": len(answers),
         "peak MiB": peak / 1024,

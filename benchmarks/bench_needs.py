@@ -17,27 +17,28 @@ from transformers import AutoConfig, PreTrainedModel
 
 from anchorscope.extraction import extract_rows
 from anchorscope.generate import generate
+from anchorscope.measured import HEADLINE, PASSES
 from anchorscope.needs import NEW_TOKENS, Needs, needs
-from anchorscope.store import PASSES, ActivationWriter
+from anchorscope.store import ActivationWriter, file_of
 
 
 def extract_to(folder: Path, model: PreTrainedModel, rows: list, shared: dict[str, int]) -> Path:
-    config, file = model.config, folder / "a.parquet"
-    with ActivationWriter(file, config.num_hidden_layers, config.hidden_size, model.dtype, {}) as writer:
+    config, kept = model.config, folder / "a"
+    with ActivationWriter(kept, config.num_hidden_layers, config.hidden_size, model.dtype, {}, HEADLINE) as writer:
         extract_rows(model, rows, shared, [KEY] * len(rows), writer, None)
-    return file
+    return file_of(kept, *HEADLINE.places()[0])
 
 
 def measure(shape: str, model: PreTrainedModel, expected: Needs, options) -> dict:
     weights = torch.cuda.memory_allocated()
-    rows, shared = synthetic_rows(options.examples, 80, 24, PASSES)
+    rows, shared = synthetic_rows(options.examples, 80, 24, PASSES, positions=len(HEADLINE.positions))
     prompts, prefix, stops = synthetic_prompts(model, options.questions)
     stops[:] = False
     with tempfile.TemporaryDirectory() as folder:
         extract_to(Path(folder), model, rows[:512], shared)  # warm
         torch.cuda.reset_peak_memory_stats()
         extracting = seconds(lambda: extract_to(Path(folder), model, rows, shared)) / len(rows)
-        file = (Path(folder) / "a.parquet").stat().st_size / len(rows)
+        file = file_of(Path(folder) / "a", *HEADLINE.places()[0]).stat().st_size / len(rows)
     generate(model, prompts[:64], prefix, stops, NEW_TOKENS, None)  # warm
     answering = seconds(lambda: generate(model, prompts, prefix, stops, NEW_TOKENS, None)) / len(prompts)
     found = {

@@ -30,7 +30,8 @@ import torch
 from common import arguments, machine, report
 from torch import Tensor
 
-from anchorscope.store import COMPONENTS, GROUP_BYTES, PASSES, POSITIONS, ActivationReader, ActivationWriter, column
+from anchorscope.measured import COMPONENTS, PASSES, POSITIONS
+from anchorscope.store import GROUP_BYTES, ActivationReader, ActivationWriter, column
 
 BATCH = 32  # examples that come from the device together
 
@@ -40,12 +41,12 @@ class Store:
 
     def write(self, folder: Path, data: Tensor) -> None:
         keys = [{"id": f"{i:08d}", "right": i % 2 == 0, "subject": None, "popularity": i} for i in range(data.shape[4])]
-        with ActivationWriter(folder / "a.parquet", data.shape[1], data.shape[5], self.dtype, {}) as writer:
+        with ActivationWriter(folder / "a", data.shape[1], data.shape[5], self.dtype, {}) as writer:
             for start in range(0, len(keys), BATCH):
                 writer.add(keys[start : start + BATCH], data[:, :, :, :, start : start + BATCH])
 
     def open(self, folder: Path) -> None:
-        self.reader = ActivationReader([folder / "a.parquet"])
+        self.reader = ActivationReader([folder / "a"])
 
     def read(self, component: int, layer: int) -> Iterator[Tensor]:
         """The vectors [examples, width] of every position and pass, a pass at a time as the probe stage reads them."""
@@ -56,6 +57,7 @@ class Store:
 
 class PlainFile(pq.ParquetFile):
     schema = pq.ParquetFile.schema_arrow
+    path = "a file without checks"
 
 
 class Unchecked(Store):
@@ -151,7 +153,7 @@ def measure(name: str, layout: Store | Lists | Npy, data: Tensor, folder: Path, 
                 raise AssertionError(f"{name} gave back something else at component {component}, layer {layer}")
     return {
         "layout": name,
-        "file GB": sum(file.stat().st_size for file in folder.iterdir()) / 1e9,
+        "file GB": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e9,
         "files": len(os.listdir(folder)),
         "write GB/s": data.nbytes / write / 1e9,
         "open ms": opened * 1e3,

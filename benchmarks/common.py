@@ -71,7 +71,9 @@ def operations_a_token(model: PreTrainedModel) -> int:
     return sum(2 * module.weight.numel() for module in linear)
 
 
-def synthetic_rows(count: int, prefix: int, suffix: int, passes: list[tuple[str, str]], seed: int = 0):
+def synthetic_rows(
+    count: int, prefix: int, suffix: int, passes: list[tuple[str, str]], seed: int = 0, positions: int = 3
+):
     """Examples with the bundled TriviaQA set's lengths: question and answer of `suffix` tokens on average with a
     standard deviation of 4, the first exact question token after 1.7, and 9.2 of them."""
     draw = np.random.default_rng(seed)
@@ -88,7 +90,7 @@ def synthetic_rows(count: int, prefix: int, suffix: int, passes: list[tuple[str,
         cut, control = (sorted((prefix + tokens).tolist()) for tokens in (exact, control))
         cuts = {"clean": [], "exact_question": cut, "random_question": control}
         tail = draw.integers(1000, 40000, length)
-        keep = [prefix + length - 2, prefix + length - 1, prefix + length - 6]
+        keep = [prefix + length - 2, prefix + length - 1, prefix + length - 6][:positions]
         ids = {name: np.concatenate([start, tail]) for name, start in starts.items()}
         rows.append([Row(ids[prompt], cuts[intervention], keep) for prompt, intervention in passes])
     return rows, dict.fromkeys(starts, prefix)
