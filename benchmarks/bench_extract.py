@@ -64,7 +64,7 @@ def run_engine(model, rows, shared, batch_tokens, passes) -> None:
 
 
 def run_to_disk(model, rows, shared, batch_tokens, folder, grid) -> None:
-    """(a) with the workflow's five passes, as the extract stage writes them: checked, sealed, on the disk at the end."""
+    """(a) with the workflow's five passes, as the extract stage writes them: checked, sealed and on the disk."""
     keys = [{**KEY, "id": str(number)} for number in range(len(rows))]
     shape = (model.config.num_hidden_layers, model.config.hidden_size)
     with ActivationWriter(folder, *shape, model.dtype, {}, grid) as writer:

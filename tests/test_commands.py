@@ -64,10 +64,10 @@ class Place:
         summary = finished / "results/summary.parquet"
         renamed = pl.lit("smollm2-135m").alias("model"), pl.col("dataset").replace({"one": "nq-mini"})
         write_frame(results / "summary.parquet", read_frame(summary).with_columns(*renamed), {})
-        self.vectors = torch.randn(len(COMPONENTS), 30, len(PASSES), len(POSITIONS), 3, 8).bfloat16()
+        self.vectors = torch.randn(len(COMPONENTS), 30, len(PASSES), len(POSITIONS), 3, 8)
         keys = [{"id": str(number), "right": True, "subject": None, "popularity": None} for number in range(3)]
         folder = results / "activations/smollm2-135m/nq-mini/0000"
-        with ActivationWriter(folder, 30, 8, torch.bfloat16, {}) as writer:
+        with ActivationWriter(folder, 30, 8, torch.float32, {}) as writer:
             writer.add(keys, self.vectors)
 
 
@@ -204,4 +204,4 @@ def test_every_piece_of_python_runs_in_the_folder_of_a_run(page, text, place, mo
     exec(compile(text, page.name, "exec"), names)
     if page.name == "formats.md":
         written = place.vectors[COMPONENTS.index("resid"), 15, 0, POSITIONS.index("answer_last")]
-        assert np.array_equal(names["vectors"], written.float().numpy())
+        assert np.array_equal(names["vectors"], written.numpy())

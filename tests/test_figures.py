@@ -233,6 +233,13 @@ def test_the_grid_has_every_component_and_position_of_every_model(figures):
     assert legend(figure) == [name for name, *_ in SERIES]
 
 
+def test_the_grid_shows_what_was_measured_and_nothing_else(tables):
+    of_part = pl.col("component").is_in(["mlp", "resid"]) & (pl.col("position") == "answer_last")
+    figure = KINDS["grid"](tables | {"summary": tables["summary"].filter(of_part)}, View(MODELS, DATASETS))
+    labels = [panel.get_ylabel() for panel in figure.axes]
+    assert labels == ["ΔP, resid", "ΔP, mlp"] * len(MODELS)
+
+
 def test_the_distribution_stacks_the_anchors_and_outlines_the_control(figures):
     figure = figures["distribution"]
     assert legend(figure) == ["Question-Anchored", "Answer-Anchored", "control"]

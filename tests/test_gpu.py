@@ -1,18 +1,26 @@
 """The same on a GPU: its own kernels, its memory, several devices. Skipped, and said so, where there is none."""
 
+import subprocess
 import sys
+import threading
+import time
 
+import numpy as np
 import pytest
 import torch
 from accelerate import dispatch_model
 
 from anchorscope.attention import packed_attention
 from anchorscope.crossfit import score
+from anchorscope.delta import measure
 from anchorscope.extraction import Engine, extract_rows
 from anchorscope.fused import fused
 from anchorscope.generate import generate
+from anchorscope.hardware import give_back, take
+from anchorscope.loading import leave_cards
+from anchorscope.measured import HEADLINE, PASSES
 from anchorscope.recorder import recording
-from anchorscope.store import PASSES, ActivationReader, ActivationWriter
+from anchorscope.store import ActivationReader, ActivationWriter
 from conftest import FAMILIES, tiny_model
 from test_engine import forest
 
@@ -107,6 +115,65 @@ def test_a_batch_too_large_for_the_card_is_halved(tmp_path, caplog):
     assert "out of memory at" in caplog.text
     for some, other in zip(*read, strict=True):
         torch.testing.assert_close(some, other, atol=1e-4, rtol=0)
+
+
+def test_the_card_is_free_and_empty_while_the_last_batch_is_still_written(tmp_path):
+    model = tiny_model("llama", 500, layers=2).cuda()
+    model.held = take(1)
+    items = rows()
+    keys = [{"id": f"{number:05d}", "right": True, "subject": None, "popularity": None} for number in range(len(items))]
+    left, seen = threading.Event(), []
+
+    class Slow(ActivationWriter):
+        def add(self, keys, block):
+            seen.append(left.wait(60))
+            super().add(keys, block)
+
+    def computed() -> None:
+        leave_cards(model)
+        seen.append(torch.cuda.memory_allocated())
+        for lock in take(1).values():  # would wait for ever
+            lock.close()
+        left.set()
+
+    with Slow(tmp_path / "a", 2, 32, torch.float32, {}) as writer:
+        shared = {"first": PREFIX, "second": PREFIX}
+        extract_rows(model, items, shared, keys, writer, 10**6, passes=PASSES_HERE, computed=computed)
+    assert seen[1:] == [True]
+    assert seen[0] < 2**20
+    assert len(ActivationReader([tmp_path / "a"]).keys) == len(items)
+
+
+def test_a_job_that_waits_for_a_card_has_nothing_on_it():
+    """But for what the driver itself keeps of a process that has asked it how many cards there are."""
+    held = take(1)
+    command = [sys.executable, "-c", "from anchorscope.hardware import take; print(*take(1))"]
+    waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    time.sleep(15)
+    listed = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
+    using = subprocess.run(listed, capture_output=True, text=True).stdout.split()
+    assert waiting.poll() is None, "it does not get the card that this process holds"
+    assert str(waiting.pid) not in using
+    give_back(held)
+    assert waiting.communicate(timeout=60)[0].split() == ["0"]
+
+
+def test_the_probe_stage_gives_the_same_on_the_card_and_on_the_cpu(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    count, layers, width = 120, 3, 40
+    wrong = torch.arange(count) % 2
+    block = torch.randn(1, layers, len(PASSES), 1, count, width, generator=generator)
+    block[..., 0] += 1.5 * wrong
+    keys = [{"id": f"{i:03d}", "right": not wrong[i], "subject": None, "popularity": None} for i in range(count)]
+    with ActivationWriter(tmp_path / "a", layers, width, torch.float32, {}, HEADLINE) as writer:
+        writer.add([{**key, "right": bool(key["right"])} for key in keys], block)
+    tables = [measure(ActivationReader([tmp_path / "a"]), 5, 0, "here", on_card) for on_card in (False, True)]
+    for on_cpu, on_card in zip(*tables, strict=True):
+        assert on_cpu.columns == on_card.columns
+        numbers = [name for name, kind in on_cpu.schema.items() if kind.is_float()]
+        for name in numbers:
+            np.testing.assert_allclose(on_card[name], on_cpu[name], atol=0.1 if "delta" in name else 2e-3)
+    assert torch.cuda.memory_allocated() < 2**20
 
 
 def test_probes_on_the_card_are_those_on_the_cpu():

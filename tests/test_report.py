@@ -203,6 +203,13 @@ def test_the_chart_has_the_series_of_the_figure_in_its_order_and_colours():
     menus = {param["name"]: param["bind"]["options"] for param in spec["params"] if "options" in param.get("bind", "")}
     assert menus["chosen_model"] == [None, "Small", "Random (random weights)"]
     assert menus["chosen_rule"] == ["flip", "fixed", "crossfit", "replicate"]
+    assert menus["chosen_component"] == ["resid", "attn", "mlp"]
+    assert menus["chosen_position"] == ["before_answer", "answer_last", "final"]
+    part = summary.filter(pl.col("component").is_in(["resid", "mlp"]), position="answer_last")
+    params = family_chart(part, View({"small": "Small"}, FOUR))["params"]
+    offered = {param["name"]: param["bind"]["options"] for param in params if "options" in param.get("bind", "")}
+    assert offered["chosen_component"] == ["resid", "mlp"]
+    assert "chosen_position" not in offered, "one position is no choice"
     other = summary.with_columns(intervention=pl.lit("own"))
     params = family_chart(pl.concat([summary, other]), View({"small": "Small"}, FOUR))["params"]
     (menu,) = (param["bind"] for param in params if param["name"] == "chosen_intervention")
