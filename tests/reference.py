@@ -125,3 +125,13 @@ def _outside(x: np.ndarray, bends: np.ndarray, convex: bool) -> float:
         gap = inner - line if convex else line - inner
         farthest = max(farthest, float(gap.max()) + 1)
     return farthest
+
+
+def weighted_mean(weights: np.ndarray, values: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Means [draws, layers] of `values` [layers, examples] over the examples `inside`, one draw and layer at a time."""
+    means = np.full((len(weights), len(values)), np.nan)
+    for draw, drawn in enumerate(weights):
+        for layer, (mask, mine) in enumerate(zip(inside, values, strict=True)):
+            if (drawn * mask).any():
+                means[draw, layer] = np.average(mine, weights=drawn * mask)
+    return means
