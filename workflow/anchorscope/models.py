@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedModel
 
-from anchorscope.files import canonical_json, package_file, read_json, sha256_of_file, tokenizer_beside
+from anchorscope.files import canonical_json, package_file, read_json, sha256_of_files, tokenizer_beside
 from anchorscope.loading import load_tokenizer, read_config
 from anchorscope.sizes import skeleton
 
@@ -64,8 +64,11 @@ def fetch_config(config: Path, target: Path) -> None:
         )
 
 
-def describe(folder: Path, name: str, source: dict) -> dict:
-    """What later stages need to know of a model, and what its outputs are traced back to."""
+def describe(folder: Path, name: str, source: dict, hashes: Path | None = None) -> dict:
+    """What later stages need to know of a model, and what its outputs are traced back to.
+
+    `hashes` is a file that remembers those of weights which other folders hold, so that they are read only once.
+    """
     kind = read_json(folder / "config.json").get("model_type")
     if kind not in CONFIG_MAPPING:
         raise ValueError(
@@ -84,7 +87,7 @@ def describe(folder: Path, name: str, source: dict) -> dict:
         "source": source,
         "path": str(folder),
         "weights": "random" if random else "trained",
-        "revision": revision_of(folder, source),
+        "revision": revision_of(folder, source, hashes),
         "architecture": config.model_type,
         "parameters": model.num_parameters(),
         "layers": config.num_hidden_layers,
@@ -94,13 +97,14 @@ def describe(folder: Path, name: str, source: dict) -> dict:
     }
 
 
-def revision_of(folder: Path, source: dict) -> str:
+def revision_of(folder: Path, source: dict, hashes: Path | None = None) -> str:
     """What fixes the weights: the hub's commit, a hash of them, or of the config and seed they are drawn from."""
     if "hub" in source:
         return source["revision"]
     if "random" in source:
         return _hash_of({"config": read_json(folder / "config.json"), "seed": source["random"]["seed"]})
-    return _hash_of({file.name: sha256_of_file(file) for file in sorted(folder.glob("*.safetensors"))})
+    found = sha256_of_files(folder.glob("*.safetensors"), hashes if "path" in source else None)
+    return _hash_of({file.name: digest for file, digest in found.items()})
 
 
 def check_architecture(model: PreTrainedModel, name: str) -> None:
