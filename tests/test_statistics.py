@@ -436,7 +436,8 @@ def test_the_means_of_all_groups_at_once_are_those_of_each():
     np.testing.assert_allclose(means, [weighted_mean(weights, values, mask) for mask in groups], rtol=1e-12)
     of_all = [weighted_mean(weights, mask.astype(float), groups[2]) for mask in groups]
     np.testing.assert_allclose(shares, of_all, rtol=1e-12)
-    assert np.isnan(means).any() and np.isnan(shares).any()
+    assert np.isnan(means).any()
+    assert np.isnan(shares).any()
 
 
 @pytest.mark.parametrize("kind", ["normal", "two humps", "uniform", "ties", "one value"])
