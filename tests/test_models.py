@@ -5,10 +5,11 @@ import os
 import sys
 from pathlib import Path
 
+import gguf
 import pytest
 
 from anchorscope.loading import load_model, load_tokenizer
-from anchorscope.models import describe, fetch, revision_of
+from anchorscope.models import describe, fetch, reading_gguf_once, revision_of
 from conftest import tiny_model
 
 CODE = """
@@ -131,3 +132,11 @@ def test_hashes_that_cannot_be_kept_stop_nothing(saved, tmp_path):
     (tmp_path / "file").touch()
     source = {"path": str(saved)}
     assert revision_of(saved, source, tmp_path / "file/mine.json") == revision_of(saved, source)
+
+
+def test_what_a_gguf_file_holds_is_read_once_while_it_is_converted():
+    plain = gguf.GGUFReader, gguf.get_tensor_name_map
+    with reading_gguf_once():
+        names = [gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2) for _ in range(2)]
+    assert names[0] is names[1]
+    assert (gguf.GGUFReader, gguf.get_tensor_name_map) == plain

@@ -2,6 +2,9 @@
 
 import hashlib
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -39,12 +42,32 @@ def fetch(source: dict, target: Path) -> None:
 
 def convert_gguf(source: Path, target: Path) -> None:
     """Convert a GGUF file to dense float32 safetensors in the folder `target`."""
-    model = AutoModelForCausalLM.from_pretrained(
-        source.parent, gguf_file=source.name, quantization_config=GgufConfig(dequantize=True), dtype=torch.float32
-    )
-    tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+    with reading_gguf_once():
+        model = AutoModelForCausalLM.from_pretrained(
+            source.parent, gguf_file=source.name, quantization_config=GgufConfig(dequantize=True), dtype=torch.float32
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     model.save_pretrained(target)
     tokenizer.save_pretrained(target)
+
+
+@contextmanager
+def reading_gguf_once() -> Iterator[None]:
+    """Keep what the GGUF library has read for as long as a file is converted.
+
+    Transformers reads the whole file for the config, again for the weights and again for the tokenizer, and makes the
+    table of all tensors' names anew for every module of the model: most of the time that a conversion takes.
+    """
+    import gguf  # only models in this format need it
+
+    plain = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+    try:
+        for name, function in plain.items():
+            setattr(gguf, name, cache(function))
+        yield
+    finally:
+        for name, function in plain.items():
+            setattr(gguf, name, function)
 
 
 def fetch_config(config: Path, target: Path) -> None:
