@@ -18,7 +18,9 @@ if __name__ == "__main__":
     folder = Path(snakemake.output.folder)
     with explaining_full_disk(folder):
         fetch(source, folder)
-    manifest = describe(folder, snakemake.wildcards.model, source)
+    # Not an output: Snakemake removes those before a job, and what is remembered here serves the next one.
+    hashes = folder.parent / ".hashes" / f"{folder.name}.json"
+    manifest = describe(folder, snakemake.wildcards.model, source, hashes)
     log.info("%(name)s: %(layers)d layers of width %(width)d, %(architecture)s", manifest)
     with atomic(snakemake.output.manifest) as target:
         target.write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -1,5 +1,8 @@
-"""The slow, obvious way to compute what the engine computes fast."""
+"""The slow, obvious way to compute what the library computes fast."""
 
+from itertools import pairwise
+
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -60,3 +63,75 @@ def plain_greedy(model: PreTrainedModel, ids: list[int], stops: Tensor, limit: i
         if stops[token]:
             break
     return new
+
+
+def narrowed_dip(sample: np.ndarray) -> float:
+    """The dip statistic of one sample, its hulls built point by point and its modal interval narrowed step by step."""
+    x = np.sort(np.asarray(sample, np.float64))
+    count = len(x)
+    low, high, depth = 0, count - 1, 1.0  # depth is twice the dip, in examples
+    while x[low] < x[high]:
+        below = _hull(x, low, high, convex=True)
+        above = _hull(x, low, high, convex=False)
+        left, right, distance = _farthest(x, below, above)
+        if distance <= depth:
+            break
+        depth = max(depth, _outside(x, below[below <= left], convex=True), _outside(x, above[above >= right], False))
+        if (left, right) == (low, high):
+            break
+        low, high = left, right
+    return depth / (2 * count)
+
+
+def _hull(x: np.ndarray, low: int, high: int, convex: bool) -> np.ndarray:
+    """Indices where the convex minorant (or concave majorant) of the points (x, rank) bends, from `low` to `high`."""
+    kept: list[int] = []
+    for index in range(low, high + 1):
+        while len(kept) > 1:
+            before, last = kept[-2], kept[-1]
+            first = (last - before) * (x[index] - x[last])
+            second = (index - last) * (x[last] - x[before])
+            if (first < second) if convex else (first > second):
+                break
+            kept.pop()
+        kept.append(index)
+    return np.array(kept)
+
+
+def _farthest(x: np.ndarray, below: np.ndarray, above: np.ndarray) -> tuple[int, int, float]:
+    """Where the majorant is farthest above the minorant: a bend of each with nothing between, and the distance.
+
+    A step of the sample's distribution function is one example high: the minorant passes below its foot.
+    """
+    at_below = np.interp(x[below], x[above], above) - below + 1
+    at_above = above - np.interp(x[above], x[below], below) + 1
+    if at_below.max() >= at_above.max():
+        place = int(at_below.argmax())
+        left = int(below[place])
+        later = above[above >= left]
+        return left, int(later[0]), float(at_below[place])
+    place = int(at_above.argmax())
+    right = int(above[place])
+    earlier = below[below <= right]
+    return int(earlier[-1]), right, float(at_above[place])
+
+
+def _outside(x: np.ndarray, bends: np.ndarray, convex: bool) -> float:
+    """How far the sample's own function is from a hull that passes through `bends`."""
+    farthest = 0.0
+    for start, end in pairwise(bends):
+        inner = np.arange(start, end + 1)
+        line = start + (end - start) * (x[inner] - x[start]) / (x[end] - x[start]) if x[end] > x[start] else inner
+        gap = inner - line if convex else line - inner
+        farthest = max(farthest, float(gap.max()) + 1)
+    return farthest
+
+
+def weighted_mean(weights: np.ndarray, values: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Means [draws, layers] of `values` [layers, examples] over the examples `inside`, one draw and layer at a time."""
+    means = np.full((len(weights), len(values)), np.nan)
+    for draw, drawn in enumerate(weights):
+        for layer, (mask, mine) in enumerate(zip(inside, values, strict=True)):
+            if (drawn * mask).any():
+                means[draw, layer] = np.average(mine, weights=drawn * mask)
+    return means

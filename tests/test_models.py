@@ -1,12 +1,15 @@
 """What a model's folder may hold, and what is never done with it."""
 
 import json
+import os
+import sys
 from pathlib import Path
 
+import gguf
 import pytest
 
 from anchorscope.loading import load_model, load_tokenizer
-from anchorscope.models import describe, fetch
+from anchorscope.models import describe, fetch, reading_gguf_once, revision_of
 from conftest import tiny_model
 
 CODE = """
@@ -76,3 +79,64 @@ def test_the_manifest_counts_the_parameters(saved, tmp_path, tokenizer):
     fetch({"path": str(saved)}, tmp_path / "fetched")
     manifest = describe(tmp_path / "fetched", "mine", {"path": str(saved)})
     assert manifest["parameters"] == sum(p.numel() for p in tiny_model("llama", len(tokenizer), layers=2).parameters())
+
+
+@pytest.fixture
+def reads():
+    """The safetensors files that are opened from Python, in order."""
+    opened: list[str] = []
+    listening = [True]
+
+    def hear(event: str, arguments: tuple) -> None:
+        if listening and event == "open" and str(arguments[0]).endswith(".safetensors"):
+            opened.append(Path(arguments[0]).name)
+
+    sys.addaudithook(hear)  # there is no way to take it away again
+    yield opened
+    listening.clear()
+
+
+def test_weights_that_did_not_change_are_hashed_once(saved, tmp_path, reads):
+    source, hashes = {"path": str(saved)}, tmp_path / "models/.hashes/mine.json"
+    weights = saved / "model.safetensors"
+    (saved / "more.safetensors").write_bytes(weights.read_bytes())
+    fetch(source, tmp_path / "fetched")
+    plain = revision_of(tmp_path / "fetched", source)
+    reads.clear()
+    assert revision_of(tmp_path / "fetched", source, hashes) == plain
+    assert sorted(reads) == ["model.safetensors", "more.safetensors"]
+    reads.clear()
+    assert revision_of(tmp_path / "fetched", source, hashes) == plain
+    assert reads == []
+
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    os.utime(weights, ns=(0, 1))
+    reads.clear()
+    changed = revision_of(tmp_path / "fetched", source, hashes)
+    assert reads == ["model.safetensors"], "the other one is remembered"
+    assert changed == revision_of(tmp_path / "fetched", source) != plain
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"NAME": 1}', '{"NAME": [1, 2]}', '{"NAME": [0, 0, 0, 0, "x"]}'])
+def test_damaged_memories_of_hashes_are_ignored(saved, tmp_path, content):
+    hashes = tmp_path / "mine.json"
+    hashes.write_text(content.replace("NAME", str((saved / "model.safetensors").resolve())))
+    source = {"path": str(saved)}
+    assert revision_of(saved, source, hashes) == revision_of(saved, source)
+    assert len(json.loads(hashes.read_text())) == 1, "and written anew"
+
+
+def test_hashes_that_cannot_be_kept_stop_nothing(saved, tmp_path):
+    (tmp_path / "file").touch()
+    source = {"path": str(saved)}
+    assert revision_of(saved, source, tmp_path / "file/mine.json") == revision_of(saved, source)
+
+
+def test_what_a_gguf_file_holds_is_read_once_while_it_is_converted():
+    plain = gguf.GGUFReader, gguf.get_tensor_name_map
+    with reading_gguf_once():
+        names = [gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2) for _ in range(2)]
+    assert names[0] is names[1]
+    assert (gguf.GGUFReader, gguf.get_tensor_name_map) == plain

@@ -12,16 +12,17 @@ from sklearn.mixture import GaussianMixture
 
 from anchorscope import probe
 from anchorscope.anchors import reference_layer
-from anchorscope.bootstrap import interval, resample
+from anchorscope.bootstrap import group_means, interval, resample
 from anchorscope.crossfit import score
 from anchorscope.curves import Curve, curves, series_row
 from anchorscope.delta import delta_rows, examples_of, layer_rows
-from anchorscope.dip import dip, dip_test
+from anchorscope.dip import dip, dip_test, dips
 from anchorscope.kinds import kinds
 from anchorscope.mixture import two_normals
 from anchorscope.one_mechanism import fit_shift, simulate_replicate
 from anchorscope.store import PASSES
 from anchorscope.summary import Headline, estimate, null_area
+from reference import narrowed_dip, weighted_mean
 
 SIGNAL = 1.3  # distance of a class from zero along the true direction, in units of the noise: 90 % accuracy
 DRAWS = 500
@@ -424,6 +425,33 @@ def test_the_dip_is_the_least_distance_from_a_distribution_with_one_mode(kind):
             "ties": np.round(generator.normal(size=size) * 1.5),
         }[kind]
         assert dip(sample) == pytest.approx(plain_dip(sample), abs=1e-7)
+
+
+def test_the_means_of_all_groups_at_once_are_those_of_each():
+    generator = np.random.default_rng(10)
+    weights = resample([str(index // 2) for index in range(12)], 40, seed=0)[:, :5]  # as of a stratum: some draw none
+    inside, values = generator.random((3, 5)) < 0.3, generator.normal(size=(3, 5))
+    groups = [inside, ~inside, np.ones_like(inside)]
+    means, shares = group_means(weights, inside, values)
+    np.testing.assert_allclose(means, [weighted_mean(weights, values, mask) for mask in groups], rtol=1e-12)
+    of_all = [weighted_mean(weights, mask.astype(float), groups[2]) for mask in groups]
+    np.testing.assert_allclose(shares, of_all, rtol=1e-12)
+    assert np.isnan(means).any()
+    assert np.isnan(shares).any()
+
+
+@pytest.mark.parametrize("kind", ["normal", "two humps", "uniform", "ties", "one value"])
+def test_the_dips_of_many_samples_at_once_are_those_of_each(kind):
+    generator = np.random.default_rng(9)
+    for size in (1, 2, 3, 5, 40, 300):
+        samples = {
+            "normal": generator.normal(size=(20, size)),
+            "two humps": generator.normal(size=(20, size)) + 6 * (np.arange(size) % 2),
+            "uniform": generator.random((20, size)),
+            "ties": np.round(generator.normal(size=(20, size)) * 1.5),
+            "one value": np.where(generator.random((20, size)) < 0.5, 0.0, generator.normal(size=(20, size))),
+        }[kind]
+        assert dips(samples).tolist() == [narrowed_dip(sample) for sample in samples]
 
 
 def plain_dip(sample: np.ndarray) -> float:

@@ -17,10 +17,17 @@ def resample(clusters: list[str], draws: int, seed: int) -> np.ndarray:
     return counts.astype(np.float64)[:, places]
 
 
-def weighted_mean(weights: np.ndarray, values: np.ndarray, inside: np.ndarray) -> np.ndarray:
-    """Means [draws, ...] of `values` [..., examples] over the examples `inside`; NaN where a draw has none of them."""
+def group_means(weights: np.ndarray, inside: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means of `values` [layers, examples] and shares of all examples, both [groups, draws, layers].
+
+    The groups are the examples `inside` [layers, examples], the others, and all; NaN where a draw has none of them.
+    """
+    total = weights.sum(1)[:, None]
+    counted = weights.astype(np.float32) @ inside.T.astype(np.float32)  # whole numbers, so that nothing is rounded
+    sizes = [counted.astype(np.float64), total - counted, np.broadcast_to(total, counted.shape)]
+    sums = np.split(weights @ np.concatenate([inside * values, ~inside * values, values]).T, len(sizes), axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return (weights @ (inside * values).T) / (weights @ inside.T.astype(np.float64))
+        return np.stack([one / size for one, size in zip(sums, sizes, strict=True)]), np.stack(sizes) / total
 
 
 def interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

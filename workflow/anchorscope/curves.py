@@ -1,11 +1,12 @@
 """Mean delta P by layer of each group of examples, with the resamples behind its intervals."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from anchorscope.bootstrap import interval, weighted_mean
+from anchorscope.bootstrap import group_means, interval
 from anchorscope.rules import role_columns
 
 ANCHORS = ("question", "answer", "all", "gap")  # gap: question minus answer
@@ -29,18 +30,19 @@ def curves(pairs: list[tuple[np.ndarray, np.ndarray]], weights: np.ndarray) -> d
     `weights` are resamples [draws, examples].
     """
     once = np.ones((1, weights.shape[1]))
-    everyone = np.ones_like(pairs[0][0])
+    counts = [np.stack([mask.sum(1), (~mask).sum(1), np.full(len(mask), mask.shape[1])]) for mask, _ in pairs]
+    means, _ = _over_roles(group_means(once, *pair) for pair in pairs)
+    resampled, shares = _over_roles(group_means(weights, *pair) for pair in pairs)
     found = {}
-    for anchor in ("question", "answer", "all"):
-        groups = [({"question": mask, "answer": ~mask, "all": everyone}[anchor], delta) for mask, delta in pairs]
-        n = np.mean([mask.sum(1) for mask, _ in groups], axis=0)
+    for number, anchor in enumerate(("question", "answer", "all")):
+        n = np.mean([count[number] for count in counts], axis=0)
         found[anchor] = Curve(
             n=n,
-            fewest=np.min([mask.sum(1) for mask, _ in groups], axis=0),
-            mean=np.mean([weighted_mean(once, delta, mask)[0] for mask, delta in groups], axis=0),
-            resampled=np.mean([weighted_mean(weights, delta, mask) for mask, delta in groups], axis=0),
+            fewest=np.min([count[number] for count in counts], axis=0),
+            mean=means[number][0],
+            resampled=resampled[number],
             share=n / weights.shape[1],
-            resampled_share=np.mean([weighted_mean(weights, mask, everyone) for mask, _ in groups], axis=0),
+            resampled_share=shares[number],
         )
     question, answer = found["question"], found["answer"]
     found["gap"] = Curve(
@@ -52,6 +54,11 @@ def curves(pairs: list[tuple[np.ndarray, np.ndarray]], weights: np.ndarray) -> d
         resampled_share=found["all"].resampled_share,
     )
     return found
+
+
+def _over_roles(found: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, ...]:
+    """The mean over roles of what each gives."""
+    return tuple(np.mean(values, axis=0) for values in zip(*found, strict=True))
 
 
 def roles(unit: pl.DataFrame, rule: str) -> list[tuple[np.ndarray, np.ndarray]]:

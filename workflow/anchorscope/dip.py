@@ -6,7 +6,6 @@ one mode that makes large dips most likely, so that the test errs towards "one m
 """
 
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 
@@ -25,72 +24,123 @@ def dip_test(sample: np.ndarray, seed: int) -> tuple[float, float]:
 @cache
 def simulated_dips(size: int, seed: int) -> np.ndarray:
     """Dips of uniform samples."""
-    generator = np.random.default_rng([seed, size])
-    return np.array([dip(generator.random(size)) for _ in range(SIMULATIONS)])
+    return dips(np.random.default_rng([seed, size]).random((SIMULATIONS, size)))
 
 
 def dip(sample: np.ndarray) -> float:
-    """The dip statistic; at least 1 / (2 n), the distance of any continuous distribution function.
+    """The dip statistic of one sample."""
+    return float(dips(np.asarray(sample)[None])[0])
+
+
+def dips(samples: np.ndarray) -> np.ndarray:
+    """The dip statistic of each row; at least 1 / (2 n), the distance of any continuous distribution function.
 
     The modal interval is narrowed: between its ends the best function is no closer than half the distance of the
     sample's convex minorant from its concave majorant; outside it is no closer than the sample is to the one of the
     two that holds there.
     """
-    x = np.sort(np.asarray(sample, np.float64))
-    count = len(x)
-    low, high, depth = 0, count - 1, 1.0  # depth is twice the dip, in examples
-    while x[low] < x[high]:
-        below = _hull(x, low, high, convex=True)
-        above = _hull(x, low, high, convex=False)
-        left, right, distance = _farthest(x, below, above)
-        if distance <= depth:
-            break
-        depth = max(depth, _outside(x, below[below <= left], convex=True), _outside(x, above[above >= right], False))
-        if (left, right) == (low, high):
-            break
-        low, high = left, right
-    return depth / (2 * count)
+    x = np.sort(np.asarray(samples, np.float64), axis=1)
+    count, size = x.shape
+    same = _last_equal(x)
+    depth = np.ones(count)  # twice the dip, in examples
+    going, low, high = np.arange(count), np.zeros(count, int), np.full(count, size - 1)
+    while True:
+        wide = x[going, low] < x[going, high]
+        going, low, high = going[wide], low[wide], high[wide]
+        if not len(going):
+            return depth / (2 * size)
+        now = x[going]
+        below, above = (_bends(now, low, high, convex) for convex in (True, False))
+        left, right, distance = _farthest(now, same[going], below, above)
+        farther = distance > depth[going]
+        outside = np.maximum(_outside(now, below, low, left, 1), _outside(now, above, right, high, -1))
+        depth[going] = np.where(farther, np.maximum(depth[going], outside), depth[going])
+        narrowed = farther & ((left != low) | (right != high))
+        going, low, high = going[narrowed], left[narrowed], right[narrowed]
 
 
-def _hull(x: np.ndarray, low: int, high: int, convex: bool) -> np.ndarray:
-    """Indices where the convex minorant (or concave majorant) of the points (x, rank) bends, from `low` to `high`."""
-    kept: list[int] = []
-    for index in range(low, high + 1):
-        while len(kept) > 1:
-            before, last = kept[-2], kept[-1]
-            first = (last - before) * (x[index] - x[last])
-            second = (index - last) * (x[last] - x[before])
-            if (first < second) if convex else (first > second):
-                break
-            kept.pop()
-        kept.append(index)
-    return np.array(kept)
+def _bends(x: np.ndarray, low: np.ndarray, high: np.ndarray, convex: bool) -> np.ndarray:
+    """Whether the convex minorant (or concave majorant) of a row's points (x, rank) bends at each, `low` to `high`.
+
+    A point that is not below (above) the line between its neighbours is none. All those are left out at once, until
+    there are no more.
+    """
+    rank = np.arange(x.shape[1])
+    bends = (rank >= low[:, None]) & (rank <= high[:, None])
+    row, place = np.nonzero(bends)
+    value = x[row, place]
+    end = (place == low[row]) | (place == high[row])
+    while True:
+        run, rise = np.diff(value), np.diff(place)
+        first, second = rise[:-1] * run[1:], rise[1:] * run[:-1]
+        kept = end.copy()
+        kept[1:-1] |= (first < second) if convex else (first > second)
+        if kept.all():
+            return bends
+        bends[row[~kept], place[~kept]] = False
+        row, place, value, end = (part[kept] for part in (row, place, value, end))
 
 
-def _farthest(x: np.ndarray, below: np.ndarray, above: np.ndarray) -> tuple[int, int, float]:
-    """Where the majorant is farthest above the minorant: a bend of each with nothing between, and the distance.
+def _last_equal(x: np.ndarray) -> np.ndarray:
+    """The last rank in its row at which each point's value stands."""
+    ends = np.ones(x.shape, bool)
+    ends[:, :-1] = x[:, :-1] < x[:, 1:]
+    return _from_here(ends)
+
+
+def _up_to_here(marked: np.ndarray) -> np.ndarray:
+    """The last marked rank at or before each, the first rank where there is none."""
+    return np.maximum.accumulate(np.where(marked, np.arange(marked.shape[1]), 0), axis=1)
+
+
+def _from_here(marked: np.ndarray) -> np.ndarray:
+    """The first marked rank at or after each, the last rank where there is none."""
+    rank = np.arange(marked.shape[1])
+    return np.minimum.accumulate(np.where(marked, rank, rank[-1])[:, ::-1], axis=1)[:, ::-1]
+
+
+def _farthest(
+    x: np.ndarray, same: np.ndarray, below: np.ndarray, above: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where a row's majorant is farthest above its minorant: a bend of each with nothing between, and the distance.
 
     A step of the sample's distribution function is one example high: the minorant passes below its foot.
     """
-    at_below = np.interp(x[below], x[above], above) - below + 1
-    at_above = above - np.interp(x[above], x[below], below) + 1
-    if at_below.max() >= at_above.max():
-        place = int(at_below.argmax())
-        left = int(below[place])
-        later = above[above >= left]
-        return left, int(later[0]), float(at_below[place])
-    place = int(at_above.argmax())
-    right = int(above[place])
-    earlier = below[below <= right]
-    return int(earlier[-1]), right, float(at_above[place])
+    rows = np.arange(len(x))
+    at_below, at_above = _heights(x, same, below, above, 1), _heights(x, same, above, below, -1)
+    left, right = at_below.argmax(1), at_above.argmax(1)
+    of_below, of_above = at_below[rows, left], at_above[rows, right]
+    first = of_below >= of_above
+    left, right = (
+        np.where(first, left, _up_to_here(below)[rows, right]),
+        np.where(first, _from_here(above)[rows, left], right),
+    )
+    return left, right, np.maximum(of_below, of_above)
 
 
-def _outside(x: np.ndarray, bends: np.ndarray, convex: bool) -> float:
-    """How far the sample's own function is from a hull that passes through `bends`."""
-    farthest = 0.0
-    for start, end in pairwise(bends):
-        inner = np.arange(start, end + 1)
-        line = start + (end - start) * (x[inner] - x[start]) / (x[end] - x[start]) if x[end] > x[start] else inner
-        gap = inner - line if convex else line - inner
-        farthest = max(farthest, float(gap.max()) + 1)
-    return farthest
+def _heights(x: np.ndarray, same: np.ndarray, at: np.ndarray, other: np.ndarray, sign: int) -> np.ndarray:
+    """At each bend `at`, how far the hull that bends at `other` is from it, plus one; -inf where is none."""
+    heights = np.full(x.shape, -np.inf)
+    row, place = np.nonzero(at)
+    start = _up_to_here(other)[row, same[row, place]]
+    later = np.minimum(start + 1, x.shape[1] - 1)
+    end = _from_here(other)[row, later]
+    along = x[row, place] - x[row, start]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        slope = (end - start) / (x[row, end] - x[row, start])
+    line = np.where(along > 0, slope * along + start, start)
+    heights[row, place] = sign * (line - place) + 1
+    return heights
+
+
+def _outside(x: np.ndarray, bends: np.ndarray, low: np.ndarray, high: np.ndarray, sign: int) -> np.ndarray:
+    """How far each row's own function is from the hull that passes through `bends`, from `low` to `high`."""
+    gaps = np.zeros(x.shape)
+    rank = np.arange(x.shape[1])
+    row, place = np.nonzero(~bends & (rank > low[:, None]) & (rank < high[:, None]))
+    start, end = _up_to_here(bends)[row, place], _from_here(bends)[row, place]
+    width = x[row, end] - x[row, start]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        line = start + (end - start) * (x[row, place] - x[row, start]) / width
+    gaps[row, place] = np.where(width > 0, sign * (place - line), 0.0)
+    return gaps.max(1) + 1

@@ -5,7 +5,9 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -57,6 +59,44 @@ def read_json(path: Path | str) -> dict:
 def sha256_of_file(path: Path | str) -> str:
     with open(path, "rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def sha256_of_files(files: Iterable[Path], remembered: Path | None = None) -> dict[Path, str]:
+    """The hash of each file, several at a time. With `remembered`, a file that keeps hashes between runs, one whose
+    path, size, time and place on the disk are all as they were is not read again.
+    """
+    files = list(files)
+    known = _remembered(remembered) if remembered else {}
+    before = {file: _stamp(file) for file in files}
+    new = [file for file in files if known.get(str(file.resolve()), [None])[:-1] != before[file]]
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing does not hold the interpreter's lock
+        hashes = dict(zip(new, pool.map(sha256_of_file, new), strict=True))
+    hashes |= {file: known[str(file.resolve())][-1] for file in files if file not in hashes}
+    unchanged = [file for file in files if _stamp(file) == before[file]]  # not written to while it was read
+    if remembered and new:
+        with suppress(OSError), atomic(remembered) as target:  # without it the next run reads them again, no more
+            kept = {str(file.resolve()): [*before[file], hashes[file]] for file in unchanged}
+            target.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return hashes
+
+
+def _stamp(file: Path) -> list[int]:
+    """What changes when a file does, as far as that can be known without reading it."""
+    found = file.stat()
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def _remembered(path: Path) -> dict[str, list]:
+    """Hashes by path, each after what the file was like; nothing where the file that keeps them is damaged."""
+    try:
+        found = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return {
+        name: entry
+        for name, entry in (found.items() if isinstance(found, dict) else ())
+        if isinstance(entry, list) and len(entry) == 5 and re.fullmatch("[0-9a-f]{64}", str(entry[-1]))
+    }
 
 
 def provenance(**made_from: object) -> dict[str, str]:

@@ -2,12 +2,15 @@
 
 import hashlib
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedModel
 
-from anchorscope.files import canonical_json, package_file, read_json, sha256_of_file, tokenizer_beside
+from anchorscope.files import canonical_json, package_file, read_json, sha256_of_files, tokenizer_beside
 from anchorscope.loading import load_tokenizer, read_config
 from anchorscope.sizes import skeleton
 
@@ -39,12 +42,32 @@ def fetch(source: dict, target: Path) -> None:
 
 def convert_gguf(source: Path, target: Path) -> None:
     """Convert a GGUF file to dense float32 safetensors in the folder `target`."""
-    model = AutoModelForCausalLM.from_pretrained(
-        source.parent, gguf_file=source.name, quantization_config=GgufConfig(dequantize=True), dtype=torch.float32
-    )
-    tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+    with reading_gguf_once():
+        model = AutoModelForCausalLM.from_pretrained(
+            source.parent, gguf_file=source.name, quantization_config=GgufConfig(dequantize=True), dtype=torch.float32
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     model.save_pretrained(target)
     tokenizer.save_pretrained(target)
+
+
+@contextmanager
+def reading_gguf_once() -> Iterator[None]:
+    """Keep what the GGUF library has read for as long as a file is converted.
+
+    Transformers reads the whole file for the config, again for the weights and again for the tokenizer, and makes the
+    table of all tensors' names anew for every module of the model: most of the time that a conversion takes.
+    """
+    import gguf  # only models in this format need it
+
+    plain = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+    try:
+        for name, function in plain.items():
+            setattr(gguf, name, cache(function))
+        yield
+    finally:
+        for name, function in plain.items():
+            setattr(gguf, name, function)
 
 
 def fetch_config(config: Path, target: Path) -> None:
@@ -64,8 +87,11 @@ def fetch_config(config: Path, target: Path) -> None:
         )
 
 
-def describe(folder: Path, name: str, source: dict) -> dict:
-    """What later stages need to know of a model, and what its outputs are traced back to."""
+def describe(folder: Path, name: str, source: dict, hashes: Path | None = None) -> dict:
+    """What later stages need to know of a model, and what its outputs are traced back to.
+
+    `hashes` is a file that remembers those of weights which other folders hold, so that they are read only once.
+    """
     kind = read_json(folder / "config.json").get("model_type")
     if kind not in CONFIG_MAPPING:
         raise ValueError(
@@ -84,7 +110,7 @@ def describe(folder: Path, name: str, source: dict) -> dict:
         "source": source,
         "path": str(folder),
         "weights": "random" if random else "trained",
-        "revision": revision_of(folder, source),
+        "revision": revision_of(folder, source, hashes),
         "architecture": config.model_type,
         "parameters": model.num_parameters(),
         "layers": config.num_hidden_layers,
@@ -94,13 +120,14 @@ def describe(folder: Path, name: str, source: dict) -> dict:
     }
 
 
-def revision_of(folder: Path, source: dict) -> str:
+def revision_of(folder: Path, source: dict, hashes: Path | None = None) -> str:
     """What fixes the weights: the hub's commit, a hash of them, or of the config and seed they are drawn from."""
     if "hub" in source:
         return source["revision"]
     if "random" in source:
         return _hash_of({"config": read_json(folder / "config.json"), "seed": source["random"]["seed"]})
-    return _hash_of({file.name: sha256_of_file(file) for file in sorted(folder.glob("*.safetensors"))})
+    found = sha256_of_files(folder.glob("*.safetensors"), hashes if "path" in source else None)
+    return _hash_of({file.name: digest for file, digest in found.items()})
 
 
 def check_architecture(model: PreTrainedModel, name: str) -> None:
