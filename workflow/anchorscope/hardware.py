@@ -1,12 +1,16 @@
 """Which GPUs this machine has, and which of them a job may take."""
 
-import fcntl
 import os
 import time
 from pathlib import Path
 from typing import IO
 
 from anchorscope.logs import log
+
+try:
+    import fcntl
+except ImportError:  # on Windows, where only a GPU makes it missed
+    fcntl = None
 
 SECONDS_BETWEEN_TRIES = 0.5
 
@@ -19,14 +23,17 @@ def gpu_count() -> int:
     return len(list(Path("/dev").glob("nvidia[0-9]*")))
 
 
-def claim(names: list[str], count: int, folder: Path) -> dict[int, IO]:
+def claim(names: list[str], count: int, folder: Path) -> dict[int, IO | None]:
     """Take `count` of the named cards that no other job holds, and wait while there are too few.
 
     Returns each card's place in `names` with the lock that holds it; closing the lock, or the end of
-    the process, however it ends, frees the card.
+    the process, however it ends, frees the card. Where the system has no such locks, nobody is kept out.
     """
     if count > len(names):
         raise RuntimeError(f"{count} GPUs are needed to hold the model, and {len(names)} can be used here.")
+    if fcntl is None:
+        log.warning("this system has no locks that end with a process: other jobs may use the same GPU")
+        return dict.fromkeys(range(count))
     held: dict[int, IO] = {}
     # One job chooses at a time: two that each held a part of what they need would wait for each other for ever.
     with open(folder / f"anchorscope-{os.getuid()}-turn.lock", "w") as turn:
