@@ -23,7 +23,7 @@ import torch
 from safetensors.torch import save_file
 
 from anchorscope.files import atomic
-from faults import KILLS, OPTIONS, alive, differences, disturb, resume, scripts_in, start, tried
+from faults import KILLS, OPTIONS, alive, differences, disturb, resume, scripts_in, seeing_processes, start, tried
 from small_run import SNAKEMAKE, base_config, rewind, snakemake, start_again, write_config
 
 SEED = 20
@@ -36,6 +36,7 @@ ACTIVATIONS = [
 FULL = "could not be written because its disk is full; make room there and run the same command again"
 
 
+@seeing_processes
 @pytest.mark.slow
 def test_killed_runs_are_resumed_and_give_the_bytes_of_an_undisturbed_one(finished, tmp_path):
     """A run starts from nothing and is resumed until it finishes; where kills are left then, they go to a new one."""
@@ -55,6 +56,7 @@ def test_killed_runs_are_resumed_and_give_the_bytes_of_an_undisturbed_one(finish
     assert any(fault.hit for fault in faults if fault.kind == NO_JOB), "no job went on without Snakemake"
 
 
+@seeing_processes
 @pytest.mark.slow
 def test_of_two_runs_started_at_once_one_refuses_and_so_does_any_later_one(finished, tmp_path):
     folder = rewind(finished, tmp_path / "run", *BEFORE_EXTRACTION, "activations")
@@ -80,6 +82,7 @@ def test_of_two_runs_started_at_once_one_refuses_and_so_does_any_later_one(finis
         one.survived = True
 
 
+@seeing_processes
 def test_a_run_is_not_resumed_beside_a_plain_one_and_its_stubborn_orphan_is_ended(finished, tmp_path):
     folder = rewind(finished, tmp_path / "run", *BEFORE_EXTRACTION)
     plain = subprocess.Popen([*SNAKEMAKE, *OPTIONS], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
@@ -105,6 +108,7 @@ def test_a_run_is_not_resumed_beside_a_plain_one_and_its_stubborn_orphan_is_ende
     fault.survived = True
 
 
+@seeing_processes
 @pytest.mark.slow
 def test_a_run_from_another_machine_is_resumed_only_when_that_is_said_to_have_ended(finished, tmp_path):
     folder = rewind(finished, tmp_path / "run", *(path.name for path in (finished / "results").iterdir()))
