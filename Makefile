@@ -1,20 +1,25 @@
-# make run    the figure, from a fresh clone: environment, then the workflow
-# make test   the same environment, then the tests
-# make style  what keeps the code in shape
-# make audit  known vulnerabilities of the locked packages; asks a database on the internet
+# make run       the figure, from a fresh clone: environment, then the workflow
+# make test      the same environment, then the tests, with one or two of every kind
+# make test-all  all of them: every fault, every edit, every command of the pages, every published model as a miniature
+# make style     what keeps the code in shape
+# make audit     known vulnerabilities of the locked packages; asks a database on the internet
 
 PYTHON ?= python3
 BIN := .venv/bin
 CORES ?= all
+PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: run test style audit
+.PHONY: run test test-all style audit
 
 run: .venv/ready
 	$(BIN)/snakemake --cores $(CORES)
 
 test: .venv/ready
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
+
+test-all: .venv/ready
+	$(PYTEST) --all
 
 style: .venv/ready
 	$(BIN)/ruff check

@@ -10,7 +10,7 @@ scikit-learn (L-BFGS, float64, tolerance 1e-6) gets only `--layers-of-theirs` of
 are of times a layer. `error` is the largest difference of a held-out probability of the first layer from scikit-learn's
 with a tolerance of 1e-9. In float32 scikit-learn is not faster, and its error is ten times as large whatever its
 tolerance. `memory` is the peak of the process during the search, above what it held before the activations, as a
-multiple of the activations.
+multiple of the activations; it is measured on Linux only.
 """
 
 import time
@@ -29,6 +29,7 @@ from anchorscope.probe import fit
 
 SHAPES = {"llama-3.2-1b": (16, 2048), "qwen3-32b": (64, 5120)}
 DIRECTIONS, WITH_SIGNAL, SIGNAL = 100, 10, 0.3
+PROCESS = Path("/proc/self")  # on Linux
 
 
 def make_states(layers: int, examples: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -109,8 +110,13 @@ def timed(work, *arguments) -> tuple[float, object]:
 
 
 def resident(kind: str) -> int:
-    """Bytes of memory that this process holds (RSS) or held at most since it was last told to forget (HWM)."""
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"Vm{kind}:"))
+    """Bytes of memory that this process holds (RSS) or held at most since it was last told to forget (HWM).
+
+    Zero where there is no /proc to ask.
+    """
+    if not PROCESS.is_dir():
+        return 0
+    (line,) = (line for line in (PROCESS / "status").read_text().splitlines() if line.startswith(f"Vm{kind}:"))
     return int(line.split()[1]) * 1024
 
 
@@ -120,7 +126,8 @@ def measure(name: str, examples: int, some: int) -> list[dict]:
     ours(*make_states(1, 100, 64), folds[:100])  # so that what libraries load once is not counted
     before = resident("RSS")
     states, labels = make_states(layers, examples, width)
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak
+    if PROCESS.is_dir():
+        (PROCESS / "clear_refs").write_text("5")  # forget the peak
     searching, _ = timed(ours, states, labels, folds)
     memory = (resident("HWM") - before) / states.nbytes
     strengths = choose_strengths(states[:1].float(), labels, folds).expand(layers, -1)
@@ -141,7 +148,7 @@ def measure(name: str, examples: int, some: int) -> list[dict]:
                 "times as fast": slow / count / (seconds / layers),
                 "error": largest(chances(logits[0].numpy()) - exact) if job == "fit" else None,
                 "error of theirs": largest(chances(found[0]) - exact) if job == "fit" else None,
-                "memory": memory if job == "search" else None,
+                "memory": memory if job == "search" and PROCESS.is_dir() else None,
             }
         )
         print(rows[-1], flush=True)

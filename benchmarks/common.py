@@ -37,16 +37,23 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def machine() -> dict[str, str]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    processor = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     return {
-        "processor": f"{processor}, {torch.get_num_threads()} threads",
+        "processor": f"{processor()}, {torch.get_num_threads()} threads",
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "python": platform.python_version(),
         "command": f"python {' '.join(_without_record(sys.argv))}",
     }
+
+
+def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """What the processor is called: by Linux where it knows a name, else by Python, which knows at least its kind."""
+    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
+    fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    # x86; POWER; MIPS; some ARM boards; RISC-V. Most ARM machines have numbers only.
+    names = [fields.get(field) for field in ("model name", "cpu", "cpu model", "hardware", "uarch")]
+    return next(filter(None, [*names, platform.processor(), platform.machine()]), "unknown")
 
 
 def _without_record(words: list[str]) -> list[str]:

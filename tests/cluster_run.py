@@ -52,7 +52,7 @@ def start(folder: Path, profile: str, plugins: Path, *targets: str, program: lis
         return subprocess.Popen(command, cwd=folder, stdout=said, stderr=said, env=environment, start_new_session=True)
 
 
-def finish(run: subprocess.Popen, folder: Path, seconds: int = 420) -> str:
+def finish(run: subprocess.Popen, folder: Path, seconds: int = 1800) -> str:
     """Wait for the end of a run and return all that was said; one that does not end is a failure."""
     try:
         code = run.wait(seconds)

@@ -37,8 +37,7 @@ WINDOW = 24  # shorter than the few-shot prefix, so that sliding windows matter
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all-models", action="store_true", help="run every model of config/paper.yaml as a miniature")
-    parser.addoption("--all-faults", action="store_true", help="kill the small run 30 times, and fill whole disks")
+    parser.addoption("--all", action="store_true", help="run the slow tests, too: every fault, edit, command and model")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,8 +45,12 @@ def pytest_configure(config: pytest.Config) -> None:
         torch.set_num_threads(1)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest modules first, so that two workers end together."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the slow tests to --all. The longest modules first, so that two workers end together."""
+    slow = [] if config.getoption("--all") else [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
     names = [f"test_{name}" for name in LONGEST]
     items.sort(key=lambda item: names.index(item.path.stem) if item.path.stem in names else len(names))
 

@@ -132,7 +132,7 @@ def _left_by_us(path: Path) -> bool:
     return path.is_symlink() and PREFIX in str(path.readlink())
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = 300) -> None:
     """Wait until something is true; it is an error if it does not become so."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -143,7 +143,7 @@ def until(condition: Callable[[], object], what: str, seconds: float = 60) -> No
 
 def ask(*command: str) -> str:
     """What a command prints; its error is ours."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
     return done.stdout

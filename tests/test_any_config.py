@@ -105,6 +105,7 @@ def dry_run(config: dict, folder) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.slow
 def test_what_has_no_mistake_can_be_planned_and_the_rest_is_refused_without_a_traceback(tmp_path):
     """The same configs before a real Snakemake, a few of each kind."""
     seen: dict[bool, list[dict]] = {True: [], False: []}

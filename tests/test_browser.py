@@ -38,7 +38,7 @@ def browser() -> Iterator[Browser]:
 def opened(browser: Browser, file: Path, width: int = 1280, scheme: str = "light") -> Iterator[Page]:
     """A page opened from the disk, its chart drawn; nothing may go wrong on it, and nothing be asked for."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(120_000)
     tab, trouble = context.new_page(), []
     tab.on("console", lambda message: trouble.append(message.text))
     tab.on("pageerror", lambda error: trouble.append(str(error)))
@@ -119,6 +119,7 @@ def test_a_real_runs_page_shows_its_summary_and_asks_for_nothing(browser, finish
             assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("menu", "label", "chosen", "models", "datasets"),
     [
@@ -150,6 +151,7 @@ def test_every_menu_changes_the_chart_to_what_the_summary_has(tab, summary, menu
     assert tab.locator(f"select[name=chosen_{menu}]").evaluate("menu => menu.selectedOptions[0].label") == label
 
 
+@pytest.mark.slow
 def test_a_point_tells_its_numbers(tab):
     place = 5
     point = tab.evaluate(POINTS)[place]
@@ -169,6 +171,7 @@ def test_a_point_tells_its_numbers(tab):
     assert told["95 % interval"] == f"{found['low']:+.1f} … {found['high']:+.1f}".replace("-", "−")
 
 
+@pytest.mark.slow
 def test_a_click_on_the_legend_hides_a_series_and_another_shows_it_again(tab):
     everything = shown(tab)
     entry = tab.locator("#chart .role-legend-label text").first
@@ -182,6 +185,7 @@ def test_a_click_on_the_legend_hides_a_series_and_another_shows_it_again(tab):
         assert shown(tab) == left
 
 
+@pytest.mark.slow
 def test_what_was_chosen_stays_when_the_window_or_the_models_change(tab):
     choose(tab, "component", "attn")
     tab.locator("#chart .role-legend-label text").first.click()
@@ -194,6 +198,7 @@ def test_what_was_chosen_stays_when_the_window_or_the_models_change(tab):
     assert "Q PopQA" not in {point["series"] for point in points}
 
 
+@pytest.mark.slow
 def test_panels_are_named_and_axes_count_layers(tab):
     texts = tab.locator("#chart svg.marks text").all_text_contents()
     assert {"Small", "Random (random weights)", "Layer", "ΔP", "Q PopQA", "A NQ"} <= set(texts)
@@ -201,6 +206,7 @@ def test_panels_are_named_and_axes_count_layers(tab):
     assert all(tick.replace("−", "-").lstrip("-").isdigit() for tick in ticks)
 
 
+@pytest.mark.slow
 def test_dark_mode_turns_page_and_axes_light_on_dark(browser, synthetic):
     for scheme, dark in (("light", False), ("dark", True)):
         with opened(browser, synthetic, scheme=scheme) as tab:
@@ -215,6 +221,7 @@ def _brightness(colour: str) -> float:
     return sum(map(float, numbers)) / (3 * 255)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_page_does_not_scroll_sideways(browser, synthetic, width):
     with opened(browser, synthetic, width) as tab:

@@ -51,6 +51,7 @@ def test_there_is_a_patch_for_each_addition_and_each_stands_alone(tmp_path):
         apply(patch, folder, "--check")
 
 
+@pytest.mark.slow
 def test_the_new_intervention_is_in_the_summary_and_does_more_than_the_exact_words(carried_on):
     summary = pl.read_parquet(carried_on / "results/summary.parquet").filter(rule="flip", anchor="all")
     found = summary.filter(intervention="whole_question")
@@ -60,6 +61,7 @@ def test_the_new_intervention_is_in_the_summary_and_does_more_than_the_exact_wor
     assert (found["delta_p"] != known["delta_p"]).any()
 
 
+@pytest.mark.slow
 def test_the_new_component_is_kept_and_probed(carried_on):
     summary = pl.read_parquet(carried_on / "results/summary.parquet")
     assert set(summary["component"]) == {"resid", "attn", "mlp", "mlp_in"}
@@ -76,6 +78,7 @@ def test_the_new_component_is_kept_and_probed(carried_on):
     assert read.column(0) != made.column(0)
 
 
+@pytest.mark.slow
 def test_the_new_layout_is_read(carried_on):
     questions = pl.read_parquet(carried_on / "results/questions/webq.parquet")
     raw = [json.loads(line) for line in (carried_on / "webq.jsonl").read_text().splitlines()]
@@ -83,6 +86,7 @@ def test_the_new_layout_is_read(carried_on):
     assert dict(questions.select("question", "gold").iter_rows()) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gap", "gap_column"])
 def test_the_new_figure_is_drawn(carried_on, name):
     folder = carried_on / "results/figures/main"

@@ -162,6 +162,8 @@ def install(command: str, place: Place, request: pytest.FixtureRequest) -> None:
     assert (request.getfixturevalue("plugins") / "snakemake_executor_plugin_slurm").is_dir()
 
 
+# Those of every run of the tests: what costs hardly anything, one plan, one benchmark, and the commands of the package.
+QUICK = r"make|mkdir|\. |python -m anchorscope|snakemake --cores all$|python benchmarks/bench_extract\.py --model"
 WAYS = {
     r"snakemake .*": plan,
     r"python workflow/resume\.py .*": plan,
@@ -174,7 +176,10 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(command, marks=[] if re.match(QUICK, command) else pytest.mark.slow) for command in COMMANDS],
+)
 def test_every_command_of_the_pages_is_run(command, place, request):
     """Not collected from the text, and not run: what is asked of a cluster, a hub or a package index."""
     fitting = [way for pattern, way in WAYS.items() if re.fullmatch(pattern, command)]
@@ -189,6 +194,7 @@ def test_the_command_for_the_published_models_plans_all_of_them(place):
         assert re.search(rf"^{name} +{count}$", said, re.M), job
 
 
+@pytest.mark.slow
 def test_every_target_is_described(place):
     said = planned("snakemake --list-target-rules", place.project)
     lines = [line for line in said.splitlines() if re.match(r"\w+( \(|$)", line)]

@@ -37,6 +37,7 @@ def test_make_runs_what_the_readme_says():
     last_of = {
         "run": "snakemake --cores all",
         "test": "-m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder",
+        "test-all": "-m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --all",
     }
     for target, last in last_of.items():
         done = subprocess.run(

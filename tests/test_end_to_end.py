@@ -1,4 +1,7 @@
-"""The default run: a real language model on the bundled questions, from nothing to the figure."""
+"""The default run: a real language model on the bundled questions, from nothing to the figure.
+
+In every run of the tests on a few dozen questions of one set; all of it with --all, which then also looks at numbers.
+"""
 
 import os
 import re
@@ -10,6 +13,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import torch
+import yaml
 from transformers import AutoConfig
 
 from anchorscope.needs import needs
@@ -17,16 +21,27 @@ from conftest import ROOT
 from small_run import SNAKEMAKE, copy_project, jobs
 
 MIDDLE = range(15, 19)  # of SmolLM2's 30 layers
+SLICE = {"questions": 64, "shard_size": 64, "bootstrap_draws": 100}
+WHOLE = pytest.param("whole", marks=pytest.mark.slow)
+of_the_whole = pytest.mark.parametrize("default_run", [WHOLE], indirect=True)
 
 
-@pytest.fixture(scope="module")
-def default_run(tmp_path_factory):
-    """A finished default run in a copy of the project."""
+@pytest.fixture(scope="module", params=["a slice", WHOLE])
+def default_run(request, tmp_path_factory):
+    """A finished default run in a copy of the project, or a slice of one."""
     folder = copy_project(tmp_path_factory.mktemp("default"))
+    if request.param != "whole":
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+        config["datasets"] = {"nq-mini": config["datasets"]["nq-mini"]}
+        (folder / "config.yaml").write_text(yaml.safe_dump(config | SLICE, sort_keys=False))
     done = subprocess.run([*SNAKEMAKE, "--cores", "all"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     yield folder
     shutil.rmtree(folder)  # its activations take a gigabyte
+
+
+def datasets(folder) -> dict[str, dict]:
+    return yaml.safe_load((folder / "config.yaml").read_text())["datasets"]
 
 
 def series(folder, **wanted: str) -> pl.DataFrame:
@@ -36,10 +51,11 @@ def series(folder, **wanted: str) -> pl.DataFrame:
 
 def test_the_model_is_right_on_a_part_of_each_set(default_run):
     table = pl.read_csv(default_run / "results/examples.csv")
-    assert table.height == 4
+    assert table.height == len(datasets(default_run))
     assert table.select((pl.col("right") / pl.col("asked")).is_between(0.15, 0.85).all()).item()
 
 
+@of_the_whole
 @pytest.mark.parametrize("rule", ["flip", "replicate"])
 def test_question_anchored_lies_below_answer_anchored_in_the_middle_layers_of_most_sets(default_run, rule):
     """By the interval of the gap, over all middle layers."""
@@ -48,6 +64,7 @@ def test_question_anchored_lies_below_answer_anchored_in_the_middle_layers_of_mo
     assert below["high"].sum() >= 3, below
 
 
+@of_the_whole
 def test_the_random_control_is_flat(default_run):
     control = series(default_run, rule="flip", anchor="all", intervention="random_question")
     knockout = series(default_run, rule="flip", anchor="all", intervention="exact_question")
@@ -55,6 +72,7 @@ def test_the_random_control_is_flat(default_run):
     assert knockout["delta_p"].min() < -3 * control["delta_p"].abs().max()
 
 
+@of_the_whole
 def test_the_probe_reads_a_signal_that_the_knockout_destroys_in_most_sets(default_run):
     layers = pl.concat(pl.read_parquet(path) for path in (default_run / "results/layers").rglob("*.parquet"))
     best = layers.filter(component="resid", position="answer_last").filter("is_reference")
@@ -73,7 +91,7 @@ def test_figures_are_there_in_three_formats_and_name_the_bundled_questions(defau
                 assert (folder / f"{name}{width}.{kind}").stat().st_size > 10_000
             drawn = (folder / f"{name}{width}.svg").read_text()
             assert "not the published" in drawn
-            assert "PopQA-mini" in drawn
+            assert next(iter(datasets(default_run).values()))["title"] in drawn
 
 
 def test_the_report_holds_the_figures_and_asks_for_nothing_from_outside(default_run):

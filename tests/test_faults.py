@@ -1,6 +1,6 @@
 """Runs that are broken and resumed: the results are those of an undisturbed run, byte for byte.
 
-A few faults, unless `pytest --all-faults tests/test_faults.py` asks for all of them, which takes long.
+A few faults, unless `pytest --all tests/test_faults.py` asks for all of them, which takes long.
 """
 
 import os
@@ -23,12 +23,11 @@ import torch
 from safetensors.torch import save_file
 
 from anchorscope.files import atomic
-from faults import KILLS, OPTIONS, alive, differences, disturb, resume, scripts_in, start, tried
+from faults import KILLS, OPTIONS, alive, differences, disturb, resume, scripts_in, seeing_processes, start, tried
 from small_run import SNAKEMAKE, base_config, rewind, snakemake, start_again, write_config
 
 SEED = 20
 NO_JOB, JOB, ALL, WRITER = KILLS
-FEW = [WRITER, ALL, JOB, NO_JOB]  # the last one first
 MANY = [NO_JOB, JOB] * 10 + [ALL, WRITER] * 5
 BEFORE_EXTRACTION = ("raw", "questions", "models", "answers")
 ACTIVATIONS = [
@@ -39,17 +38,17 @@ ACTIVATIONS = [
 FULL = "could not be written because its disk is full; make room there and run the same command again"
 
 
-def test_killed_runs_are_resumed_and_give_the_bytes_of_an_undisturbed_one(finished, tmp_path, request):
-    """A run is resumed until it finishes; where kills are left then, they go to a new one. With all faults a run starts
-    from nothing, else after the answers, to be short."""
+@seeing_processes
+@pytest.mark.slow
+def test_killed_runs_are_resumed_and_give_the_bytes_of_an_undisturbed_one(finished, tmp_path):
+    """A run starts from nothing and is resumed until it finishes; where kills are left then, they go to a new one."""
     draw = random.Random(SEED)
-    every = request.config.getoption("all_faults")
-    kinds = draw.sample(MANY, len(MANY)) if every else list(FEW)
+    kinds = draw.sample(MANY, len(MANY))
     planned, faults = len(kinds), []
     while kinds:
         folder = tmp_path / str(len(kinds))
-        start_again(finished, folder) if every else rewind(finished, folder, *BEFORE_EXTRACTION)
-        survived = disturb(folder, kinds, draw, (3, 20) if every else (3, 9))
+        start_again(finished, folder)
+        survived = disturb(folder, kinds, draw, (3, 20))
         assert not differences(folder / "results", finished / "results")
         assert not scripts_in(folder)
         for fault in survived:
@@ -59,6 +58,8 @@ def test_killed_runs_are_resumed_and_give_the_bytes_of_an_undisturbed_one(finish
     assert any(fault.hit for fault in faults if fault.kind == NO_JOB), "no job went on without Snakemake"
 
 
+@seeing_processes
+@pytest.mark.slow
 def test_of_two_runs_started_at_once_one_refuses_and_so_does_any_later_one(finished, tmp_path):
     folder = rewind(finished, tmp_path / "run", *BEFORE_EXTRACTION, "activations")
     runs = [start(folder), start(folder)]
@@ -83,6 +84,7 @@ def test_of_two_runs_started_at_once_one_refuses_and_so_does_any_later_one(finis
         one.survived = True
 
 
+@seeing_processes
 def test_a_run_is_not_resumed_beside_a_plain_one_and_its_stubborn_orphan_is_ended(finished, tmp_path):
     folder = rewind(finished, tmp_path / "run", *BEFORE_EXTRACTION)
     plain = subprocess.Popen([*SNAKEMAKE, *OPTIONS], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
@@ -108,6 +110,8 @@ def test_a_run_is_not_resumed_beside_a_plain_one_and_its_stubborn_orphan_is_ende
     fault.survived = True
 
 
+@seeing_processes
+@pytest.mark.slow
 def test_a_run_from_another_machine_is_resumed_only_when_that_is_said_to_have_ended(finished, tmp_path):
     folder = rewind(finished, tmp_path / "run", *(path.name for path in (finished / "results").iterdir()))
     log = max((folder / ".snakemake/log").glob("*.log"))
@@ -141,6 +145,7 @@ def resize(disk: Path, kilobytes: int) -> None:
     subprocess.run(["mount", "-o", f"remount,size={kilobytes}k", disk], check=True)
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_in_the_middle_of_extraction_is_named_and_the_rest_comes_when_there_is_room(
     finished, tmp_path, disk
 ):
@@ -215,10 +220,9 @@ def test_a_job_removes_what_a_killed_one_left_of_its_file_and_nothing_else(tmp_p
     assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "numbers.csv", *others])
 
 
-def test_a_run_whose_whole_folder_is_on_a_full_disk_goes_on_each_time_there_is_room(finished, disk, request):
+@pytest.mark.slow
+def test_a_run_whose_whole_folder_is_on_a_full_disk_goes_on_each_time_there_is_room(finished, disk):
     """Snakemake's own records are on that disk, too. It grows by drawn steps until the run has finished."""
-    if not request.config.getoption("all_faults"):
-        pytest.skip("takes long; --all-faults runs it")
     draw = random.Random(SEED)
     folder = start_again(finished, disk / "run")
     size = int(subprocess.run(["du", "-sk", disk], capture_output=True, text=True, check=True).stdout.split()[0])
@@ -261,6 +265,7 @@ if script:
 """
 
 
+@pytest.mark.slow
 def test_jobs_that_run_out_of_memory_twice_end_well(finished, tmp_path):
     """A batch of more than 300 tokens fails in torch on the host and then in numpy, or in numpy and then as on a card.
 

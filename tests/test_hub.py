@@ -100,6 +100,7 @@ def test_a_clean_download_has_the_wanted_files_and_no_others(hub, model, tmp_pat
     assert not hub.asked("consolidated|pytorch_model")
 
 
+@pytest.mark.slow
 def test_nothing_is_downloaded_twice(hub, model, tmp_path):
     first = download(hub, tmp_path)
     hub.requests.clear()
@@ -114,6 +115,7 @@ def test_a_gated_model_without_a_token_says_where_to_accept_its_licence_and_how_
     assert f"accept its licence at {hub.url}/owner/model, log in with `hf auth login` or set HF_TOKEN" in said
 
 
+@pytest.mark.slow
 def test_a_token_without_access_gets_the_same_advice_and_is_not_shown(hub, model, tmp_path):
     hub.repositories["owner/model"].token = TOKEN
     log = str(tmp_path / "log")
@@ -123,6 +125,7 @@ def test_a_token_without_access_gets_the_same_advice_and_is_not_shown(hub, model
     assert "hf_of-somebody-else" not in output + errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", [False, True], ids=["in the environment", "from the hub's own login"])
 def test_a_token_with_access_is_let_in(hub, model, tmp_path, stored):
     hub.repositories["owner/model"].token = TOKEN
@@ -131,6 +134,7 @@ def test_a_token_with_access_is_let_in(hub, model, tmp_path, stored):
     assert contents(download(hub, tmp_path, **({} if stored else {"HF_TOKEN": TOKEN}))) == wanted(model)
 
 
+@pytest.mark.slow
 def test_a_missing_revision_and_a_missing_repository_are_told_apart(hub, model, tmp_path):
     other = REVISION[::-1]
     assert failure(hub, tmp_path, revision=other) == (
@@ -146,10 +150,10 @@ def test_a_missing_revision_and_a_missing_repository_are_told_apart(hub, model, 
     "fault",
     [
         Fault("tree", 2, 429, {"Retry-After": "1"}),
-        Fault("tree", 2, 503),
-        Fault("HEAD .*safetensors", 1, 500),
-        Fault("GET .*safetensors", 1, 429, {"Retry-After": "1"}),
-        Fault("GET .*safetensors", 2, 503),
+        pytest.param(Fault("tree", 2, 503), marks=pytest.mark.slow),
+        pytest.param(Fault("HEAD .*safetensors", 1, 500), marks=pytest.mark.slow),
+        pytest.param(Fault("GET .*safetensors", 1, 429, {"Retry-After": "1"}), marks=pytest.mark.slow),
+        pytest.param(Fault("GET .*safetensors", 2, 503), marks=pytest.mark.slow),
     ],
     ids=lambda fault: f"{fault.status} on {fault.pattern}",
 )
@@ -159,6 +163,7 @@ def test_rate_limits_and_server_errors_pass_on_retry(hub, model, tmp_path, fault
     assert fault.times == 0, "the fault was met"
 
 
+@pytest.mark.slow
 def test_a_server_error_that_does_not_pass_ends_in_a_sentence(hub, model, tmp_path):
     hub.faults.append(Fault("GET .*safetensors", 99, 502))
     assert failure(hub, tmp_path) == (
@@ -174,6 +179,7 @@ def test_a_connection_cut_in_mid_file_is_resumed_where_it_broke(hub, model, tmp_
     assert int(resumed.rsplit("=")[1].rstrip("-")) >= 10_000_000
 
 
+@pytest.mark.slow
 def test_a_download_killed_in_mid_file_leaves_nothing_that_passes_for_whole(hub, model, tmp_path):
     hub.faults.append(Fault("GET .*model.safetensors", 1, cut_after=2 * MIB, hold=True))
     process = start(hub, tmp_path, DOWNLOAD, "owner/model", REVISION, str(tmp_path / "log"))
@@ -186,7 +192,7 @@ def test_a_download_killed_in_mid_file_leaves_nothing_that_passes_for_whole(hub,
     assert contents(download(hub, tmp_path)) == wanted(model)
 
 
-@pytest.mark.parametrize("file", ["model.safetensors", "config.json"])
+@pytest.mark.parametrize("file", ["model.safetensors", pytest.param("config.json", marks=pytest.mark.slow)])
 def test_a_file_with_other_bytes_than_its_hash_is_refused_and_fetched_anew(hub, model, tmp_path, file):
     hub.faults.append(Fault(f"GET .*{file}", 1, flip=True))
     assert failure(hub, tmp_path) == (
@@ -197,6 +203,7 @@ def test_a_file_with_other_bytes_than_its_hash_is_refused_and_fetched_anew(hub, 
     assert contents(download(hub, tmp_path)) == wanted(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damaged", [False, True], ids=["whole", "damaged"])
 def test_a_file_in_the_store_that_repositories_share_is_verified_too(hub, model, tmp_path, damaged):
     """There the client names a file by another hash, and leads to it by two links."""
@@ -212,6 +219,7 @@ def test_a_file_in_the_store_that_repositories_share_is_verified_too(hub, model,
     assert contents(download(hub, tmp_path)) == wanted(model)
 
 
+@pytest.mark.slow
 def test_a_signed_address_reaches_no_log_and_no_message(hub, model, tmp_path):
     """Large files are served from elsewhere, at an address that is a key to them."""
     signature = "X-Amz-Signature=nobody-may-see-this"
@@ -226,11 +234,13 @@ def test_a_signed_address_reaches_no_log_and_no_message(hub, model, tmp_path):
     assert signature not in said + (tmp_path / "log").read_text()
 
 
+@pytest.mark.slow
 def test_a_proxys_page_in_place_of_the_hubs_answer_ends_in_a_sentence(hub, model, tmp_path):
     hub.faults.append(Fault("tree", 99, 200))
     assert "The hub cannot be reached from here" in failure(hub, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_named_with_what_to_do(hub, model, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
@@ -245,6 +255,7 @@ def test_a_full_disk_is_named_with_what_to_do(hub, model, tmp_path):
         subprocess.run(["umount", small], check=True)
 
 
+@pytest.mark.slow
 def test_a_warm_cache_needs_no_network_and_a_cold_one_says_where_to_fetch(hub, model, tmp_path):
     warm = download(hub, tmp_path / "warm")
     hub.url = "http://127.0.0.1:9"  # nobody listens there
@@ -318,6 +329,7 @@ def rows(hub: Hub, home: Path, repo: str, subset: str, split: str, **settings: s
     return table
 
 
+@pytest.mark.slow
 def test_a_table_on_the_hub_keeps_a_subject_called_none_and_an_empty_one(hub, sets, tmp_path):
     table = rows(hub, tmp_path, "owner/table", "", "test")
     assert table["subj"].to_list() == ["None", None, "Utopia"]
@@ -338,11 +350,13 @@ def test_only_the_files_of_the_split_are_downloaded_and_once(hub, sets, tmp_path
     assert not hub.asked("resolve")
 
 
+@pytest.mark.slow
 def test_a_dataset_without_a_card_is_found_by_the_names_of_its_files(hub, sets, tmp_path):
     assert rows(hub, tmp_path, "owner/plain", "", "test").height == 2
     assert not hub.asked("latest")
 
 
+@pytest.mark.slow
 def test_a_subset_or_split_that_is_not_there_names_those_that_are(hub, sets, tmp_path):
     assert rows(hub, tmp_path, "owner/set", "", "validation") == (
         "owner/set needs a `subset`: set `subset` in the config to one of small, other."
@@ -358,12 +372,14 @@ def test_a_subset_or_split_that_is_not_there_names_those_that_are(hub, sets, tmp
     )
 
 
+@pytest.mark.slow
 def test_a_dataset_from_a_warm_cache_needs_no_network(hub, sets, tmp_path):
     table = rows(hub, tmp_path, "owner/set", "small", "validation")
     (tmp_path / "rows.parquet").unlink()
     assert rows(hub, tmp_path, "owner/set", "small", "validation", HF_HUB_OFFLINE="1").equals(table)
 
 
+@pytest.mark.slow
 def test_a_dataset_file_with_other_bytes_is_refused_before_it_is_read(hub, sets, tmp_path):
     hub.faults.append(Fault("GET .*00001-of-00002", 1, flip=True))
     assert "validation-00001-of-00002.parquet of owner/set does not match the hash" in rows(
@@ -373,6 +389,7 @@ def test_a_dataset_file_with_other_bytes_is_refused_before_it_is_read(hub, sets,
     assert json.dumps(hub.requests).count("GET /datasets/owner/set/resolve") == 4  # card, two files, one again
 
 
+@pytest.mark.slow
 def test_a_workflow_that_meets_a_gated_model_says_so_on_the_screen_and_at_the_end_of_its_log(hub, model, tmp_path):
     hub.repositories["owner/model"].token = TOKEN
     folder = copy_project(tmp_path)
@@ -399,6 +416,7 @@ def test_a_workflow_that_meets_a_gated_model_says_so_on_the_screen_and_at_the_en
     assert (folder / "results/raw/nq-mini.parquet").exists(), "what can be fetched is"
 
 
+@pytest.mark.slow
 def test_a_model_and_a_dataset_of_the_hub_are_fetched_once_and_then_run_without_it(hub, tmp_path, tokenizer):
     """With the tokenizer that installs with the environment, so that this is tested wherever tests run."""
     save_model(tmp_path / "saved", tokenizer, seed=0)

@@ -1,7 +1,4 @@
-"""config/paper.yaml from download to figures, each model a random miniature of its architecture and tokenizer family.
-
-Two models, unless `pytest --all-models tests/test_paper.py` asks for all of them, which takes long.
-"""
+"""config/paper.yaml from download to figures, each model a random miniature of its architecture and tokenizers."""
 
 import contextlib
 import re
@@ -21,26 +18,11 @@ from miniatures import TOKENIZERS, dataset_repository, model_repository
 from small_run import SNAKEMAKE, copy_project, jobs
 
 PAPER = yaml.safe_load((ROOT / "config/paper.yaml").read_text())
-# Two architectures and tokenizer families, and both prompt styles; --all-models has the others.
-FEW = ["llama-3.2-1b", "mistral-7b-instruct-v0.3"]
 TOKEN = "hf_the-secret-that-nobody-may-see"
 QUESTIONS = 120
 NO_HUB = "http://127.0.0.1:9"  # nobody listens there
 
-
-def small_config(models: list[str]) -> dict:
-    """The published config with fewer questions, and with some of its models."""
-    figures = {
-        name: figure | {"models": [model for model in figure["models"] if model in models]}
-        for name, figure in PAPER["figures"].items()
-    }
-    return PAPER | {
-        "questions": QUESTIONS,
-        "shard_size": QUESTIONS,
-        "bootstrap_draws": 100,
-        "models": {name: PAPER["models"][name] for name in models},
-        "figures": {name: figure for name, figure in figures.items() if figure["models"]},
-    }
+pytestmark = pytest.mark.slow
 
 
 def repositories(config: dict, tokenizer_folder) -> dict:
@@ -85,8 +67,9 @@ def run(folder: Path, endpoint: str, *arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def config(request) -> dict:
-    return small_config(list(PAPER["models"]) if request.config.getoption("all_models") else FEW)
+def config() -> dict:
+    """The published config with fewer questions."""
+    return PAPER | {"questions": QUESTIONS, "shard_size": QUESTIONS, "bootstrap_draws": 100}
 
 
 @pytest.fixture(scope="module")

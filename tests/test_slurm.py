@@ -49,6 +49,7 @@ def results_of(folder: Path) -> dict[str, bytes]:
     return {str(name): path.read_bytes() for path, name in names.items() if name.parts[0] not in NOT_COMPARED}
 
 
+@pytest.mark.slow
 def test_a_submitted_run_gives_the_bytes_of_a_local_one(finished, submitted):
     here, there = results_of(finished), results_of(submitted)
     assert set(here) == set(there)
@@ -56,6 +57,7 @@ def test_a_submitted_run_gives_the_bytes_of_a_local_one(finished, submitted):
     assert [name for name in here if here[name] != there[name]] == []
 
 
+@pytest.mark.slow
 def test_small_stages_share_a_job(submitted):
     """Questions by dataset, the model, answers with activations by shard, probes with estimates by dataset, and one job
     for all that is made of all."""
@@ -64,6 +66,7 @@ def test_small_stages_share_a_job(submitted):
     assert kinds == {"questions": 2, "fetch": 1, "model": 4, "probes": 2, "tables": 1}
 
 
+@pytest.mark.slow
 def test_only_jobs_that_run_a_model_hold_a_gpu_and_never_two_the_same(submitted, grown, cluster):
     held = cluster.held()
     assert {job.partition for job in held} == {"cpu", "gpu"}
@@ -74,6 +77,7 @@ def test_only_jobs_that_run_a_model_hold_a_gpu_and_never_two_the_same(submitted,
             assert not one.gpus & other.gpus, (one, other)
 
 
+@pytest.mark.slow
 def test_adding_a_model_submits_only_its_jobs(grown):
     numbers = re.findall(r"external jobid '(\d+)'", grown)
     assert len(numbers) == 1 + 4 + 2 + 1  # its files, its shards, its probes, and the tables
@@ -94,6 +98,7 @@ def test_gpus_of_one_job_are_in_one_machine(cluster, profile):
     assert subprocess.run(["sbatch", "--gpus=3", *wrap], capture_output=True).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_status_of_a_job_is_told_and_one_that_can_never_start_is_cancelled(cluster, tmp_path):
     def submit(*options: str) -> str:
         return ask("sbatch", "--parsable", "--mem=100", f"--output={tmp_path}/%j", *options).strip()
@@ -120,3 +125,21 @@ def test_every_profile_reruns_for_the_same_reasons():
     ]
     assert len({str([profile[key] for key in common]) for profile in profiles}) == 1
     assert len({str([profile["groups"], profile["set-threads"], profile["retries"]]) for profile in profiles[1:]}) == 1
+
+
+def test_the_smallest_run_is_submitted_and_gives_the_bytes_of_a_local_one(finished, cluster, plugins, tmp_path):
+    """One shard of one dataset, from nothing to the tables. The last one here: others count all jobs of the cluster."""
+    folder = new_run(finished, tmp_path / "run", "tiny")
+    small = config("tiny")
+    small |= {"questions": small["shard_size"], "datasets": {"one": small["datasets"]["one"]}, "bootstrap_draws": 100}
+    write_config(folder, small)
+    settle(folder, "slurm")
+    said = finish(start(folder, "slurm", plugins, "tables"), folder)
+    kinds = Counter(re.findall(r"slurm_logs/(?:group|rule)_([a-z]+)", said))
+    assert kinds == {"questions": 1, "fetch": 1, "model": 1, "probes": 1, "tables": 1}
+    numbers = set(re.findall(r"SLURM jobid '?(\d+)", said))
+    held = [job for job in cluster.held() if job.job in numbers]
+    assert sorted((job.partition, len(job.gpus)) for job in held) == [("cpu", 0)] * 4 + [("gpu", 1)]
+    for name in ("answers/tiny/one/0000.parquet", "activations/tiny/one/0000.parquet"):
+        assert (folder / "results" / name).read_bytes() == (finished / "results" / name).read_bytes(), name
+    assert (folder / "results/claims.json").stat().st_size > 0

@@ -72,6 +72,7 @@ def test_the_summary_holds_every_series(finished):
         assert not any(column.is_nan().any() or column.is_infinite().any() for column in numbers), table
 
 
+@pytest.mark.slow
 def test_a_run_on_random_weights_supports_no_claim_that_needs_a_signal(rerun):
     """Question- and Answer-Anchored cannot differ here. One position gives the label away all the same: the exact
     answer is the first two words where it is right, and most of them where it is wrong. What the knockout does to that
@@ -136,6 +137,7 @@ def extract_command(folder: Path, output: str) -> list[str]:
     return [sys.executable, "-m", "anchorscope", "results/models/tiny.json", answers, output, *options]
 
 
+@pytest.mark.slow
 def test_the_extract_command_gives_what_the_rule_gives(finished, tmp_path):
     output = tmp_path / "alone"
     done = subprocess.run(extract_command(finished, str(output)), cwd=finished, capture_output=True, text=True)
@@ -161,7 +163,11 @@ def test_a_second_run_does_no_job(rerun):
     assert jobs(snakemake(rerun)) == Counter()
 
 
-@pytest.mark.parametrize("keep_metadata", [True, False], ids=["with .snakemake", "without .snakemake"])
+@pytest.mark.parametrize(
+    "keep_metadata",
+    [pytest.param(True, marks=pytest.mark.slow), False],
+    ids=["with .snakemake", "without .snakemake"],
+)
 def test_a_fresh_checkout_over_finished_results_does_no_job(rerun, keep_metadata):
     for name in [*COPIED, "one.jsonl", "two.jsonl", "test.yaml"]:
         for path in [rerun / name, *(rerun / name).rglob("*")]:
@@ -183,6 +189,7 @@ sys.addaudithook(watch)
 """
 
 
+@pytest.mark.slow
 def test_two_runs_give_identical_bytes_and_unpickle_nothing(finished, tmp_path, monkeypatch):
     """But for what Snakemake itself hands to a job, inside the script that it writes for it."""
     (tmp_path / "watch").mkdir()
@@ -241,6 +248,7 @@ def random_config(shape: str) -> dict:
     return config
 
 
+@pytest.mark.slow
 def test_every_output_of_a_model_with_random_weights_says_so(random_run):
     results = random_run / "results"
     expected = {"tiny": "trained", "shape": "random"}
@@ -276,6 +284,7 @@ def svg_texts(path: Path) -> set[str]:
     return {text.strip() for text in re.findall(r">([^<>]+)</(?:text|tspan)>", path.read_text())}
 
 
+@pytest.mark.slow
 def test_random_weights_take_no_disk_and_answer_as_the_same_weights_do_from_disk(random_run):
     assert not list((random_run / "results/models/shape").glob("*.safetensors"))
     drawn, saved = (
@@ -284,6 +293,7 @@ def test_random_weights_take_no_disk_and_answer_as_the_same_weights_do_from_disk
     assert drawn.equals(saved)
 
 
+@pytest.mark.slow
 def test_moving_a_config_with_random_weights_reruns_nothing_and_editing_it_reruns_its_model(random_run, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(random_run, folder, symlinks=True)
@@ -298,6 +308,7 @@ def test_moving_a_config_with_random_weights_reruns_nothing_and_editing_it_rerun
     assert set(re.findall(r"model=([\w-]+)", edited.stdout + edited.stderr)) == {"shape"}
 
 
+@pytest.mark.slow
 def test_adding_a_dataset_runs_only_its_jobs_the_aggregation_and_the_figures(rerun):
     config = base_config()
     shutil.copy(rerun / "two.jsonl", rerun / "three.jsonl")
@@ -308,6 +319,7 @@ def test_adding_a_dataset_runs_only_its_jobs_the_aggregation_and_the_figures(rer
     assert set(re.findall(r"dataset=([\w-]+)", done.stdout + done.stderr)) == {"three"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("prompt", "answers"), [("first", 4), ("second", 0)])
 def test_a_new_prompt_reruns_what_was_run_under_it(rerun, prompt, answers):
     path = rerun / "workflow/resources/prompts.json"
@@ -319,6 +331,7 @@ def test_a_new_prompt_reruns_what_was_run_under_it(rerun, prompt, answers):
     )
 
 
+@pytest.mark.slow
 def test_other_cores_rerun_nothing(rerun):
     done = subprocess.run(
         [*SNAKEMAKE, "--cores", "16", "--configfile", "test.yaml", "--dry-run"],
@@ -329,6 +342,7 @@ def test_other_cores_rerun_nothing(rerun):
     assert jobs(done) == Counter()
 
 
+@pytest.mark.slow
 def test_what_a_scheduler_is_asked_for_reruns_nothing(rerun):
     config = base_config()
     config["models"]["tiny"] |= {"gpus": 2, "memory_gb": 99}
@@ -340,6 +354,7 @@ def test_what_a_scheduler_is_asked_for_reruns_nothing(rerun):
     assert all("gpu=2" in line and "mem_mb=99000" in line for line in asked)
 
 
+@pytest.mark.slow
 def test_jobs_use_the_library_of_their_own_checkout(rerun):
     module = rerun / "workflow/anchorscope/report.py"
     module.write_text(module.read_text().replace("<h1>Anchorscope</h1>", "<h1>Edited</h1>"))
@@ -348,6 +363,7 @@ def test_jobs_use_the_library_of_their_own_checkout(rerun):
     assert "<h1>Edited</h1>" in (rerun / "results/report.html").read_text()
 
 
+@pytest.mark.slow
 def test_more_questions_run_only_the_new_shards(rerun):
     config = base_config()
     config["questions"] = 180
@@ -358,12 +374,16 @@ def test_more_questions_run_only_the_new_shards(rerun):
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"bootstrap_draws": 300}, BELOW_PROBE),
-        ({"headline": {"component": "mlp"}}, BELOW_PROBE),
+        pytest.param({"bootstrap_draws": 300}, BELOW_PROBE, marks=pytest.mark.slow),
+        pytest.param({"headline": {"component": "mlp"}}, BELOW_PROBE, marks=pytest.mark.slow),
         ({"folds": 4}, {"probe": 2, **BELOW_PROBE}),
         ({"components": ["mlp", "resid"]}, {"probe": 2, **BELOW_PROBE}),
-        ({"window": 1}, {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}),
-        ({"balance": False}, {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}),
+        pytest.param(
+            {"window": 1}, {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            {"balance": False}, {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_setting_reruns_exactly_what_it_can_change(rerun, changes, expected):
@@ -378,11 +398,27 @@ EXTRACT_AND_BELOW = {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROB
     ("file", "old", "new", "expected"),
     [
         ("anchorscope/crossfit.py", '"""', '"""What a comment says changes nothing. ', {}),
-        ("anchorscope/crossfit.py", "64.0, 16.0", "32.0, 16.0", {"probe": 2, **BELOW_PROBE}),
+        pytest.param(
+            "anchorscope/crossfit.py", "64.0, 16.0", "32.0, 16.0", {"probe": 2, **BELOW_PROBE}, marks=pytest.mark.slow
+        ),
         ("anchorscope/knockout.py", "CONTROL_REACH = 16", "CONTROL_REACH = 15", EXTRACT_AND_BELOW),
-        ("anchorscope/short_answer.py", "(?:will|would", "(?:shall|will|would", {"answer": 4, **EXTRACT_AND_BELOW}),
-        ("anchorscope/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw": 1, "report": 1}),
-        ("anchorscope/claims.py", "SIMILAR = 25.0", "SIMILAR = 24.0", {"summarise": 1, "draw": 1, "report": 1}),
+        pytest.param(
+            "anchorscope/short_answer.py",
+            "(?:will|would",
+            "(?:shall|will|would",
+            {"answer": 4, **EXTRACT_AND_BELOW},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "anchorscope/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw": 1, "report": 1}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "anchorscope/claims.py",
+            "SIMILAR = 25.0",
+            "SIMILAR = 24.0",
+            {"summarise": 1, "draw": 1, "report": 1},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["a comment", "probes", "knockout", "exact answers", "figure", "claims"],
 )
@@ -393,6 +429,7 @@ def test_an_edit_of_the_library_reruns_exactly_the_stages_that_use_it(rerun, fil
     assert jobs(snakemake(rerun, "--dry-run")) == {**expected, **({"provenance": 1} if expected else {})}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [False, True], ids=["the bundled file", "a file that the config names"])
 def test_another_style_only_draws_again(finished, rerun, own):
     bundled = rerun / "workflow/resources/figures.mplstyle"
@@ -411,6 +448,7 @@ def test_another_style_only_draws_again(finished, rerun, own):
     assert before[0] == 2 * after[0]
 
 
+@pytest.mark.slow
 def test_removing_a_model_drops_it_from_tables_and_figures_and_keeps_its_files(random_run, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(random_run, folder, symlinks=True)
@@ -436,6 +474,7 @@ def test_a_run_says_what_made_it(finished):
     assert made["libraries"]["torch"] == torch.__version__
 
 
+@pytest.mark.slow
 def test_a_new_title_only_draws_again(rerun):
     config = base_config()
     config["models"]["tiny"]["title"] = "Another name"
@@ -444,6 +483,7 @@ def test_a_new_title_only_draws_again(rerun):
     assert jobs(snakemake(rerun, "--dry-run")) == {"draw": 1, "report": 1, "provenance": 1}
 
 
+@pytest.mark.slow
 def test_reordered_config_keys_rerun_nothing(rerun):
     config = base_config()
     config["models"]["tiny"] = dict(reversed(config["models"]["tiny"].items()))
@@ -459,6 +499,7 @@ def test_a_mistake_in_the_config_stops_before_any_job_with_its_sentence(rerun):
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_dataset_that_cannot_be_read_says_why_and_the_others_finish(rerun):
     config = base_config()
     (rerun / "odd.jsonl").write_text('{"text": "who is it", "label": 1}\n')
@@ -480,6 +521,7 @@ def write_hard_questions(folder: Path) -> dict:
     return {"title": "Hard", "layout": "nq", "source": "file", "path": "hard.jsonl"}
 
 
+@pytest.mark.slow
 def test_a_dataset_with_too_few_right_answers_is_named_and_the_others_reach_the_figures(rerun):
     config = base_config()
     config["datasets"]["hard"] = write_hard_questions(rerun)
@@ -499,6 +541,7 @@ def test_a_dataset_with_too_few_right_answers_is_named_and_the_others_reach_the_
     assert counts["analysed"].item() < 40
 
 
+@pytest.mark.slow
 def test_a_run_in_which_nothing_can_be_probed_says_so(rerun):
     config = base_config()
     config["datasets"] = {"hard": write_hard_questions(rerun)}
@@ -509,6 +552,7 @@ def test_a_run_in_which_nothing_can_be_probed_says_so(rerun):
     assert "Nothing could be probed. tiny on hard: " in last
 
 
+@pytest.mark.slow
 def test_a_model_type_without_the_known_blocks_is_refused_before_any_question_is_asked(rerun, tokenizer):
     model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_embd=8, n_layer=1, n_head=2))
     model.save_pretrained(rerun / "gpt2-model")
@@ -522,6 +566,7 @@ def test_a_model_type_without_the_known_blocks_is_refused_before_any_question_is
     assert "old is a gpt2 model, whose blocks are not self_attn and mlp" in last
 
 
+@pytest.mark.slow
 def test_non_finite_activations_stop_the_job_and_are_named(rerun, tokenizer):
     config = base_config()
     model = tiny_model("llama", len(tokenizer), layers=2, seed=0)
@@ -586,7 +631,11 @@ READERS = [
 ]
 
 
-@pytest.mark.parametrize("readers", READERS, ids=lambda readers: " ".join(readers))
+@pytest.mark.parametrize(
+    "readers",
+    [*(pytest.param(readers, marks=pytest.mark.slow) for readers in READERS[:-1]), READERS[-1]],
+    ids=map(" ".join, READERS),
+)
 def test_a_stage_refuses_a_damaged_file_and_names_it_at_the_end_of_its_log(rerun, readers):
     for file, _, _, kind in readers.values():
         damage(rerun / f"results/{file}.parquet", kind)
@@ -598,6 +647,7 @@ def test_a_stage_refuses_a_damaged_file_and_names_it_at_the_end_of_its_log(rerun
         assert not (rerun / f"results/{made}").exists()
 
 
+@pytest.mark.slow
 def test_damage_is_found_and_one_command_makes_everything_again_byte_for_byte(rerun, finished):
     (page,) = re.findall(r"^python (-m anchorscope\.damage .*)$", (ROOT / "docs/formats.md").read_text(), re.M)
 
@@ -624,6 +674,7 @@ def parquets(run: Path) -> list[str]:
     return sorted(str(path.relative_to(run / "results")) for path in (run / "results").rglob("*.parquet"))
 
 
+@pytest.mark.slow
 def test_snakemakes_own_report_has_captions_categories_and_labels(rerun):
     done = subprocess.run(
         [*SNAKEMAKE, "--configfile", "test.yaml", "--report", "own.html"], cwd=rerun, capture_output=True, text=True

@@ -5,7 +5,6 @@ and becomes `snakemake`. Finished files are kept. Harmless where nothing was kil
 """
 
 import argparse
-import fcntl
 import os
 import platform
 import re
@@ -65,6 +64,8 @@ def is_job(command: list[str]) -> bool:
 
 def hold(folder: Path) -> None:
     """Keep any second resume out, from here to the end of the Snakemake that this process becomes."""
+    import fcntl  # not on Windows, which has no /proc either and was told so
+
     (folder / ".snakemake").mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / ".snakemake" / "resume.lock", os.O_RDWR | os.O_CREAT)
     os.set_inheritable(lock, True)

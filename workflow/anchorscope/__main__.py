@@ -13,6 +13,11 @@ from anchorscope.parquet import made_from
 from anchorscope.prompts import BUNDLED_PROMPTS
 
 
+def usable_cores() -> int:
+    """The cores that this process may run on, which can be fewer than there are: a scheduler or a container says so."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m anchorscope",
@@ -27,7 +32,7 @@ def parse() -> argparse.Namespace:
             f"--{name}", nargs="+", choices=known, default=getattr(HEADLINE, name), help="what is kept of every example"
         )
     parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16", "float16"], default="auto")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads")
+    parser.add_argument("--threads", type=int, default=usable_cores(), help="CPU threads")
     parser.add_argument("--batch-tokens", type=int, help="tokens computed together; by default what suits the device")
     parser.add_argument("--all", action="store_true", help="keep all examples, not as many right as wrong ones")
     parser.add_argument("--seed", type=int, default=0, help="draws the balanced examples")

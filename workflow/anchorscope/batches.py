@@ -8,6 +8,17 @@ from transformers import PreTrainedModel
 from anchorscope.logs import log, progress
 
 GPU_TOKENS, CPU_TOKENS = 16384, 2048
+# Python, numpy and the caching allocators of torch have errors of their own for a lack of memory. The others raise a
+# RuntimeError, told apart by its words only, which differ between systems and libraries:
+NO_MEMORY = (
+    "can't allocate memory",  # torch on the host, where memory comes from posix_memalign
+    "not enough memory",  # torch on the host elsewhere: on Windows, on some ARM
+    "out of memory",  # CUDA error, HIP, XPU, MPS backend
+    "bad_alloc",  # the C++ library
+    "bad allocation",  # Microsoft's C++ library
+    "alloc_failed",  # CUBLAS_STATUS_ALLOC_FAILED, and cuDNN's
+    "could not create a memory object",  # oneDNN
+)
 
 
 def default_tokens(model: PreTrainedModel) -> int:
@@ -65,7 +76,14 @@ def _fits(run: Callable[[list[int]], None], batch: list[int]) -> bool:
     try:
         run(batch)
     except (RuntimeError, MemoryError) as error:
-        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(error):
+        if not out_of_memory(error):
             raise
         return False
     return True
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error says that there is too little memory, on whatever system and device."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in NO_MEMORY)

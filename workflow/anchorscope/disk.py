@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 # Every library passes on the system's words, but not every one its error number.
-FULL = ("No space left on device", "Disk quota exceeded")
+FULL = ("No space left on device", "Disk quota exceeded", "not enough space on the disk")  # the last is Windows
 
 
 @contextmanager
@@ -38,6 +38,9 @@ def remove_leftovers(target: Path) -> None:
 
 
 def _alive(process: int) -> bool:
+    """Whether a process lives, or may do so: Windows has no signal that only asks, and 0 would interrupt it."""
+    if os.name == "nt":
+        return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -14,6 +14,10 @@ from typing import IO, TYPE_CHECKING
 
 from anchorscope.logs import log
 
+try:
+    import fcntl
+except ImportError:  # on Windows, where only a GPU makes it missed
+    fcntl = None
 if TYPE_CHECKING:
     import torch
 
@@ -71,8 +75,10 @@ def claim(names: list[str], count: int, folder: Path) -> dict[int, IO]:
     """
     if count > len(names):
         raise RuntimeError(f"{count} GPUs are needed to hold the model, and {len(names)} can be used here.")
-    import fcntl  # which not every system has, and which only cards need
-
+    if fcntl is None:
+        raise RuntimeError(
+            "This system has no locks that end with a process, so that jobs could not share its GPUs out."
+        )
     held: dict[int, IO] = {}
     log.info("waiting for a free GPU")
     # One job chooses at a time: two that each held a part of what they need would wait for each other for ever.
@@ -90,8 +96,6 @@ def claim(names: list[str], count: int, folder: Path) -> dict[int, IO]:
 
 
 def _try(path: Path) -> IO | None:
-    import fcntl
-
     lock = open(path, "w")  # noqa: SIM115 (stays open as long as the card is held)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

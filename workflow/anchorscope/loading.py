@@ -106,5 +106,11 @@ def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
     """`auto` is bfloat16 where the hardware multiplies it fast, else float32."""
     if dtype != "auto":
         return getattr(torch, dtype)
-    fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else torch.cpu._is_amx_tile_supported()
+    fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else has_matrix_units()
     return torch.bfloat16 if fast else torch.float32
+
+
+def has_matrix_units() -> bool:
+    """Whether this processor is an x86 with AMX. Torch has no public way to ask, so its private one may be gone."""
+    ask = getattr(torch.cpu, "_is_amx_tile_supported", None)
+    return ask is not None and ask()

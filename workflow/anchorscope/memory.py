@@ -1,6 +1,7 @@
 """The C library's way with memory."""
 
 import ctypes
+import os
 
 M_MMAP_THRESHOLD = -3  # glibc's name for the size from which a block is mapped, and so given back when it is freed
 
@@ -11,6 +12,6 @@ def give_back_freed_blocks(size: int = 2**20) -> None:
     Left to itself, glibc keeps ever larger ones for later, and a job's memory grows by what it no longer uses.
     Does nothing where there is no glibc.
     """
-    change = getattr(ctypes.CDLL(None), "mallopt", None)
-    if change is not None:
-        change(M_MMAP_THRESHOLD, size)
+    library = ctypes.CDLL(None) if os.name == "posix" else None
+    if hasattr(library, "gnu_get_libc_version"):
+        library.mallopt(M_MMAP_THRESHOLD, size)

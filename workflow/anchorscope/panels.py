@@ -11,6 +11,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import polars as pl
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -26,35 +27,6 @@ MARKED = 8  # layers of a curve with a marker
 COLUMN = 3.3  # inches: one column of a two-column page
 COLUMN_SCALE = 0.8  # of type and lines there
 NARROWEST = 1.05  # inches of a panel; more panels than there is room for make the figure wider
-# Seaborn's "whitegrid", written out: loading seaborn for it, and pandas and scipy with it, takes seconds.
-WHITEGRID = {
-    "figure.facecolor": "white",
-    "axes.axisbelow": True,
-    "axes.edgecolor": ".8",
-    "axes.facecolor": "white",
-    "axes.grid": True,
-    "axes.labelcolor": ".15",
-    "axes.spines.bottom": True,
-    "axes.spines.left": True,
-    "axes.spines.right": True,
-    "axes.spines.top": True,
-    "font.family": ["sans-serif"],
-    "font.sans-serif": ["Arial", "DejaVu Sans", "Liberation Sans", "Bitstream Vera Sans", "sans-serif"],
-    "grid.color": ".8",
-    "grid.linestyle": "-",
-    "lines.solid_capstyle": "round",
-    "patch.edgecolor": "w",
-    "patch.force_edgecolor": True,
-    "text.color": ".15",
-    "xtick.bottom": False,
-    "xtick.color": ".15",
-    "xtick.direction": "out",
-    "xtick.top": False,
-    "ytick.color": ".15",
-    "ytick.direction": "out",
-    "ytick.left": False,
-    "ytick.right": False,
-}
 FIXED = {
     "svg.fonttype": "none",  # text stays text
     "pdf.fonttype": 42,
@@ -78,7 +50,7 @@ class Style:
 def read_style(path: Path | str | None = None, column: bool = False) -> Style:
     """Read a matplotlib style file; the bundled one without `path`."""
     params = _read_params(Path(path or BUNDLED_STYLE))
-    params = {**WHITEGRID, **params, **FIXED}
+    params = {**sns.axes_style("whitegrid"), **params, **FIXED}
     with matplotlib.rc_context(params):
         now = matplotlib.rcParams
         looks = [{"linestyle": "-", "marker": "", **look} for look in now["axes.prop_cycle"]]

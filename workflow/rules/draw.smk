@@ -30,7 +30,7 @@ rule draw:
         component=config["headline"]["component"],
         position=config["headline"]["position"],
         style=sha256_of_file(STYLE),
-        libraries=locked("matplotlib"),
+        libraries=locked("matplotlib", "seaborn"),
         code=code("draw.py"),
     script:
         "../../scripts/draw.py"
