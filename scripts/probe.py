@@ -31,7 +31,8 @@ if __name__ == "__main__":
     try:
         folders = list(dict.fromkeys(str(Path(path).parent) for path in snakemake.input))
         reader = ActivationReader(folders, Grid(*map(tuple, json.loads(params.grid))))
-        delta, layers = measure(reader, params.folds, params.seed, where, on_card=snakemake.resources.gpu > 0)
+        on_card = snakemake.resources.gpu > 0 and torch.cuda.is_available()
+        delta, layers = measure(reader, params.folds, params.seed, where, on_card)
     except TooFew as error:
         log.warning("%s", error)
         delta = layers = pl.DataFrame(schema={"id": pl.String})
