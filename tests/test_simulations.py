@@ -23,9 +23,9 @@ from anchorscope.verdicts import delta_p
 
 RUNS = [(prompt, state) for prompt in ("first", "second") for state in ("clean", "exact_question")]
 AT_ONCE = 20  # draws that are probed together
+RESAMPLES = 500
 
 pytestmark = pytest.mark.slow
-RESAMPLES = 500
 
 
 def split(side: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
