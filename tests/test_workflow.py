@@ -141,6 +141,7 @@ def test_the_extract_command_gives_what_the_rule_gives(finished, tmp_path):
     assert pq.read_table(output).equals(pq.read_table(finished / "results/activations/tiny/one/0000.parquet"))
 
 
+@pytest.mark.slow
 def test_a_killed_extraction_leaves_nothing_that_passes_for_whole(finished, tmp_path):
     output = tmp_path / "killed.parquet"
     process = subprocess.Popen([*extract_command(finished, str(output)), "--batch-tokens", "64"], cwd=finished)
