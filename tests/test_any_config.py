@@ -78,6 +78,7 @@ def configs(draw: st.DrawFn) -> dict:
     return config
 
 
+@pytest.mark.slow
 @settings(max_examples=2000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(configs())
 def test_every_mistake_is_one_sentence(config):

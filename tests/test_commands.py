@@ -162,8 +162,10 @@ def install(command: str, place: Place, request: pytest.FixtureRequest) -> None:
     assert (request.getfixturevalue("plugins") / "snakemake_executor_plugin_slurm").is_dir()
 
 
-# Those of every run of the tests: what costs hardly anything, one plan, one benchmark, and the commands of the package.
-QUICK = r"make|mkdir|\. |python -m anchorscope|snakemake --cores all$|python benchmarks/bench_extract\.py --model"
+# Those of every run of the tests: what costs hardly anything, one plan, one benchmark, and one command of the package.
+QUICK = (
+    r"make|mkdir|\. |python -m anchorscope\.damage|snakemake --cores all$|python benchmarks/bench_extract\.py --model"
+)
 WAYS = {
     r"snakemake .*": plan,
     r"python workflow/resume\.py .*": plan,

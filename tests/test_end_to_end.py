@@ -131,6 +131,7 @@ def test_weights_and_activations_take_the_disk_that_the_config_lets_expect(defau
         assert expected == pytest.approx(file.stat().st_size, rel=0.01)
 
 
+@of_the_whole
 def test_the_readmes_extract_command_keeps_the_examples_that_the_rule_keeps(default_run):
     (command,) = re.findall(r"^python (-m anchorscope .*)$", (ROOT / "README.md").read_text(), re.M)
     environment = {**os.environ, "PYTHONPATH": str(default_run / "workflow")}

@@ -67,7 +67,16 @@ def family(request) -> str:
     return request.param
 
 
-@pytest.mark.parametrize(("batch_tokens", "window"), [(64, None), (4096, None), (4096, 1), (256, 3), (4096, 9)])
+@pytest.mark.parametrize(
+    ("batch_tokens", "window"),
+    [
+        pytest.param(64, None, marks=pytest.mark.slow),
+        (4096, None),
+        pytest.param(4096, 1, marks=pytest.mark.slow),
+        (256, 3),
+        pytest.param(4096, 9, marks=pytest.mark.slow),
+    ],
+)
 def test_stored_activations_equal_the_plain_reference(family, batch_tokens, window, tokenizer, tmp_path):
     fast = tiny_model(family, len(tokenizer))
     slow = tiny_model(family, len(tokenizer), attention="eager")

@@ -170,6 +170,7 @@ def test_a_disk_that_is_full_in_the_middle_of_extraction_is_named_and_the_rest_c
     fault.survived = True
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_while_the_next_batch_is_computed_ends_the_job_in_one_sentence(finished, disk):
     """Row groups of 16 examples, so that the thread that writes meets the full disk, and not the end of the job."""
     resize(disk, 300)

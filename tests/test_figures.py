@@ -307,6 +307,7 @@ def test_what_could_not_be_probed_is_named():
     assert unprobed(about | {"not_probed": []}, {"a": "A"}, {"x": "X"}) == ""
 
 
+@pytest.mark.slow
 def test_a_panel_without_a_series_says_so_and_takes_nothing_from_the_legend(tables, figures):
     """The model on the left could not be probed on any dataset."""
     right = {name: table.filter(model="large") for name, table in tables.items()}
@@ -338,6 +339,7 @@ def test_what_cannot_be_drawn_is_one_sentence(summary, chosen, said):
         plot_family(summary, **chosen)
 
 
+@pytest.mark.slow
 def test_a_run_without_the_control_is_drawn(tables):
     cut = {name: table.filter(pl.col("intervention") != "random_question") for name, table in tables.items()}
     for kind, draw in KINDS.items():
@@ -369,7 +371,15 @@ def outside(figure: Figure) -> list[str]:
     return off + over
 
 
-@pytest.mark.parametrize(("count", "column"), [(1, True), (2, True), (4, True), (4, False)])
+@pytest.mark.parametrize(
+    ("count", "column"),
+    [
+        pytest.param(1, True, marks=pytest.mark.slow),
+        (2, True),
+        pytest.param(4, True, marks=pytest.mark.slow),
+        pytest.param(4, False, marks=pytest.mark.slow),
+    ],
+)
 def test_figures_of_any_number_of_models_are_readable_at_both_widths(tables, count, column):
     """No text is cut off or runs into the next, type is at least five points, and one or two panels fit their width."""
     names = [f"model-{number}" for number in range(count)]

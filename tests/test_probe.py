@@ -51,7 +51,9 @@ def chances(logits: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shift", [0.0, 0.7, 6.0], ids=["random", "signal", "nearly separable"])
-@pytest.mark.parametrize("strength", [64.0, 1.0, 0.0625, STRENGTHS[-1]])
+@pytest.mark.parametrize(
+    "strength", [64.0, *(pytest.param(some, marks=pytest.mark.slow) for some in (1.0, 0.0625)), STRENGTHS[-1]]
+)
 @pytest.mark.parametrize("width", [20, 300], ids=["narrow", "wide"])
 def test_probabilities_equal_scikit_learns(shift, strength, width, dtype):
     """Several training sets at once; the largest error seen is 4e-5, of the weakest penalty in single precision."""

@@ -25,6 +25,8 @@ RUNS = [(prompt, state) for prompt in ("first", "second") for state in ("clean",
 AT_ONCE = 20  # draws that are probed together
 RESAMPLES = 500
 
+pytestmark = pytest.mark.slow
+
 
 def split(side: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
     """Folds and halves."""
@@ -96,7 +98,6 @@ def true_curve(states: dict, side: np.ndarray, strengths: torch.Tensor, fresh: d
     return np.mean(found, axis=0)
 
 
-@pytest.mark.slow
 def test_planted_pathways_come_back_within_their_intervals():
     """Group share, curve and deepest layer, each in at least 90 of 100 draws; Answer-Anchored stays at zero."""
     count, draws = 1000, 100
@@ -179,11 +180,10 @@ def false_alarms(kind: str, count: int, width: int, draws: int) -> dict[str, int
 @pytest.mark.parametrize(
     ("kind", "count", "width", "draws", "honest"),
     [
-        # The closest to the bound, so it has the most draws.
-        pytest.param("N1", 800, 256, 1000, ["crossfit", "replicate", "dip"], marks=pytest.mark.slow),
+        ("N1", 800, 256, 1000, ["crossfit", "replicate", "dip"]),  # the closest to the bound, so it has the most draws
         ("N2", 400, 32, 200, ["replicate", "dip"]),
-        pytest.param("shuffled", 400, 32, 200, ["replicate", "dip"], marks=pytest.mark.slow),
-        pytest.param("no effect", 400, 32, 200, ["crossfit", "replicate", "dip"], marks=pytest.mark.slow),
+        ("shuffled", 400, 32, 200, ["replicate", "dip"]),
+        ("no effect", 400, 32, 200, ["crossfit", "replicate", "dip"]),
     ],
 )
 def test_false_alarms_stay_at_most_at_seven_in_a_hundred(kind, count, width, draws, honest):

@@ -148,6 +148,7 @@ def test_the_extract_command_gives_what_the_rule_gives(finished, tmp_path):
         assert pq.read_table(output / file.name).equals(pq.read_table(file))
 
 
+@pytest.mark.slow
 def test_a_killed_extraction_leaves_nothing_that_passes_for_whole(finished, tmp_path):
     output = tmp_path / "killed"
     process = subprocess.Popen([*extract_command(finished, str(output)), "--batch-tokens", "64"], cwd=finished)
