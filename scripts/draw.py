@@ -2,23 +2,25 @@
 
 import json
 
-from anchorscope.figures import KINDS, View
-from anchorscope.frames import read_frame
-from anchorscope.logs import configure_logging, progress
+from anchorscope.drawing import Sheet, Source, draw_all
+from anchorscope.logs import configure_logging
 from anchorscope.notes import unprobed
-from anchorscope.panels import read_style, save
 from anchorscope.parquet import made_from
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, files = snakemake.params, snakemake.input
-    tables = {name: read_frame(files[name]) for name in ("summary", "layers", "deepest")}
-    models, datasets = dict(json.loads(params.models)), dict(json.loads(params.datasets))
-    missing = unprobed(made_from(files.summary), models, datasets)
-    widths = {"": read_style(files.style), "_column": read_style(files.style, column=True)}
-    wanted = [(kind, width) for kind in KINDS for width in widths if hasattr(snakemake.output, f"{kind}{width}")]
-    for kind, width in progress(wanted, len(wanted), "drawing"):
-        style = widths[width]
-        figure = KINDS[kind](tables, View(models, datasets, params.component, params.position, missing, style))
-        for path in snakemake.output[f"{kind}{width}"]:
-            save(figure, path, style)
+    params, files, outputs = snakemake.params, snakemake.input, snakemake.output
+    models, datasets = json.loads(params.models), json.loads(params.datasets)
+    sheets = [
+        Sheet(name.removesuffix("_column"), name.endswith("_column"), tuple(paths)) for name, paths in outputs.items()
+    ]
+    source = Source(
+        tables=tuple((name, files[name]) for name in ("summary", "layers", "deepest")),
+        models=tuple(map(tuple, models)),
+        datasets=tuple(map(tuple, datasets)),
+        component=params.component,
+        position=params.position,
+        note=unprobed(made_from(files.summary), dict(models), dict(datasets)),
+        style=files.style,
+    )
+    draw_all(sheets, source, snakemake.threads)

@@ -22,7 +22,8 @@ if __name__ == "__main__":
     if "not_probed" in probed:
         found = Estimates(**dict.fromkeys(tables, delta))
     else:
-        found = estimate(delta, layers, Headline(params.component, params.position), params.draws, params.seed)
+        headline = Headline(params.component, params.position)
+        found = estimate(delta, layers, headline, params.draws, params.seed, snakemake.threads)
     about = provenance(
         **{key: probed[key] for key in ("model", "not_probed") if key in probed},
         stage="estimate",

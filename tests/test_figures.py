@@ -13,7 +13,9 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from anchorscope.drawing import Sheet, Source, draw_all
 from anchorscope.figures import KINDS, View, plot_family
+from anchorscope.frames import write_frame
 from anchorscope.notes import notes, unprobed
 from anchorscope.panels import BUNDLED_STYLE, FAINT, read_style, save
 from conftest import ROOT
@@ -447,3 +449,23 @@ def test_files_hold_real_text_and_are_the_same_twice(tables, tmp_path):
     assert b"/CIDFontType2" in (tmp_path / "one.pdf").read_bytes(), "type in the PDF is type"
     image = matplotlib.image.imread(tmp_path / "one.png")
     assert image.shape[1] == 2070, "300 dpi"
+
+
+def test_figures_drawn_side_by_side_are_those_drawn_one_after_another(tables, tmp_path):
+    files = []
+    for name, table in tables.items():
+        files.append((name, str(tmp_path / f"{name}.parquet")))
+        write_frame(files[-1][1], table, {})
+    titles = tuple(tuple(some.items()) for some in (MODELS, DATASETS))
+    source = Source(tuple(files), *titles, "resid", "answer_last", "", str(BUNDLED_STYLE))
+    for processes in (1, 2):
+        sheets = [
+            Sheet(kind, column, tuple(str(tmp_path / f"{processes}/{kind}{column}.{end}") for end in ("png", "svg")))
+            for kind, column in (("share", False), ("auc", True))
+        ]
+        draw_all(sheets, source, processes)
+    alone, together = (sorted((tmp_path / name).iterdir()) for name in ("1", "2"))
+    assert [file.name for file in alone] == [file.name for file in together]
+    assert len(alone) == 4
+    for one, other in zip(alone, together, strict=True):
+        assert one.read_bytes() == other.read_bytes()

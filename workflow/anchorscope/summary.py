@@ -1,6 +1,7 @@
 """All estimates of one model on one dataset, from its delta and layers tables."""
 
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -35,33 +36,61 @@ class Estimates:
     resampled: pl.DataFrame  # the headline's curves in every resample, for contrasts between runs
 
 
-def estimate(delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, draws: int, seed: int) -> Estimates:
+def estimate(
+    delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, draws: int, seed: int, threads: int = 1
+) -> Estimates:
     """Everything that is said of one model on one dataset."""
     delta = delta.sort(*UNIT, "layer", "id")
     weights = resample(_examples(delta)["cluster"].to_list(), draws, seed)
-    summary, series, found_kinds, strata, resampled = [], [], [], [], []
-    for (component, position, intervention), unit in delta.group_by(UNIT, maintain_order=True):
-        place = {"component": component, "position": position}
-        under = {**place, "intervention": intervention}
-        by_rule = {rule: curves(roles(unit, rule), weights) for rule in ROLES}
-        reference = layers.filter(pl.col("is_reference")).filter(**place)["layer"][0]
-        null = one_mechanism(unit, reference, seed) if intervention == "exact_question" else {}
-        summary.append(_with(_layer_table(by_rule, null), under))
-        series.append(_with(_series_table(by_rule, null), under))
-        if intervention == "exact_question":
-            at_reference = unit.filter(pl.col("layer") == reference)
-            found_kinds.append({**place, "reference_layer": reference, **_kinds(at_reference, weights, seed)})
-        if place == {"component": headline.component, "position": headline.position}:
-            strata.append(_with(_strata_table(unit, weights), under))
-            resampled.append(_with(_resampled_table(by_rule), {"intervention": intervention}))
+    units = delta.partition_by(UNIT, as_dict=True, maintain_order=True)
+    with ThreadPoolExecutor(threads) as pool:
+        parts = list(pool.map(lambda unit: _unit(*unit, layers, headline, weights, seed), units.items()))
+    series = pl.concat(part.series for part in parts)
     return Estimates(
-        summary=with_auc(pl.concat(summary, how="diagonal"), layers),
-        series=pl.concat(series),
-        kinds=pl.DataFrame(found_kinds, schema_overrides=dict.fromkeys(KINDS, pl.Float64)),
-        strata=pl.concat(strata),
-        deepest=deepest_examples(delta, pl.concat(series), layers, headline),
-        resampled=pl.concat(resampled),
+        summary=with_auc(pl.concat((part.summary for part in parts), how="diagonal"), layers),
+        series=series,
+        kinds=pl.concat(part.kinds for part in parts if part.kinds is not None),
+        strata=pl.concat(part.strata for part in parts if part.strata is not None),
+        deepest=deepest_examples(delta, series, layers, headline),
+        resampled=pl.concat(part.resampled for part in parts if part.resampled is not None),
     )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one component, position and intervention adds to each table."""
+
+    summary: pl.DataFrame
+    series: pl.DataFrame
+    kinds: pl.DataFrame | None = None
+    strata: pl.DataFrame | None = None
+    resampled: pl.DataFrame | None = None
+
+
+def _unit(
+    names: tuple[str, str, str],
+    unit: pl.DataFrame,
+    layers: pl.DataFrame,
+    headline: Headline,
+    weights: np.ndarray,
+    seed: int,
+) -> _Part:
+    component, position, intervention = names
+    place = {"component": component, "position": position}
+    under = {**place, "intervention": intervention}
+    by_rule = {rule: curves(roles(unit, rule), weights) for rule in ROLES}
+    reference = layers.filter(pl.col("is_reference")).filter(**place)["layer"][0]
+    measured = intervention == "exact_question"
+    null = one_mechanism(unit, reference, seed) if measured else {}
+    part = _Part(_with(_layer_table(by_rule, null), under), _with(_series_table(by_rule, null), under))
+    if measured:
+        at_reference = unit.filter(pl.col("layer") == reference)
+        row = {**place, "reference_layer": reference, **_kinds(at_reference, weights, seed)}
+        part = replace(part, kinds=pl.DataFrame([row], schema_overrides=dict.fromkeys(KINDS, pl.Float64)))
+    if (component, position) == (headline.component, headline.position):
+        strata = _with(_strata_table(unit, weights), under)
+        part = replace(part, strata=strata, resampled=_with(_resampled_table(by_rule), {"intervention": intervention}))
+    return part
 
 
 def _examples(delta: pl.DataFrame) -> pl.DataFrame:

@@ -19,8 +19,10 @@ rule draw:
         "results/benchmarks/draw/{figure}.tsv"
     conda:
         "../../envs/draw.yaml"
+    # A figure takes a second or two, and all of them are wanted at once.
+    threads: min(len(KINDS) * len(WIDTHS), CORES or 1)
     resources:
-        mem_mb=grows(2000),
+        mem_mb=grows(4000),
         runtime=grows(20),
     params:
         models=lambda wildcards: canonical_json(

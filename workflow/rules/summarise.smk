@@ -19,6 +19,7 @@ rule estimate:
         "results/benchmarks/estimate/{model}/{dataset}.tsv"
     conda:
         "../../envs/data.yaml"
+    threads: THREADS
     resources:
         mem_mb=grows(4000),
         runtime=grows(60),
