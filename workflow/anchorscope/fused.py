@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 TRIAL = 64  # numbers a vector
 HAS_TRITON = find_spec("triton") is not None  # it comes with torch for NVIDIA GPUs
+if HAS_TRITON:  # now, and not when a card is held
+    from anchorscope.kernels import rotate, silu_times
 
 
 @contextmanager
@@ -64,8 +66,6 @@ def _gated_mlp(module: nn.Module) -> Callable | None:
 
 
 def _run_mlp(module: nn.Module, states: Tensor) -> Tensor:
-    from anchorscope.kernels import silu_times
-
     return module.down_proj(silu_times(module.gate_proj(states), module.up_proj(states)))
 
 
@@ -91,8 +91,6 @@ def _rotary(original: Callable, query: Tensor, key: Tensor, cos: Tensor, sin: Te
     whole = all(states.shape[0] == 1 and states.transpose(1, 2).is_contiguous() for states in (query, key))
     if not query.is_cuda or not whole or others or more:
         return original(query, key, cos, sin, *others, **more)
-    from anchorscope.kernels import rotate
-
     return rotate(query, cos, sin), rotate(key, cos, sin)
 
 
