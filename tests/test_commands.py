@@ -29,11 +29,12 @@ RESUME = "workflow/resume.py"
 PLANS_NOTHING = ("--unlock", "--list-target-rules")  # such a command runs as it stands
 # In place of the sizes that the pages measured with; the last of two equal options counts.
 SMALL = {
-    "bench_extract": "--model MODEL --examples 4 --plain 2 --single 1 --stored 2 --prefix 8 --dtype float32",
+    "bench_extract": "--model MODEL --examples 4 --plain 2 --single 1 --stored 0.001 --prefix 8 --dtype float32",
     "bench_generate": "--model MODEL --count 4 --repeats 1 --dtype float32",
     "bench_growth": "--examples 200 --repeats 1 --layers 2 --width 64 --tokenizer MODEL",
     "bench_needs": "--help",  # measures on a GPU only
     "bench_probe": "--help",  # its shapes take half a minute with the fewest examples
+    "bench_run": "--targets results/questions/nq-mini.parquet",
     "bench_store": "--examples 4 --layers 2 --width 64 --repeats 1",
 }
 

@@ -7,7 +7,7 @@ from accelerate import infer_auto_device_map
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from anchorscope.files import read_json
-from anchorscope.measured import FULL
+from anchorscope.measured import FULL, HEADLINE
 from anchorscope.needs import CARD_BYTES, line, needs
 from anchorscope.sizes import FOR_SHARDS, cards_needed
 from anchorscope.store import KEYS, ActivationWriter
@@ -44,13 +44,23 @@ def test_an_example_takes_what_it_takes_in_its_file(tmp_path):
     "row", read_json(ROOT / "benchmarks/results/needs-h200.json")["results"], ids=lambda r: r["model"]
 )
 def test_what_is_expected_is_near_what_was_measured_on_a_gpu(row):
-    expected = needs(AutoConfig.from_pretrained(ROOT / f"workflow/resources/shapes/{row['model']}.json"))
+    config = AutoConfig.from_pretrained(ROOT / f"workflow/resources/shapes/{row['model']}.json")
+    expected = needs(config, grid=FULL)
     assert row["weights GB, measured"] == pytest.approx(expected.weight_bytes / 1e9, rel=0.01)
     assert row["file MB/ex, measured"] == pytest.approx(expected.example_bytes / 1e6, rel=0.01)
     assert row["GPU GB, measured"] == pytest.approx(expected.gpu_bytes / 1e9, rel=0.25)
     assert row["host GB, measured"] < 1.1 * expected.host_bytes / 1e9
     for name, seconds in (("extract ms/ex", expected.extract_seconds), ("answer ms/q", expected.answer_seconds)):
         assert 0.5 < row[f"{name}, measured"] / (1e3 * seconds) < 2
+
+
+@pytest.mark.parametrize(
+    "row", read_json(ROOT / "benchmarks/results/extract-disk-h200.json")["results"], ids=lambda r: r["model"]
+)
+@pytest.mark.parametrize(("name", "grid"), [("headline", HEADLINE), ("grid", FULL)])
+def test_extraction_is_expected_to_take_about_as_long_as_was_measured(row, name, grid):
+    config = AutoConfig.from_pretrained(ROOT / f"workflow/resources/shapes/{row['model']}.json")
+    assert 0.5 < needs(config, grid=grid).extract_seconds * row[f"{name} to disk ex/s"] < 2
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -344,6 +344,18 @@ def test_other_cores_rerun_nothing(rerun):
 
 
 @pytest.mark.slow
+def test_more_jobs_start_than_there_are_cards_and_probes_ask_for_one(rerun, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    command = [*SNAKEMAKE, "--cores", "16", "--configfile", "test.yaml", "--dry-run", "--forcerun", "answer", "probe"]
+    done = subprocess.run(command, cwd=rerun, capture_output=True, text=True)
+    shown = done.stdout + done.stderr
+    threads = re.findall(r"^rule answer:.*?threads: (\d+)", shown, re.M | re.S)
+    assert set(threads) == {"2"}, "eight jobs on sixteen cores"
+    asked = re.findall(r"^rule probe:.*?resources: ([^\n]*)", shown, re.M | re.S)
+    assert asked
+    assert all("gpu=1" in line for line in asked)
+
+
 def test_what_a_scheduler_is_asked_for_reruns_nothing(rerun):
     config = base_config()
     config["models"]["tiny"] |= {"gpus": 2, "memory_gb": 99}

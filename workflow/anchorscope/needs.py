@@ -25,7 +25,7 @@ NEW_TOKENS = 32
 
 # Measured on one H200, but for the first.
 READ_A_SECOND = 1.5e9  # bytes of weights, from a disk to the card
-WRITTEN_A_SECOND = 0.9e9  # bytes of activations
+WRITTEN_A_SECOND = 1.2e9  # bytes of activations
 OPERATIONS_A_SECOND = 4e14  # of matrix products, half of what the card can do at best
 PROCESS_BYTES = 4e9  # of a job, beside the batches that it holds
 COPIES = 4  # of what is kept of a batch, on its way to the file; a gigabyte each
