@@ -10,17 +10,17 @@ from anchorscope.parquet import made_from
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files, outputs = snakemake.params, snakemake.input, snakemake.output
-    models, datasets = json.loads(params.models), json.loads(params.datasets)
+    models, datasets = dict(json.loads(params.models)), dict(json.loads(params.datasets))
     sheets = [
-        Sheet(name.removesuffix("_column"), name.endswith("_column"), tuple(paths)) for name, paths in outputs.items()
+        Sheet(name.removesuffix("_column"), name.endswith("_column"), list(paths)) for name, paths in outputs.items()
     ]
     source = Source(
-        tables=tuple((name, files[name]) for name in ("summary", "layers", "deepest")),
-        models=tuple(map(tuple, models)),
-        datasets=tuple(map(tuple, datasets)),
+        tables={name: files[name] for name in ("summary", "layers", "deepest")},
+        models=models,
+        datasets=datasets,
         component=params.component,
         position=params.position,
-        note=unprobed(made_from(files.summary), dict(models), dict(datasets)),
+        note=unprobed(made_from(files.summary), models, datasets),
         style=files.style,
     )
     draw_all(sheets, source, snakemake.threads)

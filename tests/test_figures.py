@@ -452,15 +452,13 @@ def test_files_hold_real_text_and_are_the_same_twice(tables, tmp_path):
 
 
 def test_figures_drawn_side_by_side_are_those_drawn_one_after_another(tables, tmp_path):
-    files = []
+    files = {name: str(tmp_path / f"{name}.parquet") for name in tables}
     for name, table in tables.items():
-        files.append((name, str(tmp_path / f"{name}.parquet")))
-        write_frame(files[-1][1], table, {})
-    titles = tuple(tuple(some.items()) for some in (MODELS, DATASETS))
-    source = Source(tuple(files), *titles, "resid", "answer_last", "", str(BUNDLED_STYLE))
+        write_frame(files[name], table, {})
+    source = Source(files, MODELS, DATASETS, "resid", "answer_last", "", str(BUNDLED_STYLE))
     for processes in (1, 2):
         sheets = [
-            Sheet(kind, column, tuple(str(tmp_path / f"{processes}/{kind}{column}.{end}") for end in ("png", "svg")))
+            Sheet(kind, column, [str(tmp_path / f"{processes}/{kind}{column}.{end}") for end in ("png", "svg")])
             for kind, column in (("share", False), ("auc", True))
         ]
         draw_all(sheets, source, processes)
@@ -469,3 +467,14 @@ def test_figures_drawn_side_by_side_are_those_drawn_one_after_another(tables, tm
     assert len(alone) == 4
     for one, other in zip(alone, together, strict=True):
         assert one.read_bytes() == other.read_bytes()
+
+
+def test_what_another_process_could_not_draw_is_said_in_its_own_words(tables, tmp_path):
+    files = {name: str(tmp_path / f"{name}.parquet") for name in tables}
+    for name, table in tables.items():
+        write_frame(files[name], table, {})
+    source = Source(files, MODELS, DATASETS, "resid", "answer_last", "", str(BUNDLED_STYLE))
+    sheets = [Sheet("share", False, [str(tmp_path / "share.svg")]), Sheet("nothing", False, [])]
+    with pytest.raises(RuntimeError, match="KeyError: 'nothing'"):
+        draw_all(sheets, source, 2)
+    assert (tmp_path / "share.svg").exists()

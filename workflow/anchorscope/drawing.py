@@ -1,10 +1,9 @@
-"""Figures as files, several at a time: each by a process of its own."""
+"""Figures as files, several at a time."""
 
-import multiprocessing
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from functools import cache
+import json
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
 
 import polars as pl
 
@@ -20,16 +19,16 @@ class Sheet:
 
     kind: str
     column: bool  # as wide as a column, and not as a page
-    files: tuple[str, ...]
+    files: list[str]
 
 
 @dataclass(frozen=True)
 class Source:
     """What all figures of a set are drawn from: files of tables, and what of them is shown."""
 
-    tables: tuple[tuple[str, str], ...]  # name and file
-    models: tuple[tuple[str, str], ...]  # name and title
-    datasets: tuple[tuple[str, str], ...]
+    tables: dict[str, str]  # name and file
+    models: dict[str, str]  # name and title
+    datasets: dict[str, str]
     component: str
     position: str
     note: str
@@ -37,33 +36,40 @@ class Source:
 
 
 def draw_all(sheets: list[Sheet], source: Source, processes: int) -> None:
-    """Draw every sheet."""
+    """Draw every sheet, a share of them in each process: this one, and others that run this module."""
     count = min(processes, len(sheets))
-    if count <= 1:
-        drawn: Iterable = (draw(sheet, source) for sheet in sheets)
-        _wait(drawn, len(sheets))
-        return
-    # Not a plain fork: the threads of the data-frame library would be missing in the copy.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    with ProcessPoolExecutor(count, context) as pool:
-        _wait(pool.map(draw, sheets, [source] * len(sheets)), len(sheets))
+    others = [_start(sheets[number::count], source) for number in range(1, count)]
+    draw_some(sheets[::count], source)
+    for process in others:
+        said = process.communicate()[1].strip().splitlines()
+        if process.returncode:
+            raise RuntimeError(said[-1] if said else "A process that drew figures was killed.")
 
 
-def _wait(drawn: Iterable, count: int) -> None:
-    for _ in progress(drawn, count, "drawing"):
-        pass
+def _start(sheets: list[Sheet], source: Source) -> subprocess.Popen:
+    process = subprocess.Popen(
+        [sys.executable, "-m", __spec__.name], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stdin.write(json.dumps([[asdict(sheet) for sheet in sheets], asdict(source)]))
+    process.stdin.close()
+    process.stdin = None  # or `communicate` would write to it
+    return process
 
 
-def draw(sheet: Sheet, source: Source) -> None:
+def draw_some(sheets: list[Sheet], source: Source) -> None:
+    tables = {name: read_frame(file) for name, file in source.tables.items()}
+    for sheet in progress(sheets, len(sheets), "drawing"):
+        draw(sheet, source, tables)
+
+
+def draw(sheet: Sheet, source: Source, tables: dict[str, pl.DataFrame]) -> None:
     style = read_style(source.style, column=sheet.column)
-    view = View(dict(source.models), dict(source.datasets), source.component, source.position, source.note, style)
-    figure = KINDS[sheet.kind](_read(source.tables), view)
+    view = View(source.models, source.datasets, source.component, source.position, source.note, style)
+    figure = KINDS[sheet.kind](tables, view)
     for file in sheet.files:
         save(figure, file, style)
 
 
-@cache
-def _read(tables: tuple[tuple[str, str], ...]) -> Mapping[str, pl.DataFrame]:
-    """Once in each process."""
-    return {name: read_frame(file) for name, file in tables}
+if __name__ == "__main__":
+    given, shown = json.load(sys.stdin)
+    draw_some([Sheet(**sheet) for sheet in given], Source(**shown))
