@@ -50,8 +50,9 @@ def columns_of(path: Path) -> set[str]:
 
 
 def agree(named: set[str], found: set[str]) -> bool:
-    """Whether both have the same names; `{layer}` stands for any number."""
-    patterns = {re.escape(name).replace(re.escape("{layer}"), r"\d+") for name in named}
+    """Whether both have the same names; `{layer}` stands for any number, another name in braces for any word."""
+    numbered = (re.escape(name).replace(re.escape("{layer}"), r"\d+") for name in named)
+    patterns = {re.sub(r"\\{\w+\\}", r"\\w+", name) for name in numbered}
     unnamed = [name for name in found if not any(re.fullmatch(pattern, name) for pattern in patterns)]
     missing = [pattern for pattern in patterns if not any(re.fullmatch(pattern, name) for name in found)]
     return (unnamed, missing) == ([], [])

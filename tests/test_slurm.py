@@ -140,6 +140,6 @@ def test_the_smallest_run_is_submitted_and_gives_the_bytes_of_a_local_one(finish
     numbers = set(re.findall(r"SLURM jobid '?(\d+)", said))
     held = [job for job in cluster.held() if job.job in numbers]
     assert sorted((job.partition, len(job.gpus)) for job in held) == [("cpu", 0)] * 4 + [("gpu", 1)]
-    for name in ("answers/tiny/one/0000.parquet", "activations/tiny/one/0000.parquet"):
+    for name in ("answers/tiny/one/0000.parquet", "activations/tiny/one/0000/mlp.final.parquet"):
         assert (folder / "results" / name).read_bytes() == (finished / "results" / name).read_bytes(), name
     assert (folder / "results/claims.json").stat().st_size > 0
