@@ -284,6 +284,7 @@ def test_the_page_of_a_finished_run_says_what_its_tables_say(finished):
         assert verdict in read.seen
 
 
+@pytest.mark.slow
 def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten_megabytes(tmp_path):
     layers = {"small": 16, "middle": 28, "large": 36, "largest": 64}
     tables = {
