@@ -1,21 +1,18 @@
 """From a manifest to a tokenizer and a model in memory, on the hardware that is there."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
 from anchorscope.hardware import cards, give_back, take
 from anchorscope.logs import log
 from anchorscope.sizes import FOR_SHARDS, cards_needed, parameters
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel  # seconds to import, and not needed to describe a model
 
 
 def read_config(folder: Path) -> PreTrainedConfig:
@@ -36,7 +33,7 @@ def load_tokenizer(manifest: dict) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def load_model(manifest: dict, dtype: str, threads: int) -> PreTrainedModel:
+def load_model(manifest: dict, dtype: str, threads: int) -> "PreTrainedModel":
     """Load a model for inference on as many GPUs as hold it, or on `threads` CPU threads."""
     torch.set_num_threads(threads)
     folder = Path(manifest["path"])
@@ -60,7 +57,7 @@ def load_model(manifest: dict, dtype: str, threads: int) -> PreTrainedModel:
     return model
 
 
-def leave_cards(model: PreTrainedModel) -> None:
+def leave_cards(model: "PreTrainedModel") -> None:
     """Let other jobs have the model's cards, while this one goes on without it: its weights are gone."""
     held = getattr(model, "held", {})
     if held:
@@ -70,7 +67,7 @@ def leave_cards(model: PreTrainedModel) -> None:
 
 def _load(
     manifest: dict, dtype: torch.dtype, devices: dict | str, room: dict[int, int] | None = None
-) -> PreTrainedModel:
+) -> "PreTrainedModel":
     if manifest["weights"] == "random":
         if devices == "auto":
             raise RuntimeError(f"Random weights are drawn on one GPU, and {manifest['name']} needs {len(room)}.")
@@ -89,7 +86,7 @@ def _load(
     return model.eval().requires_grad_(False)
 
 
-def random_model(folder: Path, seed: int, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+def random_model(folder: Path, seed: int, dtype: torch.dtype, device: torch.device) -> "PreTrainedModel":
     """A model of the folder's config with freshly drawn weights, made where it will run.
 
     The same seed gives the same weights on the same kind of device in the same dtype.

@@ -1,18 +1,20 @@
 """From a source in the config to a local folder with a manifest."""
 
 import hashlib
+import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 import torch
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedModel
+from safetensors import safe_open
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedConfig
 
 from anchorscope.files import canonical_json, package_file, read_json, sha256_of_files, tokenizer_beside
 from anchorscope.loading import load_tokenizer, read_config
-from anchorscope.sizes import skeleton
+from anchorscope.sizes import sizes_of_weights
 
 WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 # The same weights a second time, in the publisher's own format.
@@ -98,12 +100,12 @@ def describe(folder: Path, name: str, source: dict, hashes: Path | None = None) 
             f"{name} is of type {kind!r}, which the installed transformers does not know; code that comes with a model "
             "is never run."
         )
-    model = skeleton(read_config(folder))
-    config = model.config.get_text_config()
+    config = read_config(folder).get_text_config()
     random = "random" in source
     if not random and not list(folder.glob("*.safetensors")):
         raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
-    check_architecture(model, name)
+    sizes = sizes_of_weights(config) if random else sizes_in_files(folder, config)
+    check_architecture(sizes, name, config.model_type)
     tokenizer = load_tokenizer({"path": folder, "name": name})
     return {
         "name": name,
@@ -112,7 +114,7 @@ def describe(folder: Path, name: str, source: dict, hashes: Path | None = None) 
         "weights": "random" if random else "trained",
         "revision": revision_of(folder, source, hashes),
         "architecture": config.model_type,
-        "parameters": model.num_parameters(),
+        "parameters": sum(sizes.values()),
         "layers": config.num_hidden_layers,
         "width": config.hidden_size,
         "stored_dtype": str(config.dtype).removeprefix("torch."),
@@ -130,13 +132,27 @@ def revision_of(folder: Path, source: dict, hashes: Path | None = None) -> str:
     return _hash_of({file.name: digest for file, digest in found.items()})
 
 
-def check_architecture(model: PreTrainedModel, name: str) -> None:
-    """Notice a model that cannot be hooked before any question is asked."""
-    decoder = model.get_decoder()
-    blocks = getattr(decoder, "layers", None)
-    if not blocks or not all(hasattr(blocks[0], part) for part in ("self_attn", "mlp")):
+def sizes_in_files(folder: Path, config: PreTrainedConfig) -> dict[str, int]:
+    """How many numbers each weight has, by its name, from the headers of the files.
+
+    Making the model without its weights would tell the same; but the model's code takes longer to import than all else.
+    """
+    sizes = {}
+    for file in folder.glob("*.safetensors"):
+        with safe_open(file, framework="numpy") as weights:
+            names = weights.keys()
+            sizes |= {name: math.prod(weights.get_slice(name).get_shape()) for name in names}
+    if config.tie_word_embeddings:
+        sizes.pop("lm_head.weight", None)  # some files have what is used twice twice
+    return sizes
+
+
+def check_architecture(weights: Iterable[str], name: str, kind: str) -> None:
+    """Notice a model that cannot be hooked by the names of its weights, before any question is asked."""
+    parts = {part for weight in weights for part in weight.split(".")}
+    if not {"layers", "self_attn", "mlp"} <= parts:
         raise ValueError(
-            f"{name} is a {model.config.model_type} model, whose blocks are not self_attn and mlp; "
+            f"{name} is a {kind} model, whose blocks are not self_attn and mlp; "
             "Llama, Qwen3, Mistral and Gemma types are supported."
         )
 

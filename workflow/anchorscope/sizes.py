@@ -3,21 +3,22 @@
 import math
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedConfig
 
 FOR_WEIGHTS = 0.85  # the share of a card's memory that weights may take; the rest is for a batch
 FOR_SHARDS = 0.92  # of each of several cards: a block is placed whole, so that none is filled to the brim
 
 
-def skeleton(config: PreTrainedConfig) -> PreTrainedModel:
-    """A model of the config whose weights take no memory."""
+def sizes_of_weights(config: PreTrainedConfig) -> dict[str, int]:
+    """How many numbers each weight of such a model has, by its name; one that is used twice is there once."""
     with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(config)
+        model = AutoModelForCausalLM.from_config(config)
+    return {name: weight.numel() for name, weight in model.named_parameters()}
 
 
 def parameters(config: PreTrainedConfig) -> int:
-    """Weights that are used twice count once."""
-    return skeleton(config).num_parameters()
+    """How many numbers such a model has."""
+    return sum(sizes_of_weights(config).values())
 
 
 def cards_needed(weight_bytes: int, card_bytes: int) -> int:
