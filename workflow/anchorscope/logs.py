@@ -1,5 +1,6 @@
 """What a job says while it runs: one log file, and progress for eyes and for logs."""
 
+import gc
 import logging
 import sys
 import time
@@ -15,6 +16,7 @@ Item = TypeVar("Item")
 
 def configure_logging(path: Path | str) -> None:
     """Log to `path` and to standard error; an uncaught error becomes the log's last line."""
+    gc.freeze()  # what was imported stays: looking for garbage in it takes a second, and at the end another
     to_screen = logging.StreamHandler()
     # On a terminal the line of progress speaks, and other lines would tear it.
     to_screen.setLevel(logging.WARNING if sys.stderr.isatty() else logging.INFO)
