@@ -5,12 +5,7 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 
-import polars as pl
-
-from anchorscope.figures import KINDS, View
-from anchorscope.frames import read_frame
 from anchorscope.logs import progress
-from anchorscope.panels import read_style, save
 
 
 @dataclass(frozen=True)
@@ -36,11 +31,10 @@ class Source:
 
 
 def draw_all(sheets: list[Sheet], source: Source, processes: int) -> None:
-    """Draw every sheet, a share of them in each process: this one, and others that run this module."""
+    """Draw every sheet, a share of them in each of several processes that run this module."""
     count = min(processes, len(sheets))
-    others = [_start(sheets[number::count], source) for number in range(1, count)]
-    draw_some(sheets[::count], source)
-    for process in others:
+    started = [_start(sheets[number::count], source) for number in range(count)]
+    for process in progress(started, count, "drawing"):
         said = process.communicate()[1].strip().splitlines()
         if process.returncode:
             raise RuntimeError(said[-1] if said else "A process that drew figures was killed.")
@@ -56,20 +50,21 @@ def _start(sheets: list[Sheet], source: Source) -> subprocess.Popen:
     return process
 
 
-def draw_some(sheets: list[Sheet], source: Source) -> None:
+def draw(sheets: list[Sheet], source: Source) -> None:
+    # Seconds to import, which the process that starts the others need not wait for.
+    from anchorscope.figures import KINDS, View
+    from anchorscope.frames import read_frame
+    from anchorscope.panels import read_style, save
+
     tables = {name: read_frame(file) for name, file in source.tables.items()}
-    for sheet in progress(sheets, len(sheets), "drawing"):
-        draw(sheet, source, tables)
-
-
-def draw(sheet: Sheet, source: Source, tables: dict[str, pl.DataFrame]) -> None:
-    style = read_style(source.style, column=sheet.column)
-    view = View(source.models, source.datasets, source.component, source.position, source.note, style)
-    figure = KINDS[sheet.kind](tables, view)
-    for file in sheet.files:
-        save(figure, file, style)
+    for sheet in sheets:
+        style = read_style(source.style, column=sheet.column)
+        view = View(source.models, source.datasets, source.component, source.position, source.note, style)
+        figure = KINDS[sheet.kind](tables, view)
+        for file in sheet.files:
+            save(figure, file, style)
 
 
 if __name__ == "__main__":
     given, shown = json.load(sys.stdin)
-    draw_some([Sheet(**sheet) for sheet in given], Source(**shown))
+    draw([Sheet(**sheet) for sheet in given], Source(**shown))
