@@ -4,6 +4,7 @@ import base64
 import io
 import os
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -36,9 +37,10 @@ def picture(png: bytes) -> str:
 def figures_section(figures: Mapping[str, Iterable[Path]], titles: Mapping[str, str], page: Path) -> str:
     """Each set of models with its figures of every kind, from their PNG files; `titles` name the models of a set."""
     parts = []
-    for name, paths in figures.items():
-        parts.append(f"<h3>{escape(titles[name])}</h3>")
-        parts += [_figure(Path(path), titles[name], page) for path in paths]
+    with ThreadPoolExecutor() as threads:  # pictures are made smaller outside of Python's lock
+        for name, paths in figures.items():
+            parts.append(f"<h3>{escape(titles[name])}</h3>")
+            parts += threads.map(lambda path, name=name: _figure(Path(path), titles[name], page), paths)
     return "\n".join(parts)
 
 
