@@ -15,6 +15,8 @@ ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "workflow"))
 # Jobs import the library of this checkout, the one that is fingerprinted, whatever else is installed.
 os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"), os.getenv("PYTHONPATH")])))
+# Every job is a Python of its own. Told to keep no compiled modules, as in many containers, each would compile torch anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from anchorscope.files import (
     VERSIONED,
