@@ -81,7 +81,7 @@ def test_a_batch_that_does_not_fit_is_halved_remembered_and_logged(tokenizer, tm
     assert [key["id"] for key in found.keys] == [key["id"] for key in expected.keys]
     for prompt, intervention in PASSES:
         read = [part.read("resid", "final", prompt, intervention, range(4)) for part in (found, expected)]
-        torch.testing.assert_close(*read, atol=1e-5, rtol=0)
+        torch.testing.assert_close(*read, atol=1e-4, rtol=0)
     assert sizes[0] > 120
     assert "out of memory at" in caplog.text
     failures = [size > 120 for size in sizes]

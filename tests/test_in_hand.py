@@ -40,7 +40,7 @@ def test_extract_gives_the_workflows_answers_and_activations(in_hand, first_shar
         for position in POSITIONS:
             for run in PASSES:
                 where = (component, position, *run, range(mine.layers))
-                torch.testing.assert_close(mine.read(*where), theirs.read(*where), rtol=0, atol=1e-5)
+                torch.testing.assert_close(mine.read(*where), theirs.read(*where), rtol=0, atol=1e-4)
 
 
 def test_summarise_gives_the_workflows_summary(finished):
