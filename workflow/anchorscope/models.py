@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedConfig
@@ -55,17 +56,21 @@ def convert_gguf(source: Path, target: Path) -> None:
 
 @contextmanager
 def reading_gguf_once() -> Iterator[None]:
-    """Keep what the GGUF library has read for as long as a file is converted.
+    """Keep what the GGUF library has read for as long as a file is converted, and let it read faster.
 
     Transformers reads the whole file for the config, again for the weights and again for the tokenizer, and makes the
     table of all tensors' names anew for every module of the model: most of the time that a conversion takes.
     """
     import gguf  # only models in this format need it
 
+    class Reader(gguf.GGUFReader):
+        """The file as a plain array: cutting a memory map costs more than what is cut, a million times."""
+
+        data = property(lambda self: self._plain, lambda self, mapped: setattr(self, "_plain", np.asarray(mapped)))
+
     plain = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
     try:
-        for name, function in plain.items():
-            setattr(gguf, name, cache(function))
+        gguf.GGUFReader, gguf.get_tensor_name_map = cache(Reader), cache(gguf.get_tensor_name_map)
         yield
     finally:
         for name, function in plain.items():
@@ -79,7 +84,8 @@ def fetch_config(config: Path, target: Path) -> None:
         shutil.copyfile(file, target / file.name)
     if not tokenizer_beside(config):
         spare = package_file(*SPARE_TOKENIZER)
-        AutoTokenizer.from_pretrained(spare.parent, gguf_file=spare.name).save_pretrained(target)
+        with reading_gguf_once():
+            AutoTokenizer.from_pretrained(spare.parent, gguf_file=spare.name).save_pretrained(target)
     ids = max(load_tokenizer({"path": target, "name": config.name}).get_vocab().values()) + 1
     size = read_config(target).get_text_config().vocab_size
     if ids > size:
