@@ -6,11 +6,15 @@ import sys
 from pathlib import Path
 
 import gguf
+import numpy as np
 import pytest
+from safetensors.torch import save_file
 
+from anchorscope.files import package_file
 from anchorscope.loading import load_model, load_tokenizer
-from anchorscope.models import describe, fetch, reading_gguf_once, revision_of
-from conftest import tiny_model
+from anchorscope.models import SPARE_TOKENIZER, describe, fetch, reading_gguf_once, revision_of
+from anchorscope.sizes import parameters
+from conftest import FAMILIES, tiny_model
 
 CODE = """
 from pathlib import Path
@@ -75,10 +79,20 @@ def test_a_cache_that_was_cleared_is_noticed_and_the_command_that_helps_is_named
         load_tokenizer(manifest)
 
 
-def test_the_manifest_counts_the_parameters(saved, tmp_path, tokenizer):
-    fetch({"path": str(saved)}, tmp_path / "fetched")
-    manifest = describe(tmp_path / "fetched", "mine", {"path": str(saved)})
-    assert manifest["parameters"] == sum(p.numel() for p in tiny_model("llama", len(tokenizer), layers=2).parameters())
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("stored", ["once", "twice"])
+def test_the_manifest_counts_every_weight_once(family, stored, tmp_path, tokenizer):
+    model = tiny_model(family, len(tokenizer), layers=2)
+    model.save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    if stored == "twice":  # as some publishers do where the head is the embedding
+        embedding = {"lm_head.weight": model.get_input_embeddings().weight.detach().clone()}
+        save_file(embedding, tmp_path / "saved/head.safetensors")
+    source = {"path": str(tmp_path / "saved")}
+    fetch(source, tmp_path / "fetched")
+    manifest = describe(tmp_path / "fetched", "mine", source)
+    assert manifest["parameters"] == sum(weight.numel() for weight in model.parameters())
+    assert manifest["parameters"] == parameters(model.config)
 
 
 @pytest.fixture
@@ -138,5 +152,13 @@ def test_what_a_gguf_file_holds_is_read_once_while_it_is_converted():
     plain = gguf.GGUFReader, gguf.get_tensor_name_map
     with reading_gguf_once():
         names = [gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2) for _ in range(2)]
+        readers = [gguf.GGUFReader(package_file(*SPARE_TOKENIZER)) for _ in range(2)]
     assert names[0] is names[1]
+    assert readers[0] is readers[1]
     assert (gguf.GGUFReader, gguf.get_tensor_name_map) == plain
+    expected = gguf.GGUFReader(package_file(*SPARE_TOKENIZER))
+    assert list(readers[0].fields) == list(expected.fields)
+    assert all(field.contents() == expected.fields[name].contents() for name, field in readers[0].fields.items())
+    assert [tensor.name for tensor in readers[0].tensors] == [tensor.name for tensor in expected.tensors]
+    for mine, theirs in zip(readers[0].tensors, expected.tensors, strict=True):
+        assert np.array_equal(mine.data, theirs.data)

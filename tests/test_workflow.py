@@ -407,6 +407,13 @@ def test_a_setting_reruns_exactly_what_it_can_change(rerun, changes, expected):
 EXTRACT_AND_BELOW = {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}
 
 
+def test_a_component_that_was_not_kept_is_extracted_with_all_that_follows(rerun):
+    for file in rerun.glob("results/activations/*/*/*/mlp.*.parquet"):
+        file.unlink()
+    write_config(rerun, base_config() | {"components": ["resid", "mlp"]})
+    assert jobs(snakemake(rerun, "--dry-run")) == {**EXTRACT_AND_BELOW, "provenance": 1}
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "expected"),
     [
