@@ -70,3 +70,19 @@ def test_a_scripts_own_change_counts(project):
     before = prints(project)
     edit(project / "scripts/answer.py", '["first"]', '["second"]')
     assert changed(project, before) == {"answer"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("import anchorscope.nowhere", "imports anchorscope.nowhere, which is not in"),
+        ("from anchorscope.nowhere import something", "imports anchorscope.nowhere.something, which is not in"),
+        ("from anchorscope.questions.nowhere import something", "imports anchorscope.questions.nowhere.something"),
+        ("from .questions import normalize", "imports by a relative name; write the whole one"),
+    ],
+)
+def test_an_import_of_the_library_that_cannot_be_found_is_an_error(project, line, said):
+    edit(project / "scripts/normalize.py", "\nfrom anchorscope", f"\n{line}\nfrom anchorscope")
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        prints(project)
+    assert said in error.value.stderr

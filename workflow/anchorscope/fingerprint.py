@@ -11,11 +11,12 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
-WITHOUT_EFFECT = frozenset(("logs.py",))  # what a job says does not change what it computes
+# What a job says does not change what it computes, and the names that the package itself lends are not used by jobs.
+WITHOUT_EFFECT = frozenset((PACKAGE / "logs.py", PACKAGE / "__init__.py"))
 
 
 def fingerprint(script: Path) -> str:
-    """Hash the syntax tree of `script` and of every anchorscope module it imports, at any depth."""
+    """Hash the syntax tree of `script` and of every anchorscope module that it imports, at any depth."""
     digest = hashlib.sha256()
     # A script and a module may have the same name; their folders tell them apart.
     for place, path in sorted(((path.parent.name, path.name), path) for path in _reachable(Path(script).resolve())):
@@ -36,15 +37,35 @@ def _reachable(start: Path) -> set[Path]:
 
 @cache
 def _imports(path: Path) -> tuple[Path, ...]:
-    names: set[str] = set()
+    """The library's files that a file imports. One that cannot be found is an error: its changes would go unnoticed."""
+    files: set[Path] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            names.add(node.module)
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    files = (PACKAGE / f"{name.removeprefix('anchorscope.')}.py" for name in names if name.startswith("anchorscope."))
-    return tuple(sorted(file for file in files if file.exists() and file.name not in WITHOUT_EFFECT))
+            for alias in node.names:
+                files.update(_files(alias.name, path))
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                raise ImportError(f"{path}: line {node.lineno} imports by a relative name; write the whole one.")
+            for alias in node.names:
+                files.update(_files(f"{node.module}.{alias.name}", path, attribute=True))
+    return tuple(sorted(files - WITHOUT_EFFECT))
+
+
+def _files(name: str, importer: Path, attribute: bool = False) -> set[Path]:
+    """What is run when `name` is imported: its module and the packages around it; the last part may be an attribute."""
+    first, *parts = name.split(".")
+    if first != PACKAGE.name:
+        return set()
+    files, place = {PACKAGE / "__init__.py"}, PACKAGE
+    for number, part in enumerate(parts):
+        place /= part
+        if place.is_dir():
+            files.add(place / "__init__.py")
+        elif place.with_suffix(".py").exists():
+            files.add(place.with_suffix(".py"))
+        elif not (attribute and number == len(parts) - 1):
+            raise ImportError(f"{importer} imports {name}, which is not in {PACKAGE}.")
+    return files
 
 
 @cache
