@@ -29,15 +29,15 @@ from common import (
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from anchorscope.attention import packed_attention
-from anchorscope.batches import default_tokens
-from anchorscope.extraction import Engine, extract_rows
-from anchorscope.loading import pick_dtype, random_model
-from anchorscope.measured import COMPONENTS, FULL, HEADLINE, PASSES, Grid
-from anchorscope.recorder import recording
-from anchorscope.rows import Row
-from anchorscope.store import ActivationWriter, example_bytes
-from anchorscope.stream import to_host
+from anchorscope.engine.attention import packed_attention
+from anchorscope.engine.batches import default_tokens
+from anchorscope.extract.axes import COMPONENTS, FULL, HEADLINE, PASSES, Grid
+from anchorscope.extract.recorder import recording
+from anchorscope.extract.run import Engine, extract_rows
+from anchorscope.extract.sequences import Row
+from anchorscope.extract.store import ActivationWriter, example_bytes
+from anchorscope.extract.writer import to_host
+from anchorscope.models.loading import pick_dtype, random_model
 
 SHAPES = ["llama-3.2-1b", "llama-3.2-3b", "qwen3-8b", "qwen3-32b"]
 

@@ -25,11 +25,11 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
-from anchorscope.batches import plan_batches
-from anchorscope.files import read_json
-from anchorscope.generate import answer_ends, generate, stop_tokens
-from anchorscope.loading import pick_dtype, random_model
-from anchorscope.prompts import common_prefix, encode, few_shot_prompt
+from anchorscope.answer.generate import answer_ends, generate, stop_tokens
+from anchorscope.answer.prompts import common_prefix, encode, few_shot_prompt
+from anchorscope.engine.batches import plan_batches
+from anchorscope.files.identity import read_json
+from anchorscope.models.loading import pick_dtype, random_model
 
 RESOURCES = ROOT / "workflow" / "resources"
 MAX_NEW_TOKENS = 32

@@ -30,13 +30,14 @@ from common import ROOT, arguments, machine, report
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from anchorscope.answers import SCHEMA
-from anchorscope.content_words import exact_question_spans
-from anchorscope.files import package_file, provenance
-from anchorscope.measured import HEADLINE
-from anchorscope.models import SPARE_TOKENIZER, describe
-from anchorscope.parquet import write_table
-from anchorscope.store import file_of
+from anchorscope.answer.answers import SCHEMA
+from anchorscope.extract.axes import HEADLINE
+from anchorscope.extract.store import file_of
+from anchorscope.files.identity import package_file
+from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import write_table
+from anchorscope.models.fetch import SPARE_TOKENIZER, describe
+from anchorscope.text.content_words import exact_question_spans
 
 QUESTIONS = ROOT / "workflow" / "resources" / "questions"
 # Between this benchmark and the stage, because a process inherits the peak of the one that starts it.

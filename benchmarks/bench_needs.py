@@ -15,11 +15,11 @@ from bench_generate import synthetic_prompts
 from common import ROOT, arguments, machine, report, seconds, synthetic_rows
 from transformers import AutoConfig, PreTrainedModel
 
-from anchorscope.extraction import extract_rows
-from anchorscope.generate import generate
-from anchorscope.measured import HEADLINE, PASSES
+from anchorscope.answer.generate import generate
+from anchorscope.extract.axes import HEADLINE, PASSES
+from anchorscope.extract.run import extract_rows
+from anchorscope.extract.store import ActivationWriter, file_of
 from anchorscope.needs import NEW_TOKENS, Needs, needs
-from anchorscope.store import ActivationWriter, file_of
 
 
 def extract_to(folder: Path, model: PreTrainedModel, rows: list, shared: dict[str, int]) -> Path:

@@ -30,8 +30,8 @@ import torch
 from common import arguments, machine, report
 from torch import Tensor
 
-from anchorscope.measured import COMPONENTS, PASSES, POSITIONS
-from anchorscope.store import GROUP_BYTES, ActivationReader, ActivationWriter, column
+from anchorscope.extract.axes import COMPONENTS, PASSES, POSITIONS
+from anchorscope.extract.store import GROUP_BYTES, ActivationReader, ActivationWriter, column
 
 BATCH = 32  # examples that come from the device together
 
@@ -62,11 +62,11 @@ class PlainFile(pq.ParquetFile):
 
 class Unchecked(Store):
     def write(self, folder: Path, data: Tensor) -> None:
-        with patch("anchorscope.store.SealedWriter", pq.ParquetWriter):
+        with patch("anchorscope.extract.store.SealedWriter", pq.ParquetWriter):
             super().write(folder, data)
 
     def open(self, folder: Path) -> None:
-        with patch("anchorscope.store.SealedFile", PlainFile):
+        with patch("anchorscope.extract.store.SealedFile", PlainFile):
             super().open(folder)
 
 

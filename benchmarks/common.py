@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "workflow"))
 
-from anchorscope.rows import Row  # noqa: E402
+from anchorscope.extract.sequences import Row  # noqa: E402
 
 TWO_PASSES = [("first", "clean"), ("first", "exact_question")]
 

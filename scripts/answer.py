@@ -6,12 +6,13 @@ answer tokens.
 
 import json
 
-from anchorscope.answers import MAX_NEW_TOKENS, ask, judge_all, plan
-from anchorscope.files import provenance, read_json
-from anchorscope.loading import leave_cards, load_model, load_tokenizer
-from anchorscope.logs import configure_logging, log
-from anchorscope.parquet import read_table, write_table
-from anchorscope.prompts import build_prompt
+from anchorscope.answer.answers import MAX_NEW_TOKENS, ask, judge_all, plan
+from anchorscope.answer.prompts import build_prompt
+from anchorscope.files.identity import read_json
+from anchorscope.files.logs import configure_logging, log
+from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import read_table, write_table
+from anchorscope.models.loading import leave_cards, load_model, load_tokenizer
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -7,10 +7,10 @@ import json
 
 import polars as pl
 
-from anchorscope.files import atomic
-from anchorscope.frames import read_frame
-from anchorscope.logs import configure_logging
-from anchorscope.parquet import made_from, read_metadata
+from anchorscope.files.atomic import atomic
+from anchorscope.files.frames import read_frame
+from anchorscope.files.logs import configure_logging
+from anchorscope.files.sealed_parquet import made_from, read_metadata
 
 
 def verdicts_on(questions: str) -> dict[str, int]:

@@ -2,10 +2,10 @@
 
 import json
 
-from anchorscope.drawing import Sheet, Source, draw_all
-from anchorscope.logs import configure_logging
-from anchorscope.notes import unprobed
-from anchorscope.parquet import made_from
+from anchorscope.draw.sheets import Sheet, Source, draw_all
+from anchorscope.files.logs import configure_logging
+from anchorscope.files.sealed_parquet import made_from
+from anchorscope.summarise.notes import unprobed
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -7,9 +7,9 @@ prompt, intervention and layer.
 import json
 from pathlib import Path
 
-from anchorscope.jobs import extract_file
-from anchorscope.logs import configure_logging
-from anchorscope.measured import Grid
+from anchorscope.extract.axes import Grid
+from anchorscope.extract.job import extract_file
+from anchorscope.files.logs import configure_logging
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

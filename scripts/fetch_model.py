@@ -7,10 +7,10 @@ no safetensors where the weights are random) and a manifest of what it is.
 import json
 from pathlib import Path
 
-from anchorscope.disk import explaining_full_disk
-from anchorscope.files import atomic
-from anchorscope.logs import configure_logging, log
-from anchorscope.models import describe, fetch
+from anchorscope.files.atomic import atomic
+from anchorscope.files.disk import explaining_full_disk
+from anchorscope.files.logs import configure_logging, log
+from anchorscope.models.fetch import describe, fetch
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -7,9 +7,9 @@ dataset, at its pinned revision.
 import json
 from pathlib import Path
 
-from anchorscope.files import provenance
-from anchorscope.logs import configure_logging, log
-from anchorscope.raw import copy_rows
+from anchorscope.files.logs import configure_logging, log
+from anchorscope.files.provenance import provenance
+from anchorscope.questions.local_rows import copy_rows
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
@@ -20,7 +20,7 @@ if __name__ == "__main__":
         copy_rows(snakemake.input[0], target, about)
         log.info("took the rows of %s", snakemake.input[0])
     else:
-        from anchorscope.hub_rows import write_rows  # slow to import, and needed only here
+        from anchorscope.questions.hub_rows import write_rows  # slow to import, and needed only here
 
         rows = write_rows(**origin, target=target, about=about)
         log.info("fetched %d rows of %s at %s", rows, origin["repo"], origin["revision"])

@@ -4,10 +4,11 @@ Writes one row a usable question; how many rows were kept or dropped, and why, s
 metadata and in the log.
 """
 
-from anchorscope.files import canonical_json, provenance
-from anchorscope.frames import read_frame, write_frame
-from anchorscope.logs import configure_logging, log
-from anchorscope.questions import normalize
+from anchorscope.files.frames import read_frame, write_frame
+from anchorscope.files.identity import canonical_json
+from anchorscope.files.logs import configure_logging, log
+from anchorscope.files.provenance import provenance
+from anchorscope.questions.normalize import normalize
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -11,14 +11,14 @@ from pathlib import Path
 import polars as pl
 import torch
 
-from anchorscope.delta import TooFew, measure
-from anchorscope.files import provenance
-from anchorscope.frames import write_frame
-from anchorscope.logs import configure_logging, log
-from anchorscope.measured import Grid
-from anchorscope.memory import give_back_freed_blocks
-from anchorscope.parquet import made_from
-from anchorscope.store import ActivationReader
+from anchorscope.extract.axes import Grid
+from anchorscope.extract.store import ActivationReader
+from anchorscope.files.frames import write_frame
+from anchorscope.files.logs import configure_logging, log
+from anchorscope.files.memory import give_back_freed_blocks
+from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import made_from
+from anchorscope.probe.delta import TooFew, measure
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

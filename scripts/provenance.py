@@ -6,8 +6,10 @@ Writes one JSON file that is the same whenever these are, wherever and whenever 
 import json
 import platform
 
-from anchorscope.files import atomic, read_json, versions
-from anchorscope.logs import configure_logging
+from anchorscope.files.atomic import atomic
+from anchorscope.files.identity import read_json
+from anchorscope.files.logs import configure_logging
+from anchorscope.files.provenance import versions
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -6,19 +6,20 @@ from pathlib import Path
 
 import polars as pl
 
-from anchorscope.chart import family_chart
-from anchorscope.figures import View
-from anchorscope.files import atomic, read_json
-from anchorscope.frames import read_frame
-from anchorscope.logs import configure_logging
-from anchorscope.notes import notes, unprobed
-from anchorscope.panels import read_style
-from anchorscope.parquet import made_from
-from anchorscope.report import chart_section, page, provenance_section
-from anchorscope.report_claims import claims_section
-from anchorscope.report_examples import choose, examples_section, with_answers
-from anchorscope.report_figures import figures_section, files_section, link
-from anchorscope.report_tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
+from anchorscope.draw.figures import View
+from anchorscope.draw.panels import read_style
+from anchorscope.files.atomic import atomic
+from anchorscope.files.frames import read_frame
+from anchorscope.files.identity import read_json
+from anchorscope.files.logs import configure_logging
+from anchorscope.files.sealed_parquet import made_from
+from anchorscope.report.chart import family_chart
+from anchorscope.report.claims import claims_section
+from anchorscope.report.examples import choose, examples_section, with_answers
+from anchorscope.report.figures import figures_section, files_section, link
+from anchorscope.report.page import chart_section, page, provenance_section
+from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
+from anchorscope.summarise.notes import notes, unprobed
 
 
 def read_csv(path: str) -> pl.DataFrame:

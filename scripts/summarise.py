@@ -11,14 +11,15 @@ from pathlib import Path
 import polars as pl
 import yaml
 
-from anchorscope.claims import STATEMENTS, Run, beside_null, judge_claims, larger_neighbours, read_run
-from anchorscope.claims_page import claims_page
-from anchorscope.files import atomic, provenance
-from anchorscope.frames import read_frame, write_frame
-from anchorscope.landmarks import compare
-from anchorscope.logs import configure_logging
-from anchorscope.notes import described, notes, unprobed
-from anchorscope.parquet import made_from
+from anchorscope.files.atomic import atomic
+from anchorscope.files.frames import read_frame, write_frame
+from anchorscope.files.logs import configure_logging
+from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import made_from
+from anchorscope.summarise.claims import STATEMENTS, Run, beside_null, judge_claims, larger_neighbours, read_run
+from anchorscope.summarise.claims_page import claims_page
+from anchorscope.summarise.landmarks import compare
+from anchorscope.summarise.notes import described, notes, unprobed
 
 TABLES = ("summary", "series", "kinds", "strata", "deepest", "layers")
 

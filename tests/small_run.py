@@ -11,9 +11,9 @@ from pathlib import Path
 
 import yaml
 
-from anchorscope.generate import answer_ends, generate, stop_tokens
-from anchorscope.normal_words import normal_words
-from anchorscope.prompts import common_prefix, decoded_offsets, encode, few_shot_prompt
+from anchorscope.answer.generate import answer_ends, generate, stop_tokens
+from anchorscope.answer.prompts import common_prefix, decoded_offsets, encode, few_shot_prompt
+from anchorscope.text.normal_words import normal_words
 from conftest import ROOT, tiny_model
 
 COPIED = ["Snakefile", "config.yaml", "requirements.lock", "workflow", "scripts", "envs", "profiles"]

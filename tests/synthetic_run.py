@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from anchorscope.chart import family_chart
-from anchorscope.claims import STATEMENTS
-from anchorscope.figures import INTERVENTION_TITLES, POSITIONS, RULE_TITLES, View
-from anchorscope.files import provenance
-from anchorscope.frames import write_frame
-from anchorscope.measured import COMPONENTS
-from anchorscope.report import chart_section, provenance_section
-from anchorscope.report_claims import claims_section
-from anchorscope.report_examples import choose, examples_section, with_answers
-from anchorscope.report_tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
+from anchorscope.draw.figures import INTERVENTION_TITLES, POSITIONS, RULE_TITLES, View
+from anchorscope.extract.axes import COMPONENTS
+from anchorscope.files.frames import write_frame
+from anchorscope.files.provenance import provenance
+from anchorscope.report.chart import family_chart
+from anchorscope.report.claims import claims_section
+from anchorscope.report.examples import choose, examples_section, with_answers
+from anchorscope.report.page import chart_section, provenance_section
+from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
+from anchorscope.summarise.claims import STATEMENTS
 
 PLACE = {"component": "resid", "position": "answer_last"}
 DEPTHS = {"question": -50.0, "answer": -3.0, "all": -20.0, "gap": -47.0}

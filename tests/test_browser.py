@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from anchorscope.report import page
+from anchorscope.report.page import page
 from synthetic_run import make_summary, sections
 
 CHROMIUM = shutil.which("chromium")

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 import yaml
 
-from anchorscope.claims import (
+from anchorscope.summarise.claims import (
     STATEMENTS,
     Measured,
     Run,
@@ -15,8 +15,8 @@ from anchorscope.claims import (
     larger_neighbours,
     reads_truth,
 )
-from anchorscope.claims_page import claims_page
-from anchorscope.landmarks import compare
+from anchorscope.summarise.claims_page import claims_page
+from anchorscope.summarise.landmarks import compare
 from conftest import ROOT
 
 LAYERS, DRAWS = 16, 400

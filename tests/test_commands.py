@@ -16,9 +16,9 @@ import polars as pl
 import pytest
 import torch
 
-from anchorscope.frames import read_frame, write_frame
-from anchorscope.measured import COMPONENTS, PASSES, POSITIONS
-from anchorscope.store import ActivationWriter
+from anchorscope.extract.axes import COMPONENTS, PASSES, POSITIONS
+from anchorscope.extract.store import ActivationWriter
+from anchorscope.files.frames import read_frame, write_frame
 from conftest import ROOT
 from pages import PAGES, blocks, commands
 from small_run import SNAKEMAKE, copy_project

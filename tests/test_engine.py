@@ -9,16 +9,16 @@ import pytest
 import torch
 from transformers import GptOssConfig, GptOssForCausalLM, Qwen3ForCausalLM
 
-from anchorscope.attention import _padded, packed_attention
-from anchorscope.batches import run_batches
-from anchorscope.check import check_packed
-from anchorscope.extraction import extract
+from anchorscope.engine.attention import _padded, packed_attention
+from anchorscope.engine.batches import run_batches
+from anchorscope.engine.fused import fused
+from anchorscope.engine.packing import Pack
+from anchorscope.engine.self_check import check_packed
+from anchorscope.extract.run import extract
+from anchorscope.extract.sequences import Row, build_rows, grow_tree
+from anchorscope.extract.store import PASSES, ActivationReader, ActivationWriter
+from anchorscope.extract.writer import writing
 from anchorscope.fingerprint import PACKAGE, _reachable
-from anchorscope.fused import fused
-from anchorscope.packing import Pack
-from anchorscope.rows import Row, build_rows, grow_tree
-from anchorscope.store import PASSES, ActivationReader, ActivationWriter
-from anchorscope.stream import writing
 from conftest import tiny_model
 from test_extract import examples, prompts
 

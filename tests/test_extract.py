@@ -8,17 +8,17 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from anchorscope import store
-from anchorscope.answers import answer_questions
-from anchorscope.content_words import exact_question_spans
-from anchorscope.extraction import balanced, extract
-from anchorscope.generate import answer_ends, generate, stop_tokens
-from anchorscope.jobs import read_examples
-from anchorscope.measured import COMPONENTS, FULL, HEADLINE, PASSES, POSITIONS, Grid
-from anchorscope.parquet import write_table
-from anchorscope.prompts import Prompt, common_prefix, encode, few_shot_prompt
-from anchorscope.rows import build_rows
-from anchorscope.store import ActivationReader, ActivationWriter, check_finite, column, grid_of
+from anchorscope.answer.answers import answer_questions
+from anchorscope.answer.generate import answer_ends, generate, stop_tokens
+from anchorscope.answer.prompts import Prompt, common_prefix, encode, few_shot_prompt
+from anchorscope.extract import store
+from anchorscope.extract.axes import COMPONENTS, FULL, HEADLINE, PASSES, POSITIONS, Grid
+from anchorscope.extract.job import read_examples
+from anchorscope.extract.run import balanced, extract
+from anchorscope.extract.sequences import build_rows
+from anchorscope.extract.store import ActivationReader, ActivationWriter, check_finite, column, grid_of
+from anchorscope.files.sealed_parquet import write_table
+from anchorscope.text.content_words import exact_question_spans
 from conftest import FAMILIES, tiny_model
 from reference import plain_greedy, plain_states
 
@@ -290,7 +290,7 @@ def test_a_shard_without_a_right_answer_has_no_examples(tokenizer, tmp_path):
 
 
 def test_nothing_half_written_is_left_behind(tmp_path):
-    from anchorscope.files import atomic
+    from anchorscope.files.atomic import atomic
 
     def fail():
         with atomic(tmp_path / "out.txt") as target:

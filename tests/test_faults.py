@@ -22,7 +22,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from anchorscope.files import atomic
+from anchorscope.files.atomic import atomic
 from faults import KILLS, OPTIONS, alive, differences, disturb, resume, scripts_in, seeing_processes, start, tried
 from small_run import SNAKEMAKE, base_config, rewind, snakemake, start_again, write_config
 
@@ -174,7 +174,9 @@ def test_a_disk_that_is_full_in_the_middle_of_extraction_is_named_and_the_rest_c
 def test_a_disk_that_fills_while_the_next_batch_is_computed_ends_the_job_in_one_sentence(finished, disk):
     """Row groups of 16 examples, so that the thread that writes meets the full disk, and not the end of the job."""
     resize(disk, 300)
-    small_groups = "import runpy, anchorscope.store as store; store.GROUP_BYTES = 1; runpy.run_module('anchorscope')"
+    small_groups = (
+        "import runpy, anchorscope.extract.store as store; store.GROUP_BYTES = 1; runpy.run_module('anchorscope')"
+    )
     inputs = ["results/models/tiny.json", "results/answers/tiny/one/0000.parquet", str(disk / "full.parquet")]
     command = [sys.executable, "-c", small_groups.replace("')", "', run_name='__main__')"), *inputs]
     done = subprocess.run([*command, "--dtype", "float32"], cwd=finished, capture_output=True, text=True)

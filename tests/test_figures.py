@@ -13,11 +13,11 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.drawing import Sheet, Source, draw_all
-from anchorscope.figures import KINDS, View, plot_family
-from anchorscope.frames import write_frame
-from anchorscope.notes import notes, unprobed
-from anchorscope.panels import BUNDLED_STYLE, FAINT, read_style, save
+from anchorscope.draw.figures import KINDS, View, plot_family
+from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, read_style, save
+from anchorscope.draw.sheets import Sheet, Source, draw_all
+from anchorscope.files.frames import write_frame
+from anchorscope.summarise.notes import notes, unprobed
 from conftest import ROOT
 
 DATASETS = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}

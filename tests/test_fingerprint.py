@@ -39,9 +39,9 @@ def edit(path, old: str, new: str) -> None:
 
 def test_comments_docstrings_and_layout_change_no_fingerprint(project):
     before = prints(project)
-    for path in [*project.glob("workflow/anchorscope/*.py"), *project.glob("scripts/*.py")]:
+    for path in [*project.glob("workflow/anchorscope/**/*.py"), *project.glob("scripts/*.py")]:
         path.write_text(f"# a remark\n\n\n{path.read_text()}\n# the end\n")
-    probe = project / "workflow/anchorscope/probe.py"
+    probe = project / "workflow/anchorscope/probe/logistic.py"
     edit(probe, '"""Linear probes, all at once', '"""Straight probes, one and all')
     edit(probe, '    """Class-balanced log loss', '    """Log loss, classes balanced')
     assert changed(project, before) == set()
@@ -50,14 +50,14 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
 @pytest.mark.parametrize(
     ("module", "old", "new", "expected"),
     [
-        ("probe.py", "NEWTON_STEPS = 60", "NEWTON_STEPS = 50", {"probe"}),
-        ("summary.py", "NULL_DRAWS = 400", "NULL_DRAWS = 500", {"estimate"}),
-        ("bootstrap.py", "at(0.025), at(0.975)", "at(0.05), at(0.95)", {"estimate", "summarise", "report"}),
-        ("claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report"}),
-        ("knockout.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract"}),
-        ("content_words.py", "please tell give", "please tell", {"normalize"}),
-        ("logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
-        ("figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "report"}),
+        ("probe/logistic.py", "NEWTON_STEPS = 60", "NEWTON_STEPS = 50", {"probe"}),
+        ("summarise/estimates.py", "NULL_DRAWS = 400", "NULL_DRAWS = 500", {"estimate"}),
+        ("summarise/bootstrap.py", "at(0.025), at(0.975)", "at(0.05), at(0.95)", {"estimate", "summarise", "report"}),
+        ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report"}),
+        ("extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract"}),
+        ("text/content_words.py", "please tell give", "please tell", {"normalize"}),
+        ("files/logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
+        ("draw/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "report"}),
     ],
 )
 def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, module, old, new, expected):
@@ -77,7 +77,10 @@ def test_a_scripts_own_change_counts(project):
     [
         ("import anchorscope.nowhere", "imports anchorscope.nowhere, which is not in"),
         ("from anchorscope.nowhere import something", "imports anchorscope.nowhere.something, which is not in"),
-        ("from anchorscope.questions.nowhere import something", "imports anchorscope.questions.nowhere.something"),
+        (
+            "from anchorscope.questions.nowhere import something",
+            "imports anchorscope.questions.nowhere.something",
+        ),
         ("from .questions import normalize", "imports by a relative name; write the whole one"),
     ],
 )

@@ -10,17 +10,17 @@ import pytest
 import torch
 from accelerate import dispatch_model
 
-from anchorscope.attention import packed_attention
-from anchorscope.crossfit import score
-from anchorscope.delta import measure
-from anchorscope.extraction import Engine, extract_rows
-from anchorscope.fused import fused
-from anchorscope.generate import generate
-from anchorscope.hardware import give_back, take
-from anchorscope.loading import leave_cards
-from anchorscope.measured import HEADLINE, PASSES
-from anchorscope.recorder import recording
-from anchorscope.store import ActivationReader, ActivationWriter
+from anchorscope.answer.generate import generate
+from anchorscope.engine.attention import packed_attention
+from anchorscope.engine.fused import fused
+from anchorscope.extract.axes import HEADLINE, PASSES
+from anchorscope.extract.recorder import recording
+from anchorscope.extract.run import Engine, extract_rows
+from anchorscope.extract.store import ActivationReader, ActivationWriter
+from anchorscope.models.cards import give_back, take
+from anchorscope.models.loading import leave_cards
+from anchorscope.probe.delta import measure
+from anchorscope.probe.scores import score
 from conftest import FAMILIES, tiny_model
 from test_engine import forest
 
@@ -147,7 +147,7 @@ def test_the_card_is_free_and_empty_while_the_last_batch_is_still_written(tmp_pa
 def test_a_job_that_waits_for_a_card_has_nothing_on_it():
     """But for what the driver itself keeps of a process that has asked it how many cards there are."""
     held = take(1)
-    command = [sys.executable, "-c", "from anchorscope.hardware import take; print(*take(1))"]
+    command = [sys.executable, "-c", "from anchorscope.models.cards import take; print(*take(1))"]
     waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     time.sleep(15)
     listed = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]

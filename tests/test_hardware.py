@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.hardware import claim, gpu_count
+from anchorscope.models.cards import claim, gpu_count
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from anchorscope.hardware import claim
+from anchorscope.models.cards import claim
 folder, count, seconds = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 held = claim(["a", "b"], count, folder)
 start = time.monotonic()

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 import yaml
 
-from anchorscope.frames import read_frame
-from anchorscope.questions import normalize
+from anchorscope.files.frames import read_frame
+from anchorscope.questions.normalize import normalize
 from conftest import ROOT
 from hub_server import Fault, Hub, Repository, environment, serve
 from small_run import SNAKEMAKE, copy_project, save_model, write_questions
@@ -25,8 +25,8 @@ MIB = 2**20
 # The client's own settings are read when it is imported, so each download is a process of its own.
 DOWNLOAD = """
 import sys
-from anchorscope import hub
-from anchorscope.logs import configure_logging
+from anchorscope.files import hub
+from anchorscope.files.logs import configure_logging
 configure_logging(sys.argv[3])
 sys.excepthook = sys.__excepthook__
 hub.SECONDS_BEFORE_RETRIES = (0, 0)
@@ -35,7 +35,7 @@ print(hub.download("model", sys.argv[1], sys.argv[2], ["*.json", "*.safetensors"
 ROWS = """
 import sys
 from pathlib import Path
-from anchorscope.hub_rows import write_rows
+from anchorscope.questions.hub_rows import write_rows
 print(write_rows(sys.argv[1], sys.argv[2], sys.argv[3] or None, sys.argv[4], Path(sys.argv[5]), {}))
 """
 
@@ -83,8 +83,8 @@ def failure(hub: Hub, home: Path, repo: str = "owner/model", revision: str = REV
     output, errors = process.communicate()
     assert process.returncode == 1, output
     last = errors.strip().splitlines()[-1]
-    assert last.startswith("anchorscope.hub.HubError: ")
-    return last.removeprefix("anchorscope.hub.HubError: ")
+    assert last.startswith("anchorscope.files.hub.HubError: ")
+    return last.removeprefix("anchorscope.files.hub.HubError: ")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -322,7 +322,7 @@ def rows(hub: Hub, home: Path, repo: str, subset: str, split: str, **settings: s
     output, errors = process.communicate()
     if process.returncode:
         assert not target.exists()
-        return errors.strip().splitlines()[-1].removeprefix("anchorscope.hub.HubError: ")
+        return errors.strip().splitlines()[-1].removeprefix("anchorscope.files.hub.HubError: ")
     table = read_frame(target)
     assert table.height == int(output)
     assert [path.name for path in home.iterdir() if path.name not in ("home", "rows.parquet")] == []

@@ -10,9 +10,9 @@ import torch
 from polars.testing import assert_frame_equal
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-import anchorscope
-from anchorscope.measured import COMPONENTS, PASSES, POSITIONS
-from anchorscope.store import ActivationReader
+from anchorscope import api
+from anchorscope.extract.axes import COMPONENTS, PASSES, POSITIONS
+from anchorscope.extract.store import ActivationReader
 from conftest import ROOT
 
 
@@ -31,7 +31,7 @@ def first_shard(finished) -> list[dict]:
 
 def test_extract_gives_the_workflows_answers_and_activations(in_hand, first_shard, finished, tmp_path):
     folder = tmp_path / "activations"
-    answers = anchorscope.extract(*in_hand, first_shard, folder, components=COMPONENTS, positions=POSITIONS)
+    answers = api.extract(*in_hand, first_shard, folder, components=COMPONENTS, positions=POSITIONS)
     assert_frame_equal(answers, pl.read_parquet(finished / "results/answers/tiny/one/0000.parquet"))
     mine = ActivationReader([folder])
     theirs = ActivationReader([finished / "results/activations/tiny/one/0000"])
@@ -45,8 +45,8 @@ def test_extract_gives_the_workflows_answers_and_activations(in_hand, first_shar
 
 def test_summarise_gives_the_workflows_summary(finished):
     folders = sorted((finished / "results/activations/tiny/one").iterdir())
-    mine = anchorscope.summarise(folders, model="tiny", dataset="one", draws=200)
-    theirs = anchorscope.load_summary(finished / "results/summary.parquet").filter(dataset="one")
+    mine = api.summarise(folders, model="tiny", dataset="one", draws=200)
+    theirs = api.load_summary(finished / "results/summary.parquet").filter(dataset="one")
     assert set(mine["source"]) == {"given"}
     keys = ["component", "position", "intervention", "rule", "anchor", "layer"]
     assert_frame_equal(mine.drop("source"), theirs.drop("source"), check_row_order=False)
@@ -58,10 +58,10 @@ def test_a_model_in_hand_reaches_a_figure(in_hand, finished, tmp_path):
     lines = (finished / "one.jsonl").read_text().splitlines()
     examples = [{"question": row["question"], "gold": row["answer"]} for row in map(json.loads, lines)]
     path = tmp_path / "activations"
-    answers = anchorscope.extract(*in_hand, examples, path, balance=False, window=1)
+    answers = api.extract(*in_hand, examples, path, balance=False, window=1)
     assert answers.height == len(examples)
-    summary = anchorscope.summarise(path, model="mine", draws=100)
-    figure = anchorscope.plot_family(summary, models={"mine": "My model"})
+    summary = api.summarise(path, model="mine", draws=100)
+    figure = api.plot_family(summary, models={"mine": "My model"})
     assert [panel.get_title() for panel in figure.axes] == ["My model"]
     assert "in the last 1 layers" in figure.get_suptitle()
     assert summary.filter(anchor="all")["n"].unique().to_list() == [answers["refused"].not_().sum()]
@@ -73,7 +73,7 @@ def test_the_model_is_left_as_it_was(in_hand, first_shard, tmp_path):
     with torch.inference_mode():
         before = model(ids).logits
         model.train()
-        anchorscope.extract(model, tokenizer, first_shard[:4], tmp_path / "x", balance=False)
+        api.extract(model, tokenizer, first_shard[:4], tmp_path / "x", balance=False)
         assert model.training
         model.eval()
         assert torch.equal(model(ids).logits, before)
@@ -90,22 +90,23 @@ def test_the_model_is_left_as_it_was(in_hand, first_shard, tmp_path):
 )
 def test_a_mistake_is_one_sentence_before_any_work(in_hand, examples, options, said, tmp_path):
     with pytest.raises(ValueError, match=said):
-        anchorscope.extract(*in_hand, examples, tmp_path / "x", **options)
+        api.extract(*in_hand, examples, tmp_path / "x", **options)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_summary_that_is_not_there_is_one_sentence(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"summary\.parquet"):
-        anchorscope.load_summary(tmp_path / "summary.parquet")
+        api.load_summary(tmp_path / "summary.parquet")
 
 
 def test_importing_the_package_loads_no_library():
     """A GPU node has no polars and no matplotlib, a drawing job no torch."""
-    code = "import sys, anchorscope; print([n for n in ('torch', 'polars', 'matplotlib') if n in sys.modules])"
+    libraries = "('torch', 'polars', 'matplotlib')"
+    code = f"import sys; from anchorscope import api; print([name for name in {libraries} if name in sys.modules])"
     for line, loaded in (
         (code, "[]"),
-        (code.replace(";", "; anchorscope.plot_family;", 1), "['polars', 'matplotlib']"),
+        (code.replace("print", "api.plot_family; print"), "['polars', 'matplotlib']"),
     ):
         done = subprocess.run([sys.executable, "-c", line], cwd=ROOT, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == loaded
-    assert set(anchorscope.__all__) <= set(dir(anchorscope))
+    assert set(api.__all__) <= set(dir(api))

@@ -5,14 +5,14 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from anchorscope.attention import packed_attention
-from anchorscope.content_words import Span
-from anchorscope.extraction import Engine
-from anchorscope.knockout import CONTROL_REACH, exact_question, random_question
-from anchorscope.packing import Pack
-from anchorscope.prompts import Encoded, chat_prompt, encode, few_shot_prompt
-from anchorscope.recorder import recording
-from anchorscope.rows import Row, grow_tree
+from anchorscope.answer.prompts import Encoded, chat_prompt, encode, few_shot_prompt
+from anchorscope.engine.attention import packed_attention
+from anchorscope.engine.packing import Pack
+from anchorscope.extract.interventions import CONTROL_REACH, exact_question, random_question
+from anchorscope.extract.recorder import recording
+from anchorscope.extract.run import Engine
+from anchorscope.extract.sequences import Row, grow_tree
+from anchorscope.text.content_words import Span
 from conftest import tiny_model
 
 SUBJECT, FEATURE = 7, 3  # the token that carries the feature, and the feature's dimension

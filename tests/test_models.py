@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from safetensors.torch import save_file
 
-from anchorscope.files import package_file
-from anchorscope.loading import load_model, load_tokenizer
-from anchorscope.models import SPARE_TOKENIZER, describe, fetch, reading_gguf_once, revision_of
-from anchorscope.sizes import parameters
+from anchorscope.files.identity import package_file
+from anchorscope.models.fetch import SPARE_TOKENIZER, describe, fetch, reading_gguf_once, revision_of
+from anchorscope.models.loading import load_model, load_tokenizer
+from anchorscope.models.sizes import parameters
 from conftest import FAMILIES, tiny_model
 
 CODE = """

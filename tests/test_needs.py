@@ -6,11 +6,11 @@ import yaml
 from accelerate import infer_auto_device_map
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from anchorscope.files import read_json
-from anchorscope.measured import FULL, HEADLINE
+from anchorscope.extract.axes import FULL, HEADLINE
+from anchorscope.extract.store import KEYS, ActivationWriter
+from anchorscope.files.identity import read_json
+from anchorscope.models.sizes import FOR_SHARDS, cards_needed
 from anchorscope.needs import CARD_BYTES, line, needs
-from anchorscope.sizes import FOR_SHARDS, cards_needed
-from anchorscope.store import KEYS, ActivationWriter
 from conftest import FAMILIES, ROOT, tiny_model
 from miniatures import shape_of
 

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 import yaml
 
-from anchorscope.files import read_json
+from anchorscope.files.identity import read_json
 from conftest import ROOT
 from hub_server import environment, serve
 from miniatures import TOKENIZERS, dataset_repository, model_repository

@@ -12,12 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from anchorscope import parquet, store
-from anchorscope.answers import SCHEMA
+from anchorscope.answer.answers import SCHEMA
 from anchorscope.damage import find_damage
-from anchorscope.frames import read_frame, write_frame
-from anchorscope.measured import HEADLINE
-from anchorscope.parquet import (
+from anchorscope.extract import store
+from anchorscope.extract.axes import HEADLINE
+from anchorscope.extract.store import ActivationReader, ActivationWriter, file_of
+from anchorscope.files import sealed_parquet as parquet
+from anchorscope.files.frames import read_frame, write_frame
+from anchorscope.files.sealed_parquet import (
     DamagedFileError,
     SealedFile,
     SealedWriter,
@@ -28,8 +30,7 @@ from anchorscope.parquet import (
     sealed,
     write_table,
 )
-from anchorscope.raw import copy_rows
-from anchorscope.store import ActivationReader, ActivationWriter, file_of
+from anchorscope.questions.local_rows import copy_rows
 
 ABOUT = {"anchorscope": '{"stage":"test"}'}
 FLIPS = 1200  # of each file
@@ -246,5 +247,5 @@ def test_a_file_that_its_disk_does_not_give_back_is_damaged(tmp_path):
 
 
 def test_extraction_needs_no_polars():
-    code = "import sys; sys.modules['polars'] = None; import anchorscope.jobs, anchorscope.damage"
+    code = "import sys; sys.modules['polars'] = None; import anchorscope.extract.job, anchorscope.damage"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from anchorscope import __main__ as command
-from anchorscope import disk
-from anchorscope.batches import run_batches
-from anchorscope.loading import pick_dtype
-from anchorscope.memory import give_back_freed_blocks
+from anchorscope.engine.batches import run_batches
+from anchorscope.files import disk
+from anchorscope.files.memory import give_back_freed_blocks
+from anchorscope.models.loading import pick_dtype
 from conftest import ROOT
 
 # As they were seen; the first is that of Linux on x86, and really raised in test_engine.py.
@@ -117,8 +117,8 @@ import runpy, sys
 from pathlib import Path
 
 sys.modules["fcntl"] = None  # as on Windows: its import fails
-import anchorscope.loading
-from anchorscope.hardware import claim, gpu_count
+import anchorscope.models.loading
+from anchorscope.models.cards import claim, gpu_count
 
 gpu_count()
 try:

@@ -6,12 +6,12 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from anchorscope import probe
-from anchorscope.anchors import auc, auc_with_interval, calibration_error
-from anchorscope.crossfit import PROBES, STRENGTHS, choose_strengths, score
-from anchorscope.folds import assign_folds, assign_halves
-from anchorscope.probe import Probes, fit, path
-from anchorscope.verdicts import delta_p, flips
+from anchorscope.probe import logistic as probe
+from anchorscope.probe.anchors import auc, auc_with_interval, calibration_error
+from anchorscope.probe.folds import assign_folds, assign_halves
+from anchorscope.probe.logistic import Probes, fit, path
+from anchorscope.probe.scores import PROBES, STRENGTHS, choose_strengths, score
+from anchorscope.probe.verdicts import delta_p, flips
 
 RUNS = [("first", "clean"), ("first", "exact_question"), ("first", "random_question"), ("second", "clean")]
 RUNS.append(("second", "exact_question"))

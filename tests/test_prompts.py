@@ -2,9 +2,9 @@
 
 import pytest
 
-from anchorscope.batches import plan_batches
-from anchorscope.content_words import Span, exact_question_spans
-from anchorscope.prompts import chat_prompt, common_prefix, decoded_offsets, encode, few_shot_prompt, tokens_over
+from anchorscope.answer.prompts import chat_prompt, common_prefix, decoded_offsets, encode, few_shot_prompt, tokens_over
+from anchorscope.engine.batches import plan_batches
+from anchorscope.text.content_words import Span, exact_question_spans
 
 SHOTS = [{"question": "Who wrote Emma?", "answer": "Jane Austen"}]
 TEXTS = [

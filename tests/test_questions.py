@@ -6,10 +6,10 @@ from collections import Counter
 import polars as pl
 import pytest
 
-from anchorscope.frames import read_frame
-from anchorscope.normal_words import normal_words
-from anchorscope.questions import LAYOUTS, normalize
-from anchorscope.raw import copy_rows, read_lines
+from anchorscope.files.frames import read_frame
+from anchorscope.questions.local_rows import copy_rows, read_lines
+from anchorscope.questions.normalize import LAYOUTS, normalize
+from anchorscope.text.normal_words import normal_words
 from conftest import ROOT
 
 BUNDLED = ROOT / "workflow" / "resources" / "questions"

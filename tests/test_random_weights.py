@@ -7,10 +7,10 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBase
 
-from anchorscope.answers import answer_questions
-from anchorscope.loading import load_model, load_tokenizer, random_model
-from anchorscope.models import describe, fetch
-from anchorscope.prompts import few_shot_prompt
+from anchorscope.answer.answers import answer_questions
+from anchorscope.answer.prompts import few_shot_prompt
+from anchorscope.models.fetch import describe, fetch
+from anchorscope.models.loading import load_model, load_tokenizer, random_model
 from conftest import ROOT, tiny_model
 
 SHAPES = ROOT / "workflow/resources/shapes"

@@ -13,14 +13,14 @@ import pytest
 from matplotlib.colors import to_hex
 from PIL import Image
 
-from anchorscope.chart import SHAPES, family_chart, javascript, records
-from anchorscope.figures import KINDS, View
-from anchorscope.panels import FEW, looks, read_style, save
-from anchorscope.report import page, safe_json
-from anchorscope.report_claims import claims_section
-from anchorscope.report_examples import COUNT, choose, examples_section, marked, with_answers
-from anchorscope.report_figures import figures_section, files_section, picture
-from anchorscope.report_tables import accuracy, deepest_layers, kept_questions, named, reference_auc, table
+from anchorscope.draw.figures import KINDS, View
+from anchorscope.draw.panels import FEW, looks, read_style, save
+from anchorscope.report.chart import SHAPES, family_chart, javascript, records
+from anchorscope.report.claims import claims_section
+from anchorscope.report.examples import COUNT, choose, examples_section, marked, with_answers
+from anchorscope.report.figures import figures_section, files_section, picture
+from anchorscope.report.page import page, safe_json
+from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, reference_auc, table
 from synthetic_run import PLACE, make_deepest, make_layers, make_summary, sections, write_answers
 
 HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(1)> & \"quotes\" 'too'"

@@ -5,7 +5,7 @@ import copy
 import pytest
 import yaml
 
-from anchorscope.settings import mistakes
+from anchorscope.config_checks import mistakes
 from conftest import ROOT
 
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.anchors import auc_with_interval, roles
-from anchorscope.bootstrap import interval, resample
-from anchorscope.crossfit import Scores, score
-from anchorscope.curves import Curve, curves, series_row
-from anchorscope.dip import dip_test
-from anchorscope.folds import assign_folds, assign_halves
-from anchorscope.kinds import unexplained_shifts
-from anchorscope.probe import fit
-from anchorscope.rules import HALF_A, SECOND_B
-from anchorscope.verdicts import delta_p
+from anchorscope.probe.anchor_rules import HALF_A, SECOND_B
+from anchorscope.probe.anchors import auc_with_interval, roles
+from anchorscope.probe.folds import assign_folds, assign_halves
+from anchorscope.probe.logistic import fit
+from anchorscope.probe.scores import Scores, score
+from anchorscope.probe.verdicts import delta_p
+from anchorscope.summarise.bootstrap import interval, resample
+from anchorscope.summarise.curves import Curve, curves, series_row
+from anchorscope.summarise.dip import dip_test
+from anchorscope.summarise.two_kinds import unexplained_shifts
 
 RUNS = [(prompt, state) for prompt in ("first", "second") for state in ("clean", "exact_question")]
 AT_ONCE = 20  # draws that are probed together

@@ -10,18 +10,18 @@ from scipy.optimize import linprog
 from sklearn.metrics import cohen_kappa_score
 from sklearn.mixture import GaussianMixture
 
-from anchorscope import probe
-from anchorscope.anchors import reference_layer
-from anchorscope.bootstrap import group_means, interval, resample
-from anchorscope.crossfit import score
-from anchorscope.curves import Curve, curves, series_row
-from anchorscope.delta import delta_rows, examples_of, layer_rows
-from anchorscope.dip import dip, dip_test, dips
-from anchorscope.kinds import kinds
-from anchorscope.mixture import two_normals
-from anchorscope.one_mechanism import fit_shift, simulate_replicate
-from anchorscope.store import PASSES
-from anchorscope.summary import Headline, estimate, null_area
+from anchorscope.extract.store import PASSES
+from anchorscope.probe import logistic as probe
+from anchorscope.probe.anchors import reference_layer
+from anchorscope.probe.delta import delta_rows, examples_of, layer_rows
+from anchorscope.probe.scores import score
+from anchorscope.summarise.bootstrap import group_means, interval, resample
+from anchorscope.summarise.curves import Curve, curves, series_row
+from anchorscope.summarise.dip import dip, dip_test, dips
+from anchorscope.summarise.estimates import Headline, estimate, null_area
+from anchorscope.summarise.mixture import two_normals
+from anchorscope.summarise.one_mechanism import fit_shift, simulate_replicate
+from anchorscope.summarise.two_kinds import kinds
 from reference import narrowed_dip, weighted_mean
 
 SIGNAL = 1.3  # distance of a class from zero along the true direction, in units of the noise: 90 % accuracy

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from anchorscope.answers import judge
-from anchorscope.content_words import exact_question_spans
-from anchorscope.prompts import build_prompt, chat_prompt, decoded_offsets, encode
-from anchorscope.rows import build_rows
+from anchorscope.answer.answers import judge
+from anchorscope.answer.prompts import build_prompt, chat_prompt, decoded_offsets, encode
+from anchorscope.extract.sequences import build_rows
+from anchorscope.text.content_words import exact_question_spans
 from conftest import ROOT
 
 # Llama 2's stands for those made of SentencePiece with bytes to fall back on, as Mistral's are.

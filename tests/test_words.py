@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from anchorscope.content_words import exact_question_spans
-from anchorscope.labels import label
-from anchorscope.normal_words import normal_words
-from anchorscope.short_answer import short_answer
-from anchorscope.spans import Span
+from anchorscope.text.content_words import exact_question_spans
+from anchorscope.text.grading import label
+from anchorscope.text.normal_words import normal_words
+from anchorscope.text.short_answer import short_answer
+from anchorscope.text.spans import Span
 from conftest import ROOT
 
 WORD = re.compile(r"[^\W_]+(?:[.'’&-][^\W_]+)*")

@@ -18,8 +18,8 @@ import torch
 from matplotlib import image
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from anchorscope.measured import COMPONENTS, POSITIONS
-from anchorscope.parquet import made_from
+from anchorscope.extract.axes import COMPONENTS, POSITIONS
+from anchorscope.files.sealed_parquet import made_from
 from conftest import ROOT, tiny_model
 from small_run import COPIED, SNAKEMAKE, base_config, jobs, save_model, snakemake, start_again, write_config
 
@@ -369,7 +369,7 @@ def test_what_a_scheduler_is_asked_for_reruns_nothing(rerun):
 
 @pytest.mark.slow
 def test_jobs_use_the_library_of_their_own_checkout(rerun):
-    module = rerun / "workflow/anchorscope/report.py"
+    module = rerun / "workflow/anchorscope/report/page.py"
     module.write_text(module.read_text().replace("<h1>Anchorscope</h1>", "<h1>Edited</h1>"))
     done = snakemake(rerun)
     assert done.returncode == 0, done.stderr
@@ -417,23 +417,31 @@ def test_a_component_that_was_not_kept_is_extracted_with_all_that_follows(rerun)
 @pytest.mark.parametrize(
     ("file", "old", "new", "expected"),
     [
-        ("anchorscope/crossfit.py", '"""', '"""What a comment says changes nothing. ', {}),
+        ("anchorscope/probe/scores.py", '"""', '"""What a comment says changes nothing. ', {}),
         pytest.param(
-            "anchorscope/crossfit.py", "64.0, 16.0", "32.0, 16.0", {"probe": 2, **BELOW_PROBE}, marks=pytest.mark.slow
+            "anchorscope/probe/scores.py",
+            "64.0, 16.0",
+            "32.0, 16.0",
+            {"probe": 2, **BELOW_PROBE},
+            marks=pytest.mark.slow,
         ),
-        ("anchorscope/knockout.py", "CONTROL_REACH = 16", "CONTROL_REACH = 15", EXTRACT_AND_BELOW),
+        ("anchorscope/extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 15", EXTRACT_AND_BELOW),
         pytest.param(
-            "anchorscope/short_answer.py",
+            "anchorscope/text/short_answer.py",
             "(?:will|would",
             "(?:shall|will|would",
             {"answer": 4, **EXTRACT_AND_BELOW},
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            "anchorscope/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw": 1, "report": 1}, marks=pytest.mark.slow
+            "anchorscope/draw/figures.py",
+            'GREY = "0.4"',
+            'GREY = "0.5"',
+            {"draw": 1, "report": 1},
+            marks=pytest.mark.slow,
         ),
         pytest.param(
-            "anchorscope/claims.py",
+            "anchorscope/summarise/claims.py",
             "SIMILAR = 25.0",
             "SIMILAR = 24.0",
             {"summarise": 1, "draw": 1, "report": 1},

@@ -4,13 +4,13 @@ import argparse
 import os
 from pathlib import Path
 
-from anchorscope.files import read_json
+from anchorscope.answer.prompts import BUNDLED_PROMPTS
+from anchorscope.extract.axes import COMPONENTS, HEADLINE, POSITIONS, Grid
+from anchorscope.extract.job import extract_file
+from anchorscope.files.identity import read_json
+from anchorscope.files.logs import configure_logging
+from anchorscope.files.sealed_parquet import made_from
 from anchorscope.fingerprint import fingerprint
-from anchorscope.jobs import extract_file
-from anchorscope.logs import configure_logging
-from anchorscope.measured import COMPONENTS, HEADLINE, POSITIONS, Grid
-from anchorscope.parquet import made_from
-from anchorscope.prompts import BUNDLED_PROMPTS
 
 
 def usable_cores() -> int:

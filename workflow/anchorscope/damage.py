@@ -9,7 +9,7 @@ import sys
 from glob import glob
 from pathlib import Path
 
-from anchorscope.parquet import DamagedFileError, check, command_to_remake
+from anchorscope.files.sealed_parquet import DamagedFileError, check, command_to_remake
 
 
 def find_damage(folder: Path) -> dict[Path, str | None]:

@@ -11,17 +11,20 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
-# What a job says does not change what it computes, and the names that the package itself lends are not used by jobs.
-WITHOUT_EFFECT = frozenset((PACKAGE / "logs.py", PACKAGE / "__init__.py"))
+WITHOUT_EFFECT = frozenset([PACKAGE / "files/logs.py"])  # what a job says does not change what it computes
 
 
 def fingerprint(script: Path) -> str:
     """Hash the syntax tree of `script` and of every anchorscope module that it imports, at any depth."""
     digest = hashlib.sha256()
-    # A script and a module may have the same name; their folders tell them apart.
-    for place, path in sorted(((path.parent.name, path.name), path) for path in _reachable(Path(script).resolve())):
-        digest.update(f"{'/'.join(place)}\n{_meaning(path)}\n".encode())
+    for place, path in sorted((_place(path), path) for path in _reachable(Path(script).resolve())):
+        digest.update(f"{place}\n{_meaning(path)}\n".encode())
     return digest.hexdigest()[:16]
+
+
+def _place(path: Path) -> str:
+    """Where a file stands in the library; a script and a module may have the same name."""
+    return path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else f"scripts/{path.name}"
 
 
 def _reachable(start: Path) -> set[Path]:

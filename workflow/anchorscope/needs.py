@@ -11,12 +11,12 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedConfig
 
-from anchorscope.batches import GPU_TOKENS
-from anchorscope.extraction import KEPT_BYTES
-from anchorscope.loading import read_config
-from anchorscope.measured import HEADLINE, PASSES, Grid
-from anchorscope.sizes import cards_needed, parameters
-from anchorscope.store import GROUP_BYTES, GROUP_EXAMPLES, example_bytes
+from anchorscope.engine.batches import GPU_TOKENS
+from anchorscope.extract.axes import HEADLINE, PASSES, Grid
+from anchorscope.extract.run import KEPT_BYTES
+from anchorscope.extract.store import GROUP_BYTES, GROUP_EXAMPLES, example_bytes
+from anchorscope.models.loading import read_config
+from anchorscope.models.sizes import cards_needed, parameters
 
 QUESTIONS, DATASETS = 4000, 4
 STAGES = 2  # that load the model: answer and extract

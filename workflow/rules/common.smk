@@ -18,8 +18,7 @@ os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"
 # Every job is a Python of its own. Told to keep no compiled modules, as in many containers, each would compile torch anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-from anchorscope.files import (
-    VERSIONED,
+from anchorscope.files.identity import (
     canonical_json,
     file_identity,
     folder_identity,
@@ -28,10 +27,11 @@ from anchorscope.files import (
     sha256_of_file,
     tokenizer_beside,
 )
+from anchorscope.files.provenance import VERSIONED
 from anchorscope.fingerprint import fingerprint
-from anchorscope.hardware import gpu_count
-from anchorscope.measured import Grid
-from anchorscope.settings import mistakes
+from anchorscope.models.cards import gpu_count
+from anchorscope.extract.axes import Grid
+from anchorscope.config_checks import mistakes
 
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
 PROMPTS = read_json(ROOT / "workflow" / "resources" / "prompts.json")

@@ -1,0 +1,1 @@
+"""Stage 3: prompts, greedy generation, and graded answers."""

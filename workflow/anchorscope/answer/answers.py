@@ -1,0 +1,104 @@
+"""The model's own answers: generated, judged, and with the tokens of the exact answer."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from anchorscope.answer.generate import answer_ends, generate, stop_tokens
+from anchorscope.answer.prompts import Prompt, common_prefix, decoded_offsets, encode, tokens_over
+from anchorscope.text.grading import label
+
+MAX_NEW_TOKENS = 32
+SPANS = pa.list_(pa.struct([("start", pa.int64()), ("end", pa.int64())]))
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("question", pa.string()),
+        ("gold", pa.list_(pa.string())),
+        ("subject", pa.string()),
+        ("popularity", pa.int64()),
+        ("spans", SPANS),
+        ("answer", pa.string()),
+        ("generated_ids", pa.list_(pa.int32())),  # as generated, stop token included
+        ("right", pa.bool_()),  # null for a refusal
+        ("refused", pa.bool_()),
+        ("exact_answer", pa.string()),
+        ("exact_start", pa.int32()),  # its first character, an index into answer
+        ("exact_first", pa.int32()),  # first exact answer token, an index into generated_ids
+        ("exact_last", pa.int32()),
+        ("answer_final", pa.int32()),  # last token of the answer text
+    ]
+)
+
+
+def answer_questions(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: Prompt,
+    questions: list[dict],
+    max_new_tokens: int,
+    batch_tokens: int | None,
+) -> pa.Table:
+    """Ask every question under `prompt`; one row per question, refusals included."""
+    asked = plan(tokenizer, prompt, questions)
+    return judge_all(tokenizer, questions, ask(model, asked, max_new_tokens, batch_tokens))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Everything about some questions that needs no model."""
+
+    prompts: list[list[int]]  # token ids
+    shared: int  # how many of their first tokens are equal
+    ends: list[int]  # tokens at which an answer ends
+
+
+def plan(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[dict]) -> Asked:
+    encoded = encode(tokenizer, prompt, [question["question"] for question in questions])
+    shared = common_prefix(encoded) if encoded else 0
+    return Asked([item.ids for item in encoded], shared, answer_ends(tokenizer))
+
+
+def ask(model: PreTrainedModel, asked: Asked, max_new_tokens: int, batch_tokens: int | None) -> list[list[int]]:
+    """The token ids of every answer."""
+    if not asked.prompts:
+        return []
+    return generate(model, asked.prompts, asked.shared, stop_tokens(model, asked.ends), max_new_tokens, batch_tokens)
+
+
+def judge_all(tokenizer: PreTrainedTokenizerBase, questions: list[dict], generated: list[list[int]]) -> pa.Table:
+    rows = [
+        {**question, **judge(tokenizer, ids, question["gold"], question["question"])}
+        for question, ids in zip(questions, generated, strict=True)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def judge(tokenizer: PreTrainedTokenizerBase, ids: list[int], gold: list[str], question: str) -> dict:
+    """Label generated ids and locate the exact answer among them."""
+    text, offsets = decoded_offsets(tokenizer, ids)
+    answer = text.split("\n", 1)[0]
+    verdict = label(answer, gold, question)
+    row = {
+        "answer": answer.strip(),
+        "generated_ids": ids,
+        "right": verdict.right,
+        "refused": verdict.refused,
+        "exact_answer": None,
+        "exact_start": None,
+        "exact_first": None,
+        "exact_last": None,
+        "answer_final": None,
+    }
+    if verdict.exact is None:
+        return row
+    exact = tokens_over(offsets, [verdict.exact])
+    covered = [index for index, (start, end) in enumerate(offsets) if start < len(answer.rstrip()) and start < end]
+    return row | {
+        "exact_answer": answer[verdict.exact.start : verdict.exact.end],
+        "exact_start": verdict.exact.start - (len(answer) - len(answer.lstrip())),
+        "exact_first": exact[0],
+        "exact_last": exact[-1],
+        "answer_final": covered[-1],
+    }

@@ -1,0 +1,137 @@
+"""A prompt is text before the question and text after it; and where the question's tokens lie in it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerBase
+
+from anchorscope.text.spans import Span
+
+# Some chat templates print the day. A fixed one keeps prompts the same tomorrow.
+TEMPLATE_DATE = "26 Jul 2024"
+PLACEHOLDER = "{question}"
+BUNDLED_PROMPTS = Path(__file__).resolve().parents[1] / "resources" / "prompts.json"
+
+
+@dataclass(frozen=True)
+class Prompt:
+    before: str
+    after: str
+    special_tokens: bool  # whether the tokenizer adds its own (a chat template already has them)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A prompt with its question filled in: token ids and, for each, its characters."""
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+    question: Span  # characters of the question within the prompt
+    special: frozenset[int]  # indices of the tokenizer's special tokens
+
+    @property
+    def question_tokens(self) -> list[int]:
+        return tokens_over(self.offsets, [self.question])
+
+    def tokens_of(self, spans: list[Span]) -> list[int]:
+        """Token indices of spans that are given relative to the question."""
+        shift = self.question.start
+        return tokens_over(self.offsets, [Span(span.start + shift, span.end + shift) for span in spans])
+
+
+def few_shot_prompt(demonstrations: list[dict[str, str]]) -> Prompt:
+    """Question-answer pairs, then the question, for a base model."""
+    shots = "".join(f"Question: {shot['question']}\nAnswer: {shot['answer']}\n\n" for shot in demonstrations)
+    return Prompt(f"{shots}Question: ", "\nAnswer:", special_tokens=True)
+
+
+def chat_prompt(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Prompt:
+    """The model's own chat template around `instruction`, thinking switched off where the model has it."""
+    if not tokenizer.chat_template:
+        raise ValueError("The model's tokenizer has no chat template; use `prompt: few_shot`.")
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": instruction}],
+        tokenize=False,
+        add_generation_prompt=True,
+        enable_thinking=False,
+        date_string=TEMPLATE_DATE,
+    )
+    before, found, after = text.partition(PLACEHOLDER)
+    if not found:
+        raise ValueError("The model's chat template changes the text of the user's message; use `prompt: few_shot`.")
+    return Prompt(before, after, special_tokens=False)
+
+
+def build_prompt(tokenizer: PreTrainedTokenizerBase, style: str, content: list[dict[str, str]] | str) -> Prompt:
+    """The prompt of a style: `few_shot` takes demonstrations, `chat` an instruction."""
+    return few_shot_prompt(content) if style == "few_shot" else chat_prompt(tokenizer, content)
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[str]) -> list[Encoded]:
+    """Tokenise the whole prompt of every question, with the characters behind each token."""
+    if not questions:
+        return []
+    batch = tokenizer(
+        [f"{prompt.before}{question}{prompt.after}" for question in questions],
+        add_special_tokens=prompt.special_tokens,
+        return_offsets_mapping=True,
+        return_attention_mask=False,
+    )
+    start = len(prompt.before)
+    marks = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+    return [
+        Encoded(
+            ids,
+            [tuple(pair) for pair in offsets],
+            Span(start, start + len(question)),
+            frozenset(index for index, token in enumerate(ids) if token in marks),
+        )
+        for ids, offsets, question in zip(batch["input_ids"], batch["offset_mapping"], questions, strict=True)
+    ]
+
+
+def tokens_over(offsets: list[tuple[int, int]], spans: list[Span]) -> list[int]:
+    """Indices of the tokens that share at least one character with a span."""
+    return [
+        index
+        for index, (start, end) in enumerate(offsets)
+        if any(max(start, span.start) < min(end, span.end) for span in spans)
+    ]
+
+
+def decoded_offsets(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> tuple[str, list[tuple[int, int]]]:
+    """The text of generated ids and the characters of each, without tokenising the text again.
+
+    A token that ends inside a character of several bytes covers that whole character, and so does
+    every token that completes it. Some tokenizers decode a run of bytes that is not yet whole to
+    replacement signs altogether, the characters already complete included; those stay complete here.
+    """
+    text = _decode(tokenizer, ids)
+    offsets = []
+    start = 0
+    for count in range(1, len(ids) + 1):
+        so_far = _decode(tokenizer, ids[:count])
+        shared = max(start, _shared(text, so_far))
+        inside_character = len(so_far) > shared  # the rest of it decodes to a replacement sign
+        offsets.append((start, min(shared + inside_character, len(text))))
+        start = shared
+    return text, offsets
+
+
+def _decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
+    return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+def _shared(text: str, other: str) -> int:
+    limit = min(len(text), len(other))
+    return next((index for index in range(limit) if text[index] != other[index]), limit)
+
+
+def common_prefix(encoded: list[Encoded]) -> int:
+    """How many leading tokens all prompts share, none of them touching a question."""
+    first = encoded[0].ids
+    shortest = min(min(item.question_tokens) for item in encoded)
+    for item in encoded:
+        same = next((i for i, (a, b) in enumerate(zip(first, item.ids, strict=False)) if a != b), len(first))
+        shortest = min(shortest, same)
+    return shortest

@@ -1,0 +1,31 @@
+"""Anchorscope without the workflow.
+
+`load_summary` and `plot_family` read and draw a run's results. `extract` and `summarise` measure a model that is
+already loaded. Each is imported when first used, so that drawing needs no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anchorscope.api.in_hand import extract, summarise
+    from anchorscope.api.results import load_summary
+    from anchorscope.draw.figures import plot_family
+
+__all__ = ["extract", "load_summary", "plot_family", "summarise"]
+HOMES = {
+    "extract": "anchorscope.api.in_hand",
+    "load_summary": "anchorscope.api.results",
+    "plot_family": "anchorscope.draw.figures",
+    "summarise": "anchorscope.api.in_hand",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in HOMES:
+        raise AttributeError(f"module 'anchorscope.api' has no attribute {name!r}")
+    return getattr(import_module(HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,121 @@
+"""The measurement without the workflow, for a model in hand: questions in, activations and a summary out."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
+from anchorscope.answer.prompts import BUNDLED_PROMPTS, build_prompt
+from anchorscope.extract.axes import COMPONENTS, HEADLINE, POSITIONS, Grid
+from anchorscope.extract.run import analysed
+from anchorscope.extract.run import extract as extract_activations
+from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of
+from anchorscope.files.identity import read_json
+from anchorscope.files.logs import log
+from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import made_from
+from anchorscope.probe.delta import measure
+from anchorscope.questions.normalize import normalize
+from anchorscope.summarise.estimates import Headline, estimate
+from anchorscope.summarise.notes import described
+
+GIVEN = "given"  # weights and questions of which only the caller knows where they come from
+
+
+def extract(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Iterable[Mapping[str, object]],
+    folder: Path | str,
+    *,
+    components: Sequence[str] = HEADLINE.components,
+    positions: Sequence[str] = HEADLINE.positions,
+    prompt: Literal["few_shot", "chat"] = "few_shot",
+    balance: bool = True,
+    seed: int = 0,
+    window: int | None = None,
+    batch_tokens: int | None = None,
+) -> pl.DataFrame:
+    """Let a model answer questions, keep its clean and knocked-out activations in a folder, and return its answers.
+
+    Each of `examples` has a `question` and `gold`, the list of its accepted answers, and may have a `subject`:
+    questions about one subject then stay together in folds and resamples. The model answers greedily under the few-shot
+    prompt or its own chat template, and what it says is judged. `folder` then has a Parquet file for each of the
+    `components` (resid, attn, mlp) at each of the `positions` (answer_last, final, before_answer), with the vectors of
+    every layer, prompt and intervention; `anchorscope.extract.store.ActivationReader([folder])` reads them.
+    `balance` keeps as many right as wrong answers, drawn by `seed`; `window` cuts in so many layers up to the one that
+    is read, instead of in all of them; `batch_tokens` are computed together, by default as many as suit the device.
+    """
+    _check(model, prompt, components, positions)
+    questions = _questions(examples, seed)
+    texts = read_json(BUNDLED_PROMPTS)[prompt]
+    prompts = {name: build_prompt(tokenizer, prompt, text) for name, text in texts.items()}
+    was_training = model.training
+    model.eval()
+    try:
+        answers = answer_questions(
+            model, tokenizer, prompts["first"], questions.to_dicts(), MAX_NEW_TOKENS, batch_tokens
+        )
+        config = model.config.get_text_config()
+        about = provenance(stage="extract", model={"weights": GIVEN}, prompts=texts, window=window)
+        grid = Grid.of(components, positions)
+        with ActivationWriter(folder, config.num_hidden_layers, config.hidden_size, model.dtype, about, grid) as writer:
+            kept = analysed(answers, balance, seed)
+            extract_activations(model, tokenizer, prompts, kept, writer, batch_tokens, window)
+    finally:
+        model.train(was_training)
+    return pl.from_arrow(answers)
+
+
+def _questions(examples: Iterable[Mapping[str, object]], seed: int) -> pl.DataFrame:
+    rows = []
+    for number, example in enumerate(examples):
+        missing = [name for name in ("question", "gold") if name not in example]
+        if missing:
+            raise ValueError(f"Example {number} has no {' and no '.join(missing)}.")
+        if isinstance(example["gold"], str):
+            raise ValueError(f"The gold of example {number} is a text; it must be a list of accepted answers.")
+        gold = json.dumps(list(example["gold"]))
+        rows.append({"question": example["question"], "possible_answers": gold, "subj": example.get("subject")})
+    schema = dict.fromkeys(("question", "possible_answers", "subj"), pl.String) | {"s_pop": pl.Int64}
+    questions, counts = normalize(pl.DataFrame(rows, schema=schema), "popqa", seed, "examples")
+    log.info("questions: %s", ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    return questions
+
+
+def _check(model: PreTrainedModel, prompt: str, components: Sequence[str], positions: Sequence[str]) -> None:
+    for kind, given, known in (("components", components, COMPONENTS), ("positions", positions, POSITIONS)):
+        if isinstance(given, str) or not given or not set(given) <= set(known):
+            raise ValueError(f"{kind} is {given!r}; it must be a list of some of {', '.join(known)}.")
+    dtype = str(model.dtype).removeprefix("torch.")
+    if dtype not in DTYPES:
+        raise ValueError(f"The model computes in {dtype}; load it with one of {', '.join(DTYPES)}.")
+    if prompt not in read_json(BUNDLED_PROMPTS):
+        raise ValueError(f"prompt is {prompt!r}; it must be few_shot or chat.")
+
+
+def summarise(
+    activations: Path | str | Sequence[Path | str],
+    *,
+    model: str = "model",
+    dataset: str = "questions",
+    folds: int = 5,
+    draws: int = 2000,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """Probe every layer and average delta P over each anchor's examples: a summary that `plot_family` draws.
+
+    `activations` is the folder that `extract` wrote, or those of a workflow's shards; `model` and `dataset` are the
+    names that the summary has for them. Summaries of several can be put together with `polars.concat`.
+    """
+    paths = [activations] if isinstance(activations, str | Path) else list(activations)
+    reader = ActivationReader(paths)
+    headline = reader.grid.places()[0]
+    delta, layers = measure(reader, folds, seed, f"{model} on {dataset}")
+    summary = estimate(delta, layers, Headline(*headline), draws, seed).summary
+    about = made_from(file_of(paths[0], *headline))
+    return described(summary, model, about["model"]["weights"], dataset, GIVEN, about["window"])

@@ -1,0 +1,220 @@
+"""A config is checked before any job starts; each mistake becomes one sentence."""
+
+import difflib
+import importlib.util
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from jsonschema import Draft202012Validator, ValidationError
+
+from anchorscope.files.identity import package_file
+
+MODEL_SOURCES = ("hub", "path", "gguf", "random")
+SOURCE_KEYS = {"bundled": (), "file": ("path",), "hub": ("repo", "split", "revision")}
+OPTIONAL_KEYS = {"hub": ("subset",)}
+LONGEST = 400  # letters of a sentence
+MOST_SHARDS = 10_000  # four digits
+RAW_SUFFIXES = (".parquet", ".jsonl", ".ndjson")
+
+
+def mistakes(config: dict, schema: dict) -> list[str]:
+    """Every mistake in `config`, one sentence each; empty when it can be run."""
+    return [_one_line(sentence) for sentence in _mistakes(config, schema)]
+
+
+def _one_line(sentence: str) -> str:
+    """A sentence whose quoted values may hold anything: on one line, and not endless."""
+    line = " ".join(sentence.split())
+    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
+
+
+def _mistakes(config: dict, schema: dict) -> list[str]:
+    odd = list(_odd(config, ""))
+    if odd:
+        return odd
+    errors = sorted(Draft202012Validator(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
+    if errors:
+        return list(dict.fromkeys(_sentence(error) for error in errors))
+    found = _shard_mistakes(config, schema) + _headline_mistakes(config, schema)
+    for name, model in config["models"].items():
+        found += _model_mistakes(name, model)
+    for name, dataset in config["datasets"].items():
+        found += _dataset_mistakes(name, dataset)
+    found += _title_mistakes(config)
+    for name, figure in config["figures"].items():
+        found += _figure_mistakes(name, figure, config)
+    return found + _style_mistakes(config)
+
+
+def _odd(node: object, where: str) -> Iterator[str]:
+    """What YAML can hold and a schema does not see: keys that are no texts, numbers that are none."""
+    if isinstance(node, float) and not math.isfinite(node):
+        yield f"{where} is {node}, which is not a number to compute with."
+    children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, child in children:
+        if isinstance(node, dict) and not isinstance(key, str):
+            yield f"The key {key!r} in {where or 'the config'} is not a text; put it in quotes."
+        yield from _odd(child, f"{where}.{key}" if where else str(key))
+
+
+def _shard_mistakes(config: dict, schema: dict) -> list[str]:
+    given = {key: config.get(key, schema["properties"][key]["default"]) for key in ("questions", "shard_size")}
+    shards = -(-given["questions"] // given["shard_size"])
+    if shards <= MOST_SHARDS:
+        return []
+    return [
+        f"questions is {given['questions']} and shard_size {given['shard_size']}, which makes {shards} shards; "
+        f"at most {MOST_SHARDS} can be named, so raise shard_size."
+    ]
+
+
+def _headline_mistakes(config: dict, schema: dict) -> list[str]:
+    """Claims and figures are about the headline: it must be among what is measured."""
+    found = []
+    for one, several in (("component", "components"), ("position", "positions")):
+        default = schema["properties"]["headline"]["properties"][one]["default"]
+        chosen = config.get("headline", {}).get(one, default)
+        if chosen not in config.get(several, [chosen]):
+            found.append(
+                f"{several} leaves out {chosen}, the {one} of the headline; name it there, or another under `headline`."
+            )
+    return found
+
+
+def _sentence(error: ValidationError) -> str:
+    where = ".".join(map(str, error.absolute_path)) or "the config"
+    value = error.instance
+    match error.validator:
+        case "additionalProperties":
+            known = list(error.schema["properties"])
+            unknown = [key for key in value if key not in known]
+            close = difflib.get_close_matches(str(unknown[0]), known, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"known keys are {', '.join(known)}."
+            return f"Unknown key {', '.join(map(repr, unknown))} in {where}; {hint}"
+        case "required":
+            missing = [key for key in error.validator_value if key not in value]
+            return f"Key {', '.join(map(repr, missing))} is missing in {where}."
+        case "type":
+            return f"{where} must be of type {error.validator_value}, not {value!r}."
+        case "enum":
+            return f"{where} is {value!r}; it must be one of {', '.join(error.validator_value)}."
+        case "pattern" if "propertyNames" in error.absolute_schema_path:
+            return _name_sentence(value, where)
+        case "pattern":
+            return f"{where} is {value!r}, which does not have the form {error.validator_value}."
+        case "minimum" | "maximum":
+            return f"{where} is {value}; its {error.validator} is {error.validator_value}."
+        case "uniqueItems":
+            twice = [one for index, one in enumerate(value) if one in value[:index]]
+            return f"{where} names {', '.join(map(str, twice))} twice."
+        case "minProperties" | "minItems" | "minLength":
+            return f"{where} is empty; at least one entry is needed."
+        case _:
+            return f"{where}: {error.message}."
+
+
+def _name_sentence(name: object, where: str) -> str:
+    return (
+        f"The name {name!r} in {where} becomes part of file names; use only letters, digits, '.', '_' and '-', "
+        "and begin with a letter or digit."
+    )
+
+
+def _model_mistakes(name: str, model: dict) -> list[str]:
+    where = f"models.{name}"
+    sources = [source for source in MODEL_SOURCES if source in model]
+    if len(sources) != 1:
+        found = f"has {' and '.join(sources)}" if sources else "has no source"
+        return [f"{where} {found}; give exactly one of {', '.join(MODEL_SOURCES)}."]
+    if sources == ["hub"] and "revision" not in model:
+        return [f"{where} comes from the hub without a pinned `revision` (a commit of 40 hexadecimal digits)."]
+    if sources != ["hub"] and "revision" in model:
+        return [f"{where} has a `revision`, which only a model from the hub can have."]
+    if sources == ["gguf"]:
+        try:
+            package_file(**model["gguf"])
+        except FileNotFoundError as error:
+            return [f"{where}.gguf: {str(error).removesuffix('.')}; install it with pip."]
+    if sources == ["path"] and not (Path(model["path"]) / "config.json").is_file():
+        return [f"{where}.path names {model['path']}, which is not a folder with a model's config.json."]
+    if sources == ["random"]:
+        return _shape_mistakes(f"{where}.random.config", model["random"]["config"])
+    return []
+
+
+def _shape_mistakes(where: str, file: str) -> list[str]:
+    if not Path(file).is_file():
+        return [f"{where} names {file}, which does not exist."]
+    try:
+        config = json.loads(Path(file).read_text(encoding="utf-8"))
+    except ValueError:
+        return [f"{where} names {file}, which is not JSON."]
+    if not isinstance(config, dict) or "model_type" not in config:
+        return [f"{where} names {file}, which has no `model_type` and so is not a transformers config."]
+    if not _is_named_by_transformers(config["model_type"]):
+        return [f"{where} names {file}, whose model_type {config['model_type']!r} transformers does not know."]
+    return []
+
+
+def _is_named_by_transformers(kind: object) -> bool:
+    """Whether the lists of models in the installed transformers have this type.
+
+    They are read as text: to import the library takes seconds, in every command. What passes here and is no model all
+    the same is refused when it is fetched.
+    """
+    spec = importlib.util.find_spec("transformers")
+    lists = [file for folder in spec.submodule_search_locations for file in Path(folder, "models/auto").glob("*.py")]
+    return any(f'"{kind}"' in file.read_text(encoding="utf-8") for file in lists)
+
+
+def _dataset_mistakes(name: str, dataset: dict) -> list[str]:
+    where = f"datasets.{name}"
+    source = dataset["source"]
+    wanted = SOURCE_KEYS[source]
+    missing = [key for key in wanted if key not in dataset]
+    extra = sorted({"path", "repo", "subset", "split", "revision"} - {*wanted, *OPTIONAL_KEYS.get(source, ())})
+    extra = [key for key in extra if key in dataset]
+    if missing:
+        return [f"{where} has source '{source}', which also needs {', '.join(missing)}."]
+    if extra:
+        return [f"{where} has source '{source}', which does not use {', '.join(extra)}."]
+    if source == "file" and not Path(dataset["path"]).is_file():
+        return [f"{where}.path names {dataset['path']}, which does not exist."]
+    if source == "file" and Path(dataset["path"]).suffix not in RAW_SUFFIXES:
+        return [f"{where}.path names {dataset['path']}; it must end in {', '.join(RAW_SUFFIXES)}."]
+    return []
+
+
+def _title_mistakes(config: dict) -> list[str]:
+    found = []
+    for kind in ("models", "datasets"):
+        first: dict[str, str] = {}
+        for name, entry in config[kind].items():
+            other = first.setdefault(entry["title"], name)
+            if other != name:
+                found.append(f"{kind}.{name} has the title of {kind}.{other}; figures could not tell them apart.")
+    return found
+
+
+def _figure_mistakes(name: str, figure: dict, config: dict) -> list[str]:
+    unknown = [model for model in figure["models"] if model not in config["models"]]
+    if not unknown:
+        return []
+    known = ", ".join(config["models"])
+    return [f"figures.{name} names the unknown model {', '.join(map(repr, unknown))}; known models are {known}."]
+
+
+def _style_mistakes(config: dict) -> list[str]:
+    if "style" not in config:
+        return []
+    if not Path(config["style"]).is_file():
+        return [f"style names {config['style']}, which does not exist."]
+    from anchorscope.draw.panels import read_style  # slow to import, and needed for nothing else here
+
+    try:
+        read_style(config["style"])
+    except ValueError as error:
+        return [str(error)]
+    return []

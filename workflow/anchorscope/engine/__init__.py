@@ -1,0 +1,1 @@
+"""The packed forward pass that answering and extraction share."""

@@ -1,0 +1,89 @@
+"""Which examples are computed together: a fixed plan, so that a rerun repeats every rounding."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from transformers import PreTrainedModel
+
+from anchorscope.files.logs import log, progress
+
+GPU_TOKENS, CPU_TOKENS = 16384, 2048
+# Python, numpy and the caching allocators of torch have errors of their own for a lack of memory. The others raise a
+# RuntimeError, told apart by its words only, which differ between systems and libraries:
+NO_MEMORY = (
+    "can't allocate memory",  # torch on the host, where memory comes from posix_memalign
+    "not enough memory",  # torch on the host elsewhere: on Windows, on some ARM
+    "out of memory",  # CUDA error, HIP, XPU, MPS backend
+    "bad_alloc",  # the C++ library
+    "bad allocation",  # Microsoft's C++ library
+    "alloc_failed",  # CUBLAS_STATUS_ALLOC_FAILED, and cuDNN's
+    "could not create a memory object",  # oneDNN
+)
+
+
+def default_tokens(model: PreTrainedModel) -> int:
+    """Tokens of a batch that keep the model's device busy; more is hardly faster and takes more memory."""
+    return GPU_TOKENS if model.device.type == "cuda" else CPU_TOKENS
+
+
+def plan_batches(sizes: list[int], budget: int) -> list[list[int]]:
+    """Group examples of similar size so that the tokens of a group stay within `budget`.
+
+    An example that alone exceeds the budget makes a batch of its own. Largest first, so that a lack
+    of memory shows at once and not at the end.
+    """
+    plan: list[list[int]] = []
+    filled = 0
+    for index in sorted(range(len(sizes)), key=lambda index: (-sizes[index], index)):
+        if plan and filled + sizes[index] <= budget:
+            plan[-1].append(index)
+            filled += sizes[index]
+        else:
+            plan.append([index])
+            filled = sizes[index]
+    return plan
+
+
+def run_batches(run: Callable[[list[int]], None], sizes: list[int], budget: int, what: str) -> None:
+    """Call `run` on batches of examples until all are done.
+
+    When memory runs out the budget is halved for that batch and all that follow. `run` must leave
+    nothing behind when it fails.
+    """
+    plan = plan_batches(sizes, budget)
+
+    def finished() -> Iterator[list[int]]:
+        nonlocal plan
+        while plan:
+            if _fits(run, plan[0]):
+                yield plan.pop(0)
+                continue
+            tokens = sum(sizes[index] for index in plan[0])
+            if len(plan[0]) == 1:
+                raise MemoryError(f"A single example of {tokens} tokens does not fit into memory.")
+            smaller = tokens // 2
+            log.warning("out of memory at %d tokens a batch; going on with %d", tokens, smaller)
+            torch.cuda.empty_cache()
+            left = [index for batch in plan for index in batch]
+            plan = [[left[place] for place in batch] for batch in plan_batches([sizes[i] for i in left], smaller)]
+
+    for _ in progress(finished(), len(sizes), what, weight=len):
+        pass
+
+
+def _fits(run: Callable[[list[int]], None], batch: list[int]) -> bool:
+    """Whether there was memory for the batch. Tensors of a failed one are gone when this returns."""
+    try:
+        run(batch)
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        return False
+    return True
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error says that there is too little memory, on whatever system and device."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in NO_MEMORY)

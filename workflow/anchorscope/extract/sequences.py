@@ -1,0 +1,115 @@
+"""From an answered question to the sequences that are run: one row a pass, and one tree a prompt."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from transformers import PreTrainedTokenizerBase
+
+from anchorscope.answer.prompts import Encoded, Prompt, common_prefix, encode
+from anchorscope.engine.packing import Branch, Tree, trunk
+from anchorscope.extract.axes import POSITIONS
+from anchorscope.extract.interventions import INTERVENTIONS
+from anchorscope.text.spans import Span
+
+NOTHING = np.arange(0)
+ENCODED_AT_ONCE = 256  # questions; as Python objects they take far more memory than their ids
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One sequence as the method defines it: prompt and answer tokens, those cut, and the positions to keep."""
+
+    ids: np.ndarray
+    cut: list[int]
+    keep: list[int]
+
+    def __post_init__(self) -> None:
+        if not set(self.keep).isdisjoint(self.cut):
+            raise ValueError("A token that is cut cannot be kept: it is left out of the computation.")
+
+    @property
+    def fork(self) -> int:
+        """The first token that the cut can change."""
+        return min(self.cut, default=len(self.ids))
+
+    @property
+    def tail(self) -> int:
+        """How many tokens the cut changes."""
+        return len(self.ids) - self.fork - len(self.cut)
+
+
+def build_rows(
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: dict[str, Prompt],
+    examples: pa.Table,
+    passes: list[tuple[str, str]],
+    positions: Sequence[str] = POSITIONS,
+) -> tuple[list[list[Row]], dict[str, int]]:
+    """For each example one row per pass, which keeps the `positions`; and how many leading tokens a prompt's rows
+    share."""
+    rows: list[list[Row]] = []
+    firsts: dict[str, Encoded] = {}
+    shared: dict[str, int] = {}
+    for start in range(0, len(examples), ENCODED_AT_ONCE):
+        part = examples.slice(start, ENCODED_AT_ONCE).to_pylist()
+        questions = [example["question"] for example in part]
+        encoded = {name: encode(tokenizer, prompts[name], questions) for name in dict(passes)}
+        for name, items in encoded.items():
+            first = firsts.setdefault(name, items[0])
+            shared[name] = min(shared.get(name, len(first.ids)), common_prefix([first, *items]))
+        for index, example in enumerate(part):
+            mine = {name: items[index] for name, items in encoded.items()}
+            rows.append(_rows_of(example, mine, passes, positions))
+    return rows, shared
+
+
+def _rows_of(
+    example: dict, encoded: dict[str, Encoded], passes: list[tuple[str, str]], positions: Sequence[str]
+) -> list[Row]:
+    """The rows of one example under its encoded prompts; those of a prompt share their ids.
+
+    The answer ends with the last token that is kept: nothing before it depends on what follows.
+    """
+    places = {
+        "answer_last": example["exact_last"],
+        "final": example["answer_final"],
+        "before_answer": example["exact_first"] - 1,
+    }
+    kept = [places[position] for position in positions]
+    answer = example["generated_ids"][: max(kept) + 1]
+    spans = [Span(**span) for span in example["spans"]]
+    exact = {name: item.tokens_of(spans) for name, item in encoded.items()}
+    ids = {name: np.array(item.ids + answer, np.int32) for name, item in encoded.items()}
+    return [
+        Row(
+            ids[name],
+            INTERVENTIONS[intervention](encoded[name], exact[name], example["id"]),
+            [len(encoded[name].ids) + place for place in kept],
+        )
+        for name, intervention in passes
+    ]
+
+
+def grow_tree(rows: list[Row], prefix: int, copies: int | None = None) -> Tree:
+    """The rows of one prompt as a tree: the clean sequence is the trunk, each row a branch of it.
+
+    A cut token is hidden from every later token that is not cut itself, in every layer. So what is
+    kept depends on no cut token at all, and a branch leaves them out: its tokens are those after the
+    first cut that are not cut, at their own positions. A clean row is a branch of no tokens.
+
+    With `copies` each row has so many branches, and the trunk begins before all of them.
+    """
+    ids = rows[0].ids
+    start = prefix if copies is None else min(prefix, *(row.fork for row in rows))
+    tree = trunk(np.arange(start), ids[start:])
+    for row in rows:
+        positions = NOTHING
+        if row.cut:
+            left = np.ones(len(ids), bool)
+            left[: row.fork] = False
+            left[row.cut] = False
+            positions = left.nonzero()[0]
+        tree.branches.extend([Branch(ids[positions], positions, row.fork)] * (copies or 1))
+    return tree

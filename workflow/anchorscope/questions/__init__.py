@@ -1,0 +1,1 @@
+"""Stage 1: from published rows to questions with accepted answers and exact question words."""

@@ -1,0 +1,1 @@
+"""Stage 8: the report, one self-contained page."""

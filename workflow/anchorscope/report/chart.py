@@ -1,0 +1,216 @@
+"""The family figure to play with: a Vega-Lite chart of every series, with a menu for whatever tells them apart."""
+
+from collections.abc import Iterable, Mapping
+
+import altair as alt
+import polars as pl
+import vl_convert
+from matplotlib.colors import to_hex
+
+from anchorscope.draw.figures import ANCHORS, INTERVENTION_TITLES, POSITIONS, RULE_TITLES, SURE, View, limits
+from anchorscope.draw.panels import FAINT, MARKED, looks
+from anchorscope.extract.axes import COMPONENTS
+
+KEYS = ["model", "dataset", "component", "position", "rule", "intervention", "anchor"]
+POINTS = ["n", "delta_p", "low", "high", "sure", "null_low", "null_high"]  # arrays, one value a layer
+POINT = ["model", "series", "layer"]  # what tells the points of a chart apart
+DASHES = {"-": [1, 0], "--": [6, 3], ":": [1.5, 2.5], "-.": [6, 2.5, 1.5, 2.5]}
+SHAPES = {"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "+": "cross"}
+SHAPES |= {"<": "triangle-left", ">": "triangle-right", "P": "cross", "": "M0,0"}
+SHAPES |= {
+    "X": "M-1,-0.5L-0.5,-1L0,-0.5L0.5,-1L1,-0.5L0.5,0L1,0.5L0.5,1L0,0.5L-0.5,1L-1,0.5L-0.5,0Z",
+    "*": "M0,-1L0.24,-0.32L0.95,-0.31L0.38,0.12L0.59,0.81L0,0.4L-0.59,0.81L-0.38,0.12L-0.95,-0.31L-0.24,-0.32Z",
+}
+INTERVAL = "isValid(datum.low) ? format(datum.low, '+.1f') + ' … ' + format(datum.high, '+.1f') : 'too few examples'"
+CONFIG = {
+    "background": "transparent",
+    "font": "system-ui, sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "titleFontWeight": "normal",
+        "titleFontSize": 12,
+        "labelFontSize": 11,
+        "gridColor": "currentColor",
+        "domain": False,
+        "tickColor": "currentColor",
+        "tickOpacity": 0.3,
+    },
+    "header": {"labelColor": "currentColor", "labelFontSize": 13, "labelFontWeight": 600, "labelPadding": 8},
+    "legend": {"labelColor": "currentColor", "labelFontSize": 12, "unselectedOpacity": 0.25},
+}
+
+
+def javascript() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    version = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
+    return vl_convert.javascript_bundle(vl_version=version).replace("</script", r"<\/script")
+
+
+def records(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[str, str]) -> pl.DataFrame:
+    """One row a series, with an array of all layers in each column of `POINTS`; models and datasets by title."""
+    shown = summary.filter(
+        pl.col("anchor").is_in(list(ANCHORS)),
+        pl.col("model").is_in(list(models)),
+        pl.col("dataset").is_in(list(datasets)),
+    ).with_columns(
+        pl.col("model").replace(models),
+        pl.col("dataset").replace(datasets),
+        pl.col("delta_p", "low", "high", "null_low", "null_high").cast(pl.Float64).round(1),
+        sure=SURE.cast(pl.Int8),
+    )
+    whole = shown.sort("layer").group_by(KEYS, maintain_order=True).agg(POINTS)
+    known = pl.col("null_low").list.drop_nulls().list.len() > 0
+    nothing = pl.lit([], pl.List(pl.Float64))
+    return whole.with_columns(
+        pl.when(known).then(pl.col(name)).otherwise(nothing).alias(name) for name in ("null_low", "null_high")
+    ).sort(KEYS)
+
+
+def family_chart(summary: pl.DataFrame, view: View) -> dict:
+    """The chart's Vega-Lite specification, with its data."""
+    models, datasets = dict(zip(view.models, view.titles(summary), strict=True)), view.datasets
+    data = records(summary, models, datasets)
+    labels = [f"{letter} {title}" for title in datasets.values() for letter in ANCHORS.values()]
+    styles = dict(zip(labels, map(_look, looks(view.style, len(labels))), strict=True))
+    measured = [title for title in models.values() if title in set(data["model"])]
+    chosen = {"rule": "flip", "intervention": "exact_question", **view.place}
+    menus = _menus(measured, list(datasets.values()), summary, chosen)
+    chart = alt.FacetChart(
+        data=alt.NamedData("series"),
+        spec=_panel(styles, list(limits(summary.filter(pl.col("model").is_in(list(view.models)))))),
+        facet=alt.Facet("model:N", title=None, sort=list(models.values()), header=alt.Header(labelLimit=0)),
+        transform=[*map(_chosen, menus), *_flattened()],
+        columns=len(models),
+    )
+    lists = {"label": labels, **{name: [style[name] for style in styles.values()] for name in ("colour", "marker")}}
+    chart = chart.add_params(*menus.values(), *(alt.param(f"all_{name}", value=some) for name, some in lists.items()))
+    spec = chart.resolve_scale(x="independent").configure(**CONFIG).to_dict()
+    return {**spec, "data": {"values": data.to_dicts()}}
+
+
+def _look(look: dict) -> dict:
+    """A series' look in the style file, in the words of Vega."""
+    return {
+        "colour": to_hex(look["color"]),
+        "dash": DASHES.get(look["linestyle"], DASHES["--"]),
+        "marker": SHAPES.get(look["marker"], "circle"),
+    }
+
+
+def _menus(
+    models: list[str], datasets: list[str], summary: pl.DataFrame, chosen: Mapping[str, str]
+) -> dict[str, alt.Parameter]:
+    """One menu for whatever tells series apart, with what was measured; of models and datasets all can be shown."""
+
+    def measured(kind: str, known: Iterable[str] = ()) -> list[str]:
+        """In the order of `known`, others behind."""
+        there = summary[kind].unique(maintain_order=True).to_list()
+        return sorted(there, key=lambda name: [*known, name].index(name))
+
+    labels = {
+        "model": {None: "all", **dict(zip(models, models, strict=True))},
+        "dataset": {None: "all", **dict(zip(datasets, datasets, strict=True))},
+        "component": {name: name for name in measured("component", COMPONENTS)},
+        "position": {name: name for name in measured("position", POSITIONS)},
+        "rule": {name: f"{name}: {title}" for name, title in RULE_TITLES.items()},
+        "intervention": {name: INTERVENTION_TITLES.get(name, name) for name in measured("intervention")},
+    }
+    return {
+        key: alt.param(
+            f"chosen_{key}",
+            value=chosen.get(key),
+            bind=alt.binding_select(options=list(menu), labels=list(menu.values()), name=key.capitalize()),
+        )
+        for key, menu in labels.items()
+        if len(menu) > 1
+    }
+
+
+def _chosen(key: str) -> alt.FilterTransform:
+    """What a menu leaves: before the layers are taken apart, so that only these are."""
+    return alt.FilterTransform(f"chosen_{key} === null || datum.{key} === chosen_{key}")
+
+
+def _flattened() -> list[alt.Transform]:
+    """From one record a series to one a layer."""
+    first = "datum.anchor === 'question'"
+    step = f"max(1, floor(datum.layers / {MARKED}))"
+    arrays = ["layer", *POINTS]
+    computed = {
+        "layers": "length(datum.n)",
+        "layer": "sequence(length(datum.n))",
+        "series": f"({first} ? '{ANCHORS['question']} ' : '{ANCHORS['answer']} ') + datum.dataset",
+        "number": "indexof(all_label, datum.series)",
+        "colour": "all_colour[datum.number]",
+        "marker": "all_marker[datum.number]",
+    }
+    by_layer = {
+        "firm": "datum.sure ? datum.delta_p : null",
+        "firm_low": "datum.sure ? datum.low : null",
+        "firm_high": "datum.sure ? datum.high : null",
+        "interval": INTERVAL,
+        "marked": f"datum.layer % {step} === datum.number % {step}",
+    }
+    return [
+        *(alt.CalculateTransform(calculate=formula, **{"as": name}) for name, formula in computed.items()),
+        alt.FlattenTransform(flatten=arrays),
+        *(alt.CalculateTransform(calculate=formula, **{"as": name}) for name, formula in by_layer.items()),
+    ]
+
+
+def _panel(styles: dict[str, dict], domain: list[float]) -> alt.LayerChart:
+    """One model's panel: bands, faint and firm lines, markers, and the point under the pointer."""
+    legend = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize=700, symbolStrokeWidth=2)
+    colours, dashes = (
+        alt.Scale(domain=list(styles), range=[style[name] for style in styles.values()]) for name in ("colour", "dash")
+    )
+
+    def height(field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", title="ΔP", scale=alt.Scale(domain=domain, nice=False), axis=_axis())
+
+    whole = alt.Axis(format="d", tickMinStep=1, tickCount=6, gridOpacity=0, labelFlush=False)
+    base = alt.Chart().encode(
+        x=alt.X("layer:Q", title="Layer", scale=alt.Scale(nice=False), axis=whole),
+        detail="series:N",
+    )
+    line = base.encode(
+        stroke=alt.Stroke("series:N", scale=colours, legend=legend),
+        strokeDash=alt.StrokeDash("series:N", scale=dashes, legend=legend),
+    )
+    filled = base.encode(fill=alt.Fill("colour:N", scale=None))
+    point = filled.encode(y=height("delta_p"), shape=alt.Shape("marker:N", scale=None))
+    everything = [{"series": label} for label in styles]
+    shown = alt.selection_point("shown", fields=["series"], bind="legend", toggle="true", clear=False, value=everything)
+    near = alt.selection_point("near", fields=POINT, on="pointerover", clear="pointerout", empty=False)
+    layers = [
+        base.mark_area(opacity=0.12, color="gray").encode(y=height("null_low"), y2="null_high:Q"),
+        filled.mark_area(opacity=0.15).encode(y=height("firm_low"), y2="firm_high:Q"),
+        # The first line is the one whose opacity the legend takes.
+        line.mark_line(strokeWidth=1.6).encode(y=height("firm")).properties(name="curves").add_params(shown),
+        line.mark_line(strokeWidth=1.6, opacity=FAINT).encode(y=height("delta_p")),
+        point.mark_point(filled=True, size=28)
+        .encode(opacity=alt.condition("datum.sure", alt.value(1), alt.value(FAINT)))
+        .transform_filter("datum.marked"),
+        point.mark_point(filled=True, size=90)
+        .encode(opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=_tooltip())
+        .properties(name="points")
+        .add_params(near),
+    ]
+    return alt.layer(*layers).transform_filter(shown).properties(width=400, height=320)
+
+
+def _tooltip() -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("series:N", title="Series"),
+        alt.Tooltip("layer:Q", title="Layer"),
+        alt.Tooltip("n:Q", title="n"),
+        alt.Tooltip("delta_p:Q", title="ΔP", format="+.1f"),
+        alt.Tooltip("interval:N", title="95 % interval"),
+    ]
+
+
+def _axis() -> alt.Axis:
+    """Zero stands out among the lines of the grid."""
+    return alt.Axis(gridOpacity=alt.condition("datum.value === 0", alt.value(0.6), alt.value(0.1)), tickCount=6)

@@ -1,0 +1,1 @@
+"""Stage 6: estimates with intervals, simulations, and the claims."""

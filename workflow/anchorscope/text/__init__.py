@@ -1,0 +1,1 @@
+"""Words: spans, normal forms, content words, short answers, and grading an answer."""

@@ -1,0 +1,126 @@
+"""The exact question words: the characters of a question that carry its content.
+
+Content is the entity asked about and the property asked for. Wh-words, articles, prepositions,
+auxiliaries, pronouns and punctuation are not. Words that compare ("both", "same", "older") are.
+"""
+
+import re
+
+from anchorscope.text.spans import Span
+
+WORD = re.compile(r"[^\W_]+(?:[.'’\-][^\W_]+)*", re.UNICODE)
+QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”|(?<!\w)'([^']+(?:'\w[^']*)*)'(?!\w)|(?<!\w)‘([^’]+(?:’\w[^’]*)*)’(?!\w)")
+POSSESSIVE = re.compile(r"['’]s$")
+
+FUNCTION_WORDS = frozenset(
+    """
+    what which who whom whose when where why how many much long far often
+    a an the this that these those it its he she they him her his hers their theirs them we us our you your i my me
+    there here one ones some any such
+    of in on at by for from to with without within into onto upon about as than through during between among against
+    over under after before since until till via per off out up down near around across along behind beyond toward
+    towards
+    and or but nor if so because while whereas though although
+    is are was were be been being am isn't aren't wasn't weren't
+    do does did doing done don't doesn't didn't
+    has have had having hasn't haven't hadn't
+    can could will would shall should may might must cannot can't couldn't won't wouldn't
+    not also too very just only ever
+    name names named called known
+    please tell give
+    """.split()
+)
+AUXILIARIES = frozenset("is are was were do does did has have had can could will would".split())
+# Prepositions elsewhere, but the very thing asked in "Was Oxford founded before Cambridge?"
+COMPARING_IN_YES_NO = frozenset(("before", "after"))
+# Words that may stand inside a capitalised name: "Lord of the Rings", "Ludwig van Beethoven".
+NAME_LINKS = frozenset("of the a de la le du da di del der den van von und".split())
+
+
+def exact_question_spans(question: str, subject: str | None = None) -> list[Span]:
+    """The spans of the exact question words, in order; empty when nothing carries content.
+
+    A `subject` known to the dataset is content as a whole where it stands in the question, and so
+    is a quoted title, with the function words inside it.
+    """
+    whole = _subject_spans(question, subject) + _quoted_spans(question)
+    words = [_without_possessive(question, Span(*match.span())) for match in WORD.finditer(question)]
+    texts = [question[word.start : word.end].lower() for word in words]
+    ignored = FUNCTION_WORDS - COMPARING_IN_YES_NO if texts and texts[0] in AUXILIARIES else FUNCTION_WORDS
+    links = _links_inside_names(question, words)
+    before = ["", *texts]
+    kept = [
+        word
+        for index, word in enumerate(words)
+        if index in links
+        or (texts[index] == "name" and before[index] not in ignored | {""})  # "maiden name", not "the name of"
+        or (texts[index] not in ignored and before[index] != "how")  # "how tall"
+    ]
+    return _merged(whole + kept)
+
+
+def _subject_spans(question: str, subject: str | None) -> list[Span]:
+    if not subject or not subject.strip():
+        return []
+    pattern = rf"(?<!\w){re.escape(subject.strip())}(?!\w)"
+    return [Span(*match.span()) for match in re.finditer(pattern, question, re.IGNORECASE)]
+
+
+def _quoted_spans(question: str) -> list[Span]:
+    spans = []
+    for match in QUOTED.finditer(question):
+        group = next(index for index, text in enumerate(match.groups(), start=1) if text)
+        spans.append(Span(*match.span(group)))
+    return spans
+
+
+def _links_inside_names(question: str, words: list[Span]) -> set[int]:
+    """Indices of function words that belong to a capitalised name and so to the content."""
+    texts = [question[word.start : word.end] for word in words]
+    starts_sentence = [_starts_sentence(question, word) for word in words]
+    capital = [text[0].isupper() for text in texts]
+    in_sentence = any(text in FUNCTION_WORDS for text in texts[1:])  # not every word is capitalised anyway
+    links = {
+        index  # "The" of "The Great Gatsby" in mid-sentence, "Too" of "Too Much", "US"; not the pronoun "I"
+        for index, text in enumerate(texts)
+        if capital[index] and in_sentence and not starts_sentence[index] and text.lower() in FUNCTION_WORDS
+        if text != "I" or capital[index - 1]
+    }
+    for first in range(len(words)):
+        if not capital[first] or texts[first].lower() in FUNCTION_WORDS:
+            continue
+        run = _run_of_links(texts, first + 1)
+        last = first + 1 + len(run)
+        ends_in_name = last < len(words) and capital[last] and texts[last].lower() not in FUNCTION_WORDS
+        if run and ends_in_name and "," not in question[words[first].end : words[last].start]:
+            links.update(range(first + 1, last))
+    return links
+
+
+def _run_of_links(texts: list[str], start: int) -> list[str]:
+    run = []
+    for text in texts[start : start + 3]:
+        if text not in NAME_LINKS:
+            break
+        run.append(text)
+    return run
+
+
+def _starts_sentence(question: str, word: Span) -> bool:
+    before = question[: word.start].rstrip(" \"'“‘(")
+    return not before or before[-1] in ".!?:"
+
+
+def _without_possessive(question: str, word: Span) -> Span:
+    text = question[word.start : word.end]
+    return Span(word.start, word.start + len(POSSESSIVE.sub("", text)))
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    merged: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if merged and span.start < merged[-1].end:
+            merged[-1] = Span(merged[-1].start, max(merged[-1].end, span.end))
+        else:
+            merged.append(span)
+    return merged

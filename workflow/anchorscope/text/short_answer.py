@@ -1,0 +1,222 @@
+"""The short answer inside a longer text: what is said first, without lead-in, explanation, quotes and punctuation.
+
+Patterns of English, in the order they are tried; what each is for stands beside it. Checked against tables of
+hand-written answers in tests/cases.
+"""
+
+import regex
+
+from anchorscope.text.normal_words import normal_words
+from anchorscope.text.spans import Span
+
+FLAGS = regex.IGNORECASE | regex.VERBOSE
+MODAL = r"(?:will|would|might|could|may|must|should)"
+# In lower case: "There Will Be Blood" is a title.
+BE = rf"(?-i:is|was|are|were|be|been|{MODAL}\s+(?:have\s+been|be)|(?:has|had|have)\s+been)"
+PREPOSITION = r"(?:in|on|at|by|for|from|as|to|near|during|around|between|into|with|until|since)"
+MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+
+# "No, they are not"; not "No Country for Old Men", "No. 5" or "No one".
+YES_NO = regex.compile(r"\W*((?i:yes|no))\b(?=\W*$|[,;:!]|\s*[–—-]|\.(?!\s*\d)|\s+(?!one\b)\p{Ll})")
+
+# Words before the answer begins; taken away again and again.
+LEAD_IN = regex.compile(
+    rf"""\W*(?:
+      (?:actually|certainly|absolutely|definitely|clearly|obviously|probably|perhaps|maybe|possibly|(?:most\ )?likely)
+        \b\W+
+    | (?:well|sure|so|ok|okay|hmm+|ah|oh|honestly|either|of\ course|(?:good|great)\ question|let\ me\ think)
+        \b(?:[,!.:;…-]+\W*|\W+(?=(?-i:\p{{Ll}}|I\b)|(?-i:\p{{Lu}})\p{{L}}*\s+or\b))
+    | (?:i['’]m|i\ am|we['’]re)\s+(?:pretty|fairly|quite|almost)?\s*(?:sure|certain)(?:\s+that)?\b\W*
+    | (?:i['’]m|i\ am)\s+not\s+(?:\w+\s+)?(?:sure|certain)\b[^.!?]*?\bbut\b\W*
+    | (?:i\s+(?:don['’]t|do\s+not)|no\s+one|nobody)\s+(?:really\s+)?(?:knows?|have)\b[^.!?]*?\bbut\b\W*
+    | i\s+(?:think|believe|guess|suppose|recall|would\s+(?:say|guess|go\s+with))\b(?:\s+that\b)?\W*
+    | (?:i['’]d)\s+(?:say|guess|go\s+with)\b\W*
+    | (?:my\s+(?:best\s+)?guess|my\s+answer)\s+(?:is|would\s+be)\b\W*
+    | (?:based\s+on|according\s+to|as\s+(?:far\s+as|of)|to\s+the\s+best|to\s+my|from\s+what|if\s+i)\b[^,.!?]*,\W*
+    | in\s+the\s+(?:film|movie|book|novel|song|show|series|play|story|game)\b[^,.!?]*,\W*
+    | that(?:['’]s|\s+is|\s+was)\s+(?:easy|simple|an?\s+\w+\s+(?:one|question))\b\W*
+    | (?:the\s+)?(?:(?:correct|right|short|final|best|most\s+likely)\s+)?answer(?:\s+to\s+[^,:]*?)?\s*(?:{BE}\b|:)\W*
+    | (?:a|answer|response)\s*:\W*
+    )""",
+    FLAGS,
+)
+# "It was written by", "The capital of Australia is", "He was born in", "There are": the answer follows.
+CLAUSE = regex.compile(
+    rf"""\W*(?:
+      (?:it|this|that|he|she|they|these|those|there|we|you|one)(?:\s+\w+ly|\s+also)?(?:\s+{BE}|['’](?:s|re))\b
+    | (?:the|an?|his|her|its|their|our|my|your|this|that|both|all)\s+(?-i:\p{{Ll}})[^,;.!?]*?
+        \s+(?<!\b(?:you|we|they)\s+)(?:{BE}\b|(?:has|have|had)\s+an?\s+(?:\w+\s+){{1,3}}of\b)
+    | (?-i:\p{{Lu}})[^,;.!?]*?['’]s\s+(?-i:\p{{Ll}})[^,;.!?]*?\s+{BE}\b
+    )\s*""",
+    FLAGS,
+)
+# "Lincoln was the 14th", "The Eiffel Tower is 324 metres": a name, and then a number or another name.
+NAME_IS = regex.compile(
+    rf"""\W*(?-i:\p{{Lu}})[^,;.!?]*?\s+{BE}\s+
+    (?=(?:(?:in|on|at|about|around|the)\s+)*[$€£]?\d|(?:the\s+)?(?:first|second|third|fourth|fifth|sixth|seventh)\b
+      |(?:born|located|situated|built|founded|named|called)\s|(?:\w+ly\s+)?(?:made|composed)\s)""",
+    FLAGS,
+)
+# "Titanic was", "Mozart died": a subject, up to its verb.
+SUBJECT_VERB = regex.compile(
+    rf"\W*([^,;.!?]+?)\s+(?:{BE}|(?-i:\p{{Ll}}{{2,}}(?:ed|s))|wrote|won|sang|began|became)\s+", FLAGS
+)
+SMALL_WORDS = frozenset("than of in on at to for and or is was are were both".split())
+# After the verb: "called", "written by", "born on", "most likely in".
+AFTER_VERB = regex.compile(
+    rf"""(?:(?:most\s+)?(?:probably|likely|actually|originally|officially|commonly|usually|also|either|first)\s+)*
+    (?:(?:called|named|titled|entitled|nicknamed|known\s+as|(?:\w+ly\s+)?(?:made|composed)\s+(?:up\s+)?of)\s+
+      |(?!(?:the|an?)\b)(?:(?-i:\p{{Ll}}+)\s+){{0,2}}{PREPOSITION}\s+(?=\S)|of\s+)?""",
+    FLAGS,
+)
+# "It happened on", "He died in", "It means".
+PRONOUN_VERB = regex.compile(
+    rf"""\W*(?:it|he|she|they)\s+(?:(?-i:\p{{Ll}}+)\s+){{1,3}}?(?:{PREPOSITION}|of)\s+
+    |\W*(?:it|he|she|they)\s+(?-i:\p{{Ll}}+(?:ed|s)|had|have|took|spoke|won|wrote|sang|stood\s+for)\s+(?:for\s+)?""",
+    FLAGS,
+)
+# "On July 4", "in the desert", "In Paris", "Written by Stephen King"; not "In Cold Blood".
+OPENING_PREPOSITION = regex.compile(
+    rf"""\W*(?:{PREPOSITION}|about|approximately|roughly|circa|c\.)\s+(?=(?-i:\p{{Ll}})|\d|{MONTH}\b)
+    |\W*(?:in|at|from|by|near)\s+(?=(?-i:\p{{Lu}})[\p{{L}}'’-]*(?:,|\W*$))
+    |\W*\p{{L}}+(?:ed|en|wn|ung)\s+(?-i:by)\s+(?=(?-i:\p{{Lu}}))""",
+    FLAGS,
+)
+# "a cellist", "the Nile", and "the Scottish author Ian Rankin", of which the name is the answer.
+ARTICLE = regex.compile(r"(?:an?|the)\s+|(?:An?|The)\s+(?=\p{Ll})")
+DESCRIPTION = regex.compile(
+    r"(?:an?|the)\s+(?:\p{Lu}\p{Ll}+\s+)?"
+    r"(?:(?!(?:of|the|and|or|in|on|for|de|da|di|van|von|bin|to|with)\s)\p{Ll}[\w-]*\s+){1,3}(?=\p{Lu}[^,;.]*(?:[,;.]|$))"
+)
+
+SHORT = "St Dr Mt Mr Ms Mrs Jr Sr Ft Sgt Gen Gov Sen Capt Lt Col Maj Prof Rev Hon Vol vs v c".split()
+ABBREVIATIONS = "".join(rf"(?<!\b{word})" for word in SHORT)
+SENTENCE_END = regex.compile(
+    rf"(?<!\b\p{{Lu}})(?<!^\d)(?<!^\d\d){ABBREVIATIONS}(?<!\bNo(?=\.\s\d))\.(?:\s|$)"
+    r"|;(?:\s|$)|[!?](?!\s+\p{Ll})(?:\s|$)|\s[(\[]|(?<!\d)\s[–—-]+\s|\s[–—-]+\s(?!\d)"
+    r"|\s(?:Q|Question|A|Answer)\s*:"
+    r"|:\s(?!\p{Lu}[\p{L}'’]*(?:\s+[\p{Lu}\d]|\s+(?:of|the|and|in|to|a)\s|\W*$))"
+)
+# "Madrid, Lisbon or Rome": the first of several candidates.
+CANDIDATES = regex.compile(r",(?:\s+[^,.;!?]+,)*\s+[^,.;!?]+?\sor\s")
+# Words that begin an explanation or a second candidate.
+EXPLANATION = regex.compile(
+    r"\s(?:because|which|who|whose|that|where|when|while|since|although|though|but|or|as\s+it|according\s+to)\s"
+    rf"|\s(?:and|and\s+(?:it|he|she|they))\s+(?:{BE}|has|had|he|she|it|they|also|\p{{Ll}}{{3,}}ed)\s"
+    r"|(?<=[\p{Ll}\d])\s+by\s+(?=\p{Lu}[\w.]+\s\p{Lu})"
+)
+# "Charles Dickens wrote Vanity Fair": a name, and then what it did.
+NAME_DID = regex.compile(
+    rf"(?<=\p{{Lu}}[\w.'’-]*)\s+(?:also\s+|first\s+|originally\s+)?(?:{BE}|wrote|won|sang|sings|did|does|has|had|became|made"
+    r"|plays|built|led|began|rose|holds|held|stars|came|gave|ran|lies|stands|sits|\p{Ll}{2,}ed)\s"
+)
+# "$4.5 million at auction", "324 metres tall", "3 September 1912 in Liverpool".
+AFTER_NUMBER = regex.compile(
+    r"(?<=\b\d{4})\s+(?:in|at|on|by|for|when|during)\b"
+    rf"|(?<=\p{{L}})\s+(?:in|on|during|since)\s+(?:{MONTH}\s+)?(?:\d{{1,2}},?\s+)?\d{{4}}\b"
+    r"|(?<=^[$€£]?\d[\d.,]*(?:\s[\p{Ll}%°]\p{L}*){0,3}?)\s+"
+    r"(?:tall|long|high|wide|deep|old|away|ago|in|at|on|for|by|above|below)\b"
+)
+ITEM = r"(?:(?:the|an?)\s+)?[\p{L}\d][\p{L}\d.'’-]*(?:\s+[\p{L}\d][\p{L}\d.'’-]*){0,2}"
+LIST = regex.compile(
+    rf"(?i:{ITEM}(?:,\s+{ITEM})+,?\s+(?:and|&)\s+(?:the\s+)?)[\p{{L}}\d'’-]+(?:\s+\p{{Lu}}[\p{{L}}'’-]*)*"
+)
+CAPITALISED_LIST = regex.compile(r"\p{Lu}[\p{L}'’-]+(?:,\s+\p{Lu}[\p{L}'’-]+){2,}(?=\W*$|[,;.])")
+REGION = regex.compile(
+    r",\s+(?:\p{Lu}\.(?:\p{Lu}\.)*|(?:(?:New|North|South|West|East)\s+)?\p{Lu}[\p{L}-]*)(?=\W*$|[.,;)]|\s[(–—])"
+)
+YEAR = regex.compile(rf",\s+(?:{MONTH}\s+\d{{1,2}}\b|\d{{3,4}}\b)")
+COMMA = regex.compile(r",(?:\s|$)")
+QUOTED = regex.compile(
+    r"\W*?(?:\"([^\"]+)\"|“([^”]+)”|(?<!\w)'((?:[^']|'\w)+)'(?!\w)|‘((?:[^’]|’\w)+)’(?!\w)|\*\*([^*]+)\*\*)"
+)
+EDGES = " \t\"'“”‘’«»()[]{}*_.,;:!?"
+
+
+def short_answer(text: str, question: str = "") -> Span:
+    """The short answer inside a text that has words; `question` tells what of it is only repeated."""
+    said = YES_NO.match(text)
+    if said:
+        return Span(*said.span(1))
+    start = _beginning(text, question)
+    quoted = QUOTED.match(text, start)
+    if quoted:
+        inside = _trimmed(text, *quoted.span(quoted.lastindex))
+        if inside:
+            return inside
+    start = _without_article(text, start)
+    return _trimmed(text, start, _ending(text, start)) or _trimmed(text, 0, len(text))
+
+
+def _beginning(text: str, question: str) -> int:
+    """Where lead-ins end and the answer begins."""
+    start = 0
+    for _ in range(4):
+        lead = LEAD_IN.match(text, start)
+        if not lead or not _has_word(text[lead.end() :]):
+            break
+        start = lead.end()
+    clause = CLAUSE.match(text, start) or NAME_IS.match(text, start) or _repeated(text, start, question)
+    if clause and _has_word(text[clause.end() :]):
+        return AFTER_VERB.match(text, clause.end()).end()
+    verb = PRONOUN_VERB.match(text, start) or OPENING_PREPOSITION.match(text, start)
+    return verb.end() if verb else start
+
+
+def _repeated(text: str, start: int, question: str) -> regex.Match | None:
+    """A beginning whose subject is the question's, so that the answer follows: "Titanic was directed by ...".
+
+    Not where the rest is the question's as well: to "Which is higher, Ben Nevis or Snowdon?" the answer in "Ben Nevis
+    is higher" is the name.
+    """
+    asked = {word for word, _ in normal_words(question)}
+    found = SUBJECT_VERB.match(text, start)
+    if not found or not asked:
+        return None
+    subject, rest = ({word for word, _ in normal_words(part)} for part in (found[1], text[found.end() :]))
+    return found if subject <= asked and not rest - SMALL_WORDS <= asked else None
+
+
+def _without_article(text: str, start: int) -> int:
+    while start < len(text) and text[start] in EDGES:
+        start += 1
+    lead = DESCRIPTION.match(text, start) or ARTICLE.match(text, start)
+    return lead.end() if lead else start
+
+
+def _ending(text: str, start: int) -> int:
+    """Where an explanation, a second candidate or the next sentence begins."""
+    end = len(text)
+    for pattern in (SENTENCE_END, CANDIDATES, EXPLANATION, NAME_DID):
+        found = pattern.search(text, start + 1, end)
+        end = found.start() if found else end
+    number = AFTER_NUMBER.search(text[start:end])
+    end = start + number.start() if number else end
+    return _end_at_comma(text, start, end)
+
+
+def _end_at_comma(text: str, start: int, end: int) -> int:
+    """A comma ends the answer unless it stands inside a list, before a region ("Portland, Oregon") or before a year."""
+    listed = LIST.match(text, start, end) or CAPITALISED_LIST.match(text, start, end)
+    if listed:
+        return listed.end()
+    place = start
+    while comma := COMMA.search(text, place, end):
+        kept = YEAR.match(text, comma.start(), end) or REGION.match(text, comma.start(), end)
+        if not kept:
+            return comma.start()
+        place = kept.end()
+    return end
+
+
+def _trimmed(text: str, start: int, end: int) -> Span | None:
+    """Without quotes and punctuation at its ends; None where no word is left."""
+    while start < end and text[start] in EDGES:
+        start += 1
+    while end > start and text[end - 1] in EDGES:
+        end -= 1
+    return Span(start, end) if _has_word(text[start:end]) else None
+
+
+def _has_word(text: str) -> bool:
+    return any(char.isalnum() for char in text)
