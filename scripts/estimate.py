@@ -7,11 +7,12 @@ where nothing was probed.
 
 from dataclasses import fields
 
+from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.summarise.estimates import Estimates, Headline, estimate
+from anchorscope.summarise.estimates import Estimates, estimate
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

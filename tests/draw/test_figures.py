@@ -1,0 +1,480 @@
+"""The figures hold the published series in the published style, read back from the figures and their SVG."""
+
+import re
+from dataclasses import replace
+from html import unescape
+
+import matplotlib
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from anchorscope.draw.figures import KINDS, View, plot_family
+from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, read_style, save
+from anchorscope.draw.sheets import Sheet, Source, draw_all
+from anchorscope.files.frames import write_frame
+from anchorscope.summarise.notes import notes, unprobed
+from small_things import ROOT
+
+DATASETS = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
+MODELS = {"small": "Small-1B", "large": "Large-3B"}
+LAYERS = {"small": 6, "large": 9}
+SERIES = [
+    ("Q PopQA", "tab:blue", "-", "o"),
+    ("A PopQA", "tab:orange", "--", "o"),
+    ("Q TriviaQA", "tab:green", "-", "s"),
+    ("A TriviaQA", "tab:red", "--", "s"),
+    ("Q HotpotQA", "tab:purple", "-", "^"),
+    ("A HotpotQA", "tab:brown", "--", "^"),
+    ("Q NQ", "tab:pink", "-", "D"),
+    ("A NQ", "tab:gray", "--", "D"),
+]
+PAIRS = [(dataset, anchor) for dataset in DATASETS for anchor in ("question", "answer")]
+SHIFTS = {"flip": 0.0, "replicate": 10.0}
+COMPONENTS, POSITIONS = ("resid", "attn", "mlp"), ("before_answer", "answer_last", "final")
+
+
+def value(model: str, dataset: str, anchor: str, layer: int) -> float:
+    depth = -30.0 if anchor == "question" else -3.0
+    return depth - 5 * list(DATASETS).index(dataset) - layer - 10 * (model == "large")
+
+
+def auc(dataset: str, intervention: str, layer: int) -> float:
+    return 0.6 + 0.02 * layer + 0.01 * list(DATASETS).index(dataset) - 0.1 * (intervention == "exact_question")
+
+
+def summary_rows():
+    for model, layers in LAYERS.items():
+        for component in COMPONENTS:
+            for position in POSITIONS:
+                away = 3.0 * COMPONENTS.index(component) + POSITIONS.index(position) - 1  # none at the headline
+                for intervention, factor in (("exact_question", 1.0), ("random_question", 0.1)):
+                    for dataset, anchor in [*PAIRS, *((dataset, "gap") for dataset in DATASETS)]:
+                        for layer in range(layers):
+                            for rule, shift in SHIFTS.items():
+                                mean = factor * (value(model, dataset, anchor, layer) + shift + away)
+                                null = intervention == "exact_question" and anchor != "gap"
+                                yield {
+                                    "model": model,
+                                    "weights": "trained",
+                                    "dataset": dataset,
+                                    "source": "hub",
+                                    "window": None,
+                                    "component": component,
+                                    "position": position,
+                                    "intervention": intervention,
+                                    "rule": rule,
+                                    "anchor": anchor,
+                                    "layer": layer,
+                                    "n": 19 if (dataset, anchor) == ("nq", "question") and layer < 2 else 20,
+                                    "share": 0.3 + layer / 100,
+                                    "share_low": 0.2,
+                                    "share_high": 0.6,
+                                    "delta_p": mean,
+                                    "low": mean - 2,
+                                    "high": mean + 2,
+                                    "null": -20.0 if null else None,
+                                    "null_low": -25.0 - layer if null else None,
+                                    "null_high": -15.0 if null else None,
+                                    "better_than_chance": not (dataset == "popqa" and layer == 5),
+                                }
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pl.DataFrame]:
+    layers = [
+        {"model": model, "dataset": dataset, "component": "resid", "position": "answer_last"}
+        | {"intervention": intervention, "layer": layer, "auc": auc(dataset, intervention, layer)}
+        | {"auc_low": auc(dataset, intervention, layer) - 0.05, "auc_high": auc(dataset, intervention, layer) + 0.05}
+        for model, count in LAYERS.items()
+        for dataset in DATASETS
+        for intervention in ("clean", "exact_question", "random_question")
+        for layer in range(count)
+    ]
+    deepest = [
+        {"model": model, "dataset": dataset, "intervention": intervention, "layer": 4}
+        | {"delta_p": (-52.0 if number < 4 else 2.0) if intervention == "exact_question" else -2.0}
+        | {"question_anchored": number < 4}
+        for model in MODELS
+        for dataset in DATASETS
+        for intervention in ("exact_question", "random_question")
+        for number in range(10)
+    ]
+    overrides = {"window": pl.Int64, "null": pl.Float64, "null_low": pl.Float64, "null_high": pl.Float64}
+    return {
+        "summary": pl.DataFrame(list(summary_rows()), schema_overrides=overrides),
+        "layers": pl.DataFrame(layers),
+        "deepest": pl.DataFrame(deepest),
+    }
+
+
+@pytest.fixture(scope="module")
+def summary(tables) -> pl.DataFrame:
+    return tables["summary"]
+
+
+@pytest.fixture(scope="module")
+def figures(tables) -> dict[str, Figure]:
+    return {kind: draw(tables, View(MODELS, DATASETS)) for kind, draw in KINDS.items()}
+
+
+def shown(panel: Axes) -> dict[str, Line2D]:
+    """The lines with a name, in order."""
+    return {line.get_label(): line for line in panel.get_lines() if not line.get_label().startswith("_")}
+
+
+def heights(line: Line2D) -> np.ndarray:
+    return np.asarray(line.get_ydata(), dtype=float)
+
+
+def legend(figure: Figure) -> list[str]:
+    (found,) = figure.legends
+    return [text.get_text() for text in found.get_texts() if text.get_text()]
+
+
+def test_series_order_colours_lines_and_values_are_the_published_ones(figures):
+    figure = figures["family"]
+    assert [panel.get_title() for panel in figure.axes] == ["Small-1B", "Large-3B"]
+    assert legend(figure) == [name for name, *_ in SERIES]
+    for (model, layers), panel in zip(LAYERS.items(), figure.axes, strict=True):
+        lines = shown(panel)
+        assert list(lines) == [name for name, *_ in SERIES]
+        for (name, colour, style, marker), (dataset, anchor) in zip(SERIES, PAIRS, strict=True):
+            line = lines[name]
+            assert to_hex(line.get_color()) == to_hex(colour)
+            assert (line.get_linestyle(), line.get_marker()) == (style, marker)
+            expected = np.array([value(model, dataset, anchor, layer) for layer in range(layers)])
+            known = ~np.isnan(heights(line))
+            assert known.sum() >= layers - 2
+            np.testing.assert_allclose(heights(line)[known], expected[known])
+        assert panel.get_xlabel() == "Layer"
+        assert all(float(tick).is_integer() for tick in panel.get_xticks())
+    assert figure.axes[0].get_ylabel() == "ΔP"
+    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
+
+
+def test_the_bundled_style_tells_series_apart_without_colour():
+    looks = [(look["linestyle"], look["marker"]) for look in read_style().looks]
+    assert len(set(looks)) == len(looks)
+
+
+def test_a_group_of_fewer_than_20_is_drawn_faint_and_not_dropped(summary):
+    panel = plot_family(summary, ["small"], DATASETS).axes[0]
+    pink = [line for line in panel.get_lines() if to_hex(line.get_color()) == to_hex("tab:pink")]
+    faint, full = sorted(pink, key=lambda line: line.get_alpha() or 1)
+    assert faint.get_alpha() == FAINT
+    assert np.isfinite(heights(faint)).all()
+    assert np.isnan(heights(full)).tolist() == [True, True, False, False, False, False]
+
+
+def test_a_layer_no_better_than_chance_is_drawn_faint(summary):
+    panel = plot_family(summary, ["small"], {"popqa": "PopQA"}).axes[0]
+    assert np.isnan(heights(shown(panel)["Q PopQA"])).tolist() == [False] * 5 + [True]
+
+
+def test_the_honest_figure_has_replicate_its_null_and_the_control(figures):
+    figure = figures["honest"]
+    above, below = figure.axes[:2], figure.axes[2:]
+    assert (above[0].get_ylabel(), below[0].get_ylabel()) == ("ΔP, exact words cut", "ΔP, control")
+    for panels, factor in ((above, 1.0), (below, 0.1)):
+        for model, panel in zip(MODELS, panels, strict=True):
+            line = heights(shown(panel)["Q TriviaQA"])
+            assert line[3] == pytest.approx(factor * (value(model, "triviaqa", "question", 3) + SHIFTS["replicate"]))
+    grey = to_hex("0.4")
+    bands = [band for band in above[0].collections if len(band.get_paths()) and to_hex(band.get_facecolor()[0]) == grey]
+    assert len(bands) == 8
+    lower = {x: y for x, y in bands[0].get_paths()[0].vertices if y < -15}
+    assert [lower[layer] for layer in range(6)] == [-25.0 - layer for layer in range(6)]
+    dotted = [line for line in above[0].get_lines() if line.get_linestyle() == ":" and len(line.get_ydata())]
+    assert [to_hex(line.get_color()) for line in dotted] == [to_hex(colour) for _, colour, *_ in SERIES]
+    assert {height for line in dotted for height in heights(line)} == {-20.0}
+    assert not any(len(band.get_paths()) and to_hex(band.get_facecolor()[0]) == grey for band in below[0].collections)
+    assert legend(figure) == [*(name for name, *_ in SERIES), "if one mechanism"]
+
+
+def test_the_auc_figure_has_the_clean_probe_solid_and_the_knocked_out_one_dashed(figures):
+    figure = figures["auc"]
+    names = [f"{title}, {state}" for title in DATASETS.values() for state in ("clean", "cut")]
+    assert legend(figure) == names
+    for panel in figure.axes:
+        lines = shown(panel)
+        for dataset, title in DATASETS.items():
+            clean, cut = lines[f"{title}, clean"], lines[f"{title}, cut"]
+            assert (clean.get_linestyle(), cut.get_linestyle()) == ("-", "--")
+            assert clean.get_color() == cut.get_color()
+            for line, intervention in ((clean, "clean"), (cut, "exact_question")):
+                expected = [auc(dataset, intervention, layer) for layer in range(len(heights(line)))]
+                np.testing.assert_allclose(heights(line), expected)
+
+
+def test_the_share_figure_has_the_percentage_of_question_anchored_examples(figures):
+    figure = figures["share"]
+    assert legend(figure) == list(DATASETS.values())
+    assert figure.axes[0].get_ylabel() == "Question-Anchored, %"
+    line = shown(figure.axes[1])["TriviaQA"]
+    np.testing.assert_allclose(heights(line), [30 + layer for layer in range(9)])
+    band = figure.axes[1].collections[1].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == pytest.approx((20, 60))
+
+
+def test_the_grid_has_every_component_and_position_of_every_model(figures):
+    figure = figures["grid"]
+    panels = np.array(figure.axes).reshape(2, 3, 3)  # models, components, positions
+    for m, model in enumerate(MODELS):
+        titles = [" ".join(panel.get_title().split()) for panel in panels[m, 0]]
+        assert titles == [f"{MODELS[model]}, {position}" for position in POSITIONS]
+        for c, component in enumerate(COMPONENTS):
+            assert panels[m, c, 0].get_ylabel() == f"ΔP, {component}"
+            for p in range(len(POSITIONS)):
+                line = heights(shown(panels[m, c, p])["Q TriviaQA"])
+                assert line[2] == pytest.approx(value(model, "triviaqa", "question", 2) + 3 * c + p - 1)
+    assert legend(figure) == [name for name, *_ in SERIES]
+
+
+def test_the_grid_shows_what_was_measured_and_nothing_else(tables):
+    of_part = pl.col("component").is_in(["mlp", "resid"]) & (pl.col("position") == "answer_last")
+    figure = KINDS["grid"](tables | {"summary": tables["summary"].filter(of_part)}, View(MODELS, DATASETS))
+    labels = [panel.get_ylabel() for panel in figure.axes]
+    assert labels == ["ΔP, resid", "ΔP, mlp"] * len(MODELS)
+
+
+def test_the_distribution_stacks_the_anchors_and_outlines_the_control(figures):
+    figure = figures["distribution"]
+    assert legend(figure) == ["Question-Anchored", "Answer-Anchored", "control"]
+    assert [panel.get_ylabel() for panel in figure.axes[::2]] == [f"{title}, %" for title in DATASETS.values()]
+    question, answer, control = (*figure.axes[0].containers[:2], figure.axes[0].patches[-1])
+    tall = {bar.get_x(): bar.get_height() for bar in question.patches if bar.get_height() > 0}
+    assert tall == pytest.approx({-55.0: 40.0})
+    tall = {bar.get_x(): bar.get_height() for bar in answer.patches if bar.get_height() > 0}
+    assert tall == pytest.approx({0.0: 60.0})
+    assert control.get_xy()[:, 1].max() == pytest.approx(100)
+    assert "layer 4\n10 examples" in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_faint_points_and_bands_lie_inside_the_axes(summary):
+    deep = pl.when((pl.col("n") < 20) & (pl.col("layer") == 0)).then(-95.0).otherwise(pl.col("delta_p"))
+    panel = plot_family(summary.with_columns(deep.alias("delta_p")), ["small"], DATASETS).axes[0]
+    low, high = panel.get_ylim()
+    place = summary.filter(model="small", component="resid", position="answer_last")
+    assert low < -95
+    assert high > place["high"].max()
+
+
+def test_the_bands_are_the_intervals(summary):
+    panel = plot_family(summary, ["small"], {"popqa": "PopQA"}).axes[0]
+    band = panel.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.min() == value("small", "popqa", "question", 4) - 2, "layer 5 is no better than chance"
+    assert band.max() == value("small", "popqa", "question", 0) + 2
+
+
+def test_all_rules_share_one_y_axis(figures, summary):
+    replicate = plot_family(summary, MODELS, DATASETS, rule="replicate")
+    drawn = (figures["family"], figures["honest"], replicate)
+    limits = {panel.get_ylim() for figure in drawn for panel in figure.axes}
+    assert len(limits) == 1
+    low, high = limits.pop()
+    place = summary.filter(component="resid", position="answer_last", anchor="question")
+    assert low < place["delta_p"].min()
+    assert high > 0
+
+
+def test_the_figure_says_by_itself_what_it_is_not(summary):
+    """Bundled questions, random weights and a windowed knockout stand in the summary; nobody has to remember them."""
+    bundled = "PopQA, NQ: questions bundled with Anchorscope, not the published datasets."
+    random = "Large-3B: random weights; their numbers mean nothing about trained models."
+    window = "Windowed knockout: attention is cut in the last 3 layers up to the one plotted."
+    odd = summary.with_columns(
+        source=pl.when(pl.col("dataset").is_in(["popqa", "nq"])).then(pl.lit("bundled")).otherwise("source"),
+        weights=pl.when(pl.col("model") == "large").then(pl.lit("random")).otherwise("weights"),
+        window=pl.lit(3),
+    )
+    assert notes(summary, MODELS, DATASETS) == []
+    assert notes(odd, MODELS, DATASETS) == [bundled, random, window]
+    assert notes(odd, {"small": "Small-1B"}, {"nq": "NQ"})[0].startswith("NQ: questions bundled")
+    figure = plot_family(odd, MODELS, DATASETS, note="And more.")
+    said = " ".join(figure.get_suptitle().split())
+    assert said.endswith(f"{bundled} {random} {window} And more.")
+    assert [panel.get_title() for panel in figure.axes] == ["Small-1B", "Large-3B (random weights)"]
+
+
+def test_what_could_not_be_probed_is_named():
+    models = {"a": {"weights": "trained"}, "b": {"weights": "random"}}
+    about = {"models": models, "not_probed": [["a", "x", "too few"], ["b", "x", "too few"], ["c", "x", "too few"]]}
+    said = "Not probed, because the answers are too few or too one-sided: A on X, B (random weights) on X."
+    assert unprobed(about, {"a": "A", "b": "B"}, {"x": "X"}) == said
+    assert unprobed(about | {"not_probed": []}, {"a": "A"}, {"x": "X"}) == ""
+
+
+@pytest.mark.slow
+def test_a_panel_without_a_series_says_so_and_takes_nothing_from_the_legend(tables, figures):
+    """The model on the left could not be probed on any dataset."""
+    right = {name: table.filter(model="large") for name, table in tables.items()}
+    for kind, draw in KINDS.items():
+        figure = draw(right, View(MODELS, DATASETS))
+        assert legend(figure) == legend(figures[kind]), kind
+        said = ["not probed" in [text.get_text() for text in panel.texts] for panel in figure.axes]
+        assert sum(said) == len(figure.axes) / 2, kind
+        assert said[0], kind
+
+
+def test_a_model_that_the_summary_does_not_have_is_one_sentence(summary):
+    with pytest.raises(ValueError, match=r"^The summary has no model huge; it has small, large\.$"):
+        plot_family(summary, ["small", "huge"])
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({"rule": "replicat"}, "The summary has no rule replicat; it has flip, replicate"),
+        ({"intervention": "random"}, "The summary has no intervention random; it has exact_question, random_question"),
+        ({"component": "residual"}, "The summary has no component residual; it has resid, attn, mlp"),
+        ({"position": "last"}, "The summary has no position last; it has before_answer, answer_last, final"),
+        ({"models": "small"}, "models is the text 'small'; it must be a list of names"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_sentence(summary, chosen, said):
+    with pytest.raises(ValueError, match=said):
+        plot_family(summary, **chosen)
+
+
+@pytest.mark.slow
+def test_a_run_without_the_control_is_drawn(tables):
+    cut = {name: table.filter(pl.col("intervention") != "random_question") for name, table in tables.items()}
+    for kind, draw in KINDS.items():
+        assert draw(cut, View({"small": "Small"}, DATASETS)).axes, kind
+
+
+def test_without_names_everything_is_shown_in_the_order_of_the_summary(summary):
+    figure = plot_family(summary)
+    assert [panel.get_title() for panel in figure.axes] == list(MODELS)
+    assert legend(figure) == [f"{'QA'[number % 2]} {list(DATASETS)[number // 2]}" for number in range(8)]
+
+
+def outside(figure: Figure) -> list[str]:
+    """Texts that do not lie wholly on the sheet, or that lie on another one."""
+    renderer = figure._get_renderer()
+    sheet = figure.get_window_extent(renderer).padded(1)
+    titles = [panel.title for panel in figure.axes if panel.get_title()]
+    texts = [figure._suptitle, *titles, *(panel.yaxis.label for panel in figure.axes), *figure.legends[0].get_texts()]
+    boxes = {text: text.get_window_extent(renderer) for text in texts if text.get_text()}
+    off = [
+        text.get_text() for text, box in boxes.items() if not (sheet.contains(*box.min) and sheet.contains(*box.max))
+    ]
+    over = [
+        one.get_text()
+        for one in titles
+        for other in titles
+        if one is not other and boxes[one].padded(-1).overlaps(boxes[other].padded(-1))
+    ]
+    return off + over
+
+
+@pytest.mark.parametrize(
+    ("count", "column"),
+    [
+        pytest.param(1, True, marks=pytest.mark.slow),
+        (2, True),
+        pytest.param(4, True, marks=pytest.mark.slow),
+        pytest.param(4, False, marks=pytest.mark.slow),
+    ],
+)
+def test_figures_of_any_number_of_models_are_readable_at_both_widths(tables, count, column):
+    """No text is cut off or runs into the next, type is at least five points, and one or two panels fit their width."""
+    names = [f"model-{number}" for number in range(count)]
+    many = {
+        name: pl.concat(table.filter(model="small").with_columns(model=pl.lit(one)) for one in names)
+        for name, table in tables.items()
+    }
+    many["summary"] = many["summary"].with_columns(source=pl.lit("bundled"), weights=pl.lit("random"))
+    datasets = {**DATASETS, "hotpotqa": "HotpotQA with the distracting paragraphs of its second release"}
+    view = View({name: f"Llama-3.2-{name}-Instruct" for name in names}, datasets, style=read_style(column=column))
+    for kind, draw in KINDS.items():
+        if (kind, count) == ("grid", 4):
+            continue  # it grows downwards only, and takes long
+        figure = draw(many, view)
+        assert outside(figure) == [], kind
+        if count <= 2:
+            assert figure.get_figwidth() == (3.3 if column else 6.9), kind
+        if kind not in ("grid", "distribution", "honest"):
+            assert len({panel.get_position().y0 for panel in figure.axes}) == 1, "one row of panels"
+        sizes = {text.get_fontsize() for text in figure.findobj(matplotlib.text.Text) if text.get_text()}
+        assert min(sizes) >= 5, kind
+
+
+def test_a_style_file_sets_colours_sizes_and_type(tables, tmp_path):
+    own = tmp_path / "own.mplstyle"
+    text = BUNDLED_STYLE.read_text()
+    for old, new in (("'tab:blue'", "'black'"), ("font.size: 8", "font.size: 11"), ("6.9, 2.9", "5, 4")):
+        assert old in text
+        text = text.replace(old, new)
+    own.write_text(text)
+    figure = KINDS["family"](tables, View(MODELS, DATASETS, style=read_style(own)))
+    assert to_hex(shown(figure.axes[0])["Q PopQA"].get_color()) == "#000000"
+    assert figure.axes[0].yaxis.label.get_fontsize() == 11
+    assert tuple(figure.get_size_inches()) == (5, 4)
+
+
+def test_a_title_is_text_and_no_formula(summary, tmp_path):
+    title = "Costs $5_a or 6^b$ & <more>"
+    save(plot_family(summary, {"small": title}, {"nq": title}), tmp_path / "figure.svg", read_style())
+    texts = re.findall(r">([^<>]+)</text>", (tmp_path / "figure.svg").read_text())
+    shown = [unescape(text) for text in texts]
+    assert {title, f"Q {title}", f"A {title}"} <= set(shown)
+
+
+def test_the_workflow_knows_every_kind_of_figure():
+    text = (ROOT / "workflow/rules/common.smk").read_text()
+    (listed,) = re.findall(r"^KINDS = \[(.*)\]", text, re.M)
+    assert re.findall(r'"(\w+)"', listed) == list(KINDS)
+
+
+def test_files_hold_real_text_and_are_the_same_twice(tables, tmp_path):
+    style = read_style()
+    for attempt in ("one", "two"):
+        figure = KINDS["family"](tables, replace(View(MODELS, DATASETS, style=style), note="A note."))
+        for kind in ("png", "pdf", "svg"):
+            save(figure, tmp_path / f"{attempt}.{kind}", style)
+    for kind in ("png", "pdf", "svg"):
+        assert (tmp_path / f"one.{kind}").read_bytes() == (tmp_path / f"two.{kind}").read_bytes()
+    svg = (tmp_path / "one.svg").read_text()
+    texts = [text.strip() for text in re.findall(r">([^<>]+)</text>", svg)]
+    assert {"ΔP", "Layer", "Small-1B", "A note."} <= set(texts)
+    assert [text for text in texts if text[:2] in ("Q ", "A ") and text != "A note."] == [name for name, *_ in SERIES]
+    colours = {to_hex(colour) for _, colour, *_ in SERIES}
+    assert colours <= set(re.findall(r"stroke: (#[0-9a-f]{6})", svg))
+    assert b"/CIDFontType2" in (tmp_path / "one.pdf").read_bytes(), "type in the PDF is type"
+    image = matplotlib.image.imread(tmp_path / "one.png")
+    assert image.shape[1] == 2070, "300 dpi"
+
+
+def test_figures_drawn_side_by_side_are_those_drawn_one_after_another(tables, tmp_path):
+    files = {name: str(tmp_path / f"{name}.parquet") for name in tables}
+    for name, table in tables.items():
+        write_frame(files[name], table, {})
+    source = Source(files, MODELS, DATASETS, "resid", "answer_last", "", str(BUNDLED_STYLE))
+    for processes in (1, 2):
+        sheets = [
+            Sheet(kind, column, [str(tmp_path / f"{processes}/{kind}{column}.{end}") for end in ("png", "svg")])
+            for kind, column in (("share", False), ("auc", True))
+        ]
+        draw_all(sheets, source, processes)
+    alone, together = (sorted((tmp_path / name).iterdir()) for name in ("1", "2"))
+    assert [file.name for file in alone] == [file.name for file in together]
+    assert len(alone) == 4
+    for one, other in zip(alone, together, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_what_another_process_could_not_draw_is_said_in_its_own_words(tables, tmp_path):
+    files = {name: str(tmp_path / f"{name}.parquet") for name in tables}
+    for name, table in tables.items():
+        write_frame(files[name], table, {})
+    source = Source(files, MODELS, DATASETS, "resid", "answer_last", "", str(BUNDLED_STYLE))
+    sheets = [Sheet("share", False, [str(tmp_path / "share.svg")]), Sheet("nothing", False, [])]
+    with pytest.raises(RuntimeError, match="KeyError: 'nothing'"):
+        draw_all(sheets, source, 2)
+    assert (tmp_path / "share.svg").exists()

@@ -1,0 +1,190 @@
+"""The same on a GPU: its own kernels, its memory, several devices. Skipped, and said so, where there is none."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+from accelerate import dispatch_model
+
+from anchorscope.answer.generate import generate
+from anchorscope.engine.attention import packed_attention
+from anchorscope.engine.fused import fused
+from anchorscope.extract.axes import HEADLINE, PASSES
+from anchorscope.extract.recorder import recording
+from anchorscope.extract.run import Engine, extract_rows
+from anchorscope.extract.store import ActivationReader, ActivationWriter
+from anchorscope.models.cards import give_back, take
+from anchorscope.models.loading import leave_cards
+from anchorscope.probe.delta import measure
+from anchorscope.probe.scores import score
+from few_examples import forest
+from small_things import FAMILIES, tiny_model
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
+PREFIX = 40
+
+
+def rows():
+    return [item + item[:1] for item in forest(30, PREFIX)]  # four cuts, and one pass under the second prompt
+
+
+def states(model) -> torch.Tensor:
+    """[components, layers, passes, positions, examples, width] on the CPU, in float32."""
+    items = rows()
+    with torch.inference_mode(), packed_attention(model), recording(model) as recorder:
+        engine = Engine(model, recorder, PASSES_HERE, items[0], {"first": PREFIX, "second": PREFIX})
+        return torch.cat([block.float().cpu() for block in engine.run(items)], dim=1)
+
+
+PASSES_HERE = [("first", str(number)) for number in range(4)] + [("second", "clean")]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_float32_on_the_gpu_equals_the_cpu(family):
+    model = tiny_model(family, 500)
+    expected = states(model)
+    torch.testing.assert_close(states(model.cuda()), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bfloat16_kernels_are_as_near_to_float32_as_the_cpu_is(family):
+    """Two orders of summation in bfloat16: the GPU's kernels may not be further off than the CPU's, by half."""
+    model = tiny_model(family, 500)
+    exact = states(model)
+    cpu = states(model.bfloat16())
+    gpu = states(model.cuda())
+    errors = [((found - exact).norm() / exact.norm()).item() for found in (cpu, gpu)]
+    assert errors[0] > 1e-4
+    assert errors[1] < 1.5 * errors[0]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fused_parts_compute_the_same_on_the_gpu(family):
+    model = tiny_model(family, 500).cuda()
+    ids = torch.arange(30, device="cuda")[None]
+    plain = model(ids).logits
+    mlp, code = model.get_decoder().layers[0].mlp, sys.modules[type(model).__module__]
+    rotary = code.apply_rotary_pos_emb
+    with fused(model):
+        assert ("forward" in vars(mlp)) is (family in ("llama", "qwen3", "mistral"))
+        assert code.apply_rotary_pos_emb is not rotary
+        torch.testing.assert_close(model(ids).logits, plain, atol=1e-4, rtol=1e-4)
+    assert "forward" not in vars(mlp)
+    assert code.apply_rotary_pos_emb is rotary
+
+
+def test_generation_on_the_gpu_equals_the_cpu():
+    model = tiny_model("qwen3", 500)
+    stops = torch.zeros(500, dtype=torch.bool)
+    stops[::5] = True
+    prompts = [item[0].ids.tolist() for item in rows()]
+    shared = [list(range(PREFIX)) + prompt[PREFIX:] for prompt in prompts]
+    expected = generate(model, shared, PREFIX, stops, 12, 128)
+    assert generate(model.cuda(), shared, PREFIX, stops.cuda(), 12, 128) == expected
+
+
+def test_a_model_on_two_devices_gives_the_same(tmp_path):
+    model = tiny_model("llama", 500)
+    expected = states(model)
+    devices = {f"model.layers.{layer}": "cpu" if layer < 2 else 0 for layer in range(4)}
+    devices |= {"model.embed_tokens": "cpu", "model.rotary_emb": "cpu", "model.norm": 0, "lm_head": 0}
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone(), requires_grad=False)  # untied
+    dispatch_model(model, devices, main_device="cpu")
+    assert {str(layer.mlp.up_proj.weight.device) for layer in model.model.layers} == {"cpu", "cuda:0"}
+    torch.testing.assert_close(states(model), expected, atol=1e-4, rtol=0)
+
+
+def test_a_batch_too_large_for_the_card_is_halved(tmp_path, caplog):
+    model = tiny_model("llama", 500, layers=2).cuda()
+    items = rows() * 40
+    keys = [{"id": f"{number:05d}", "right": True, "subject": None, "popularity": None} for number in range(len(items))]
+    total = torch.cuda.get_device_properties(0).total_memory
+    read = []
+    for name, room in (("plenty", 1.0), ("little", (torch.cuda.memory_reserved() + 60e6) / total)):
+        torch.cuda.empty_cache()
+        torch.cuda.set_per_process_memory_fraction(room)
+        with ActivationWriter(tmp_path / name, 2, 32, torch.float32, {}) as writer:
+            extract_rows(model, items, {"first": PREFIX, "second": PREFIX}, keys, writer, 10**6, passes=PASSES_HERE)
+        reader = ActivationReader([tmp_path / name])
+        read.append([reader.read("resid", "final", *run, range(2)) for run in PASSES])
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    assert "out of memory at" in caplog.text
+    for some, other in zip(*read, strict=True):
+        torch.testing.assert_close(some, other, atol=1e-4, rtol=0)
+
+
+def test_the_card_is_free_and_empty_while_the_last_batch_is_still_written(tmp_path):
+    model = tiny_model("llama", 500, layers=2).cuda()
+    model.held = take(1)
+    items = rows()
+    keys = [{"id": f"{number:05d}", "right": True, "subject": None, "popularity": None} for number in range(len(items))]
+    left, seen = threading.Event(), []
+
+    class Slow(ActivationWriter):
+        def add(self, keys, block):
+            seen.append(left.wait(60))
+            super().add(keys, block)
+
+    def computed() -> None:
+        leave_cards(model)
+        seen.append(torch.cuda.memory_allocated())
+        for lock in take(1).values():  # would wait for ever
+            lock.close()
+        left.set()
+
+    with Slow(tmp_path / "a", 2, 32, torch.float32, {}) as writer:
+        shared = {"first": PREFIX, "second": PREFIX}
+        extract_rows(model, items, shared, keys, writer, 10**6, passes=PASSES_HERE, computed=computed)
+    assert seen[1:] == [True]
+    assert seen[0] < 2**26, "no more than the matrix library keeps for itself"
+    assert len(ActivationReader([tmp_path / "a"]).keys) == len(items)
+
+
+def test_a_job_that_waits_for_a_card_has_nothing_on_it():
+    """But for what the driver itself keeps of a process that has asked it how many cards there are."""
+    held = take(1)
+    command = [sys.executable, "-c", "from anchorscope.models.cards import take; print(*take(1))"]
+    waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    time.sleep(15)
+    listed = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
+    using = subprocess.run(listed, capture_output=True, text=True).stdout.split()
+    assert waiting.poll() is None, "it does not get the card that this process holds"
+    assert str(waiting.pid) not in using
+    give_back(held)
+    assert waiting.communicate(timeout=60)[0].split() == ["0"]
+
+
+def test_the_probe_stage_gives_the_same_on_the_card_and_on_the_cpu(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    count, layers, width = 120, 3, 40
+    wrong = torch.arange(count) % 2
+    block = torch.randn(1, layers, len(PASSES), 1, count, width, generator=generator)
+    block[..., 0] += 1.5 * wrong
+    keys = [{"id": f"{i:03d}", "right": not wrong[i], "subject": None, "popularity": None} for i in range(count)]
+    with ActivationWriter(tmp_path / "a", layers, width, torch.float32, {}, HEADLINE) as writer:
+        writer.add([{**key, "right": bool(key["right"])} for key in keys], block)
+    tables = [measure(ActivationReader([tmp_path / "a"]), 5, 0, "here", on_card) for on_card in (False, True)]
+    for on_cpu, on_card in zip(*tables, strict=True):
+        assert on_cpu.columns == on_card.columns
+        numbers = [name for name, kind in on_cpu.schema.items() if kind.is_float()]
+        for name in numbers:
+            np.testing.assert_allclose(on_card[name], on_cpu[name], atol=0.1 if "delta" in name else 2e-3)
+    assert torch.cuda.memory_allocated() < 2**26
+
+
+def test_probes_on_the_card_are_those_on_the_cpu():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(200) % 2
+    clean = torch.randn(3, 200, 300, generator=generator)
+    clean[:, :, 0] += 2.0 * labels
+    passes = {run: clean + 0.3 * torch.randn(clean.shape, generator=generator) for run in PASSES}
+    split = labels.bool(), torch.arange(200) // 2 % 5, torch.arange(200) // 10 % 2
+    expected = score(passes, *split)
+    found = score({run: part.cuda() for run, part in passes.items()}, *(part.cuda() for part in split))
+    assert torch.equal(found.strengths, expected.strengths)
+    for key, logits in expected.logits.items():
+        torch.testing.assert_close(found.logits[key].sigmoid(), logits.sigmoid(), atol=1e-3, rtol=0)

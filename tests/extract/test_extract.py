@@ -1,0 +1,263 @@
+"""Extraction equals the plain reference, family by family."""
+
+from itertools import accumulate
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from anchorscope.answer.answers import answer_questions
+from anchorscope.answer.generate import answer_ends, generate, stop_tokens
+from anchorscope.answer.prompts import common_prefix, encode
+from anchorscope.extract import store
+from anchorscope.extract.axes import COMPONENTS, FULL, HEADLINE, PASSES, POSITIONS, Grid
+from anchorscope.extract.job import read_examples
+from anchorscope.extract.run import balanced, extract
+from anchorscope.extract.sequences import build_rows
+from anchorscope.extract.store import ActivationReader, ActivationWriter, check_finite, column, grid_of
+from anchorscope.files.sealed_parquet import write_table
+from few_examples import QUESTIONS, examples, prompts
+from reference import plain_greedy, plain_states
+from small_things import FAMILIES, tiny_model
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request) -> str:
+    return request.param
+
+
+@pytest.mark.parametrize(
+    ("batch_tokens", "window"),
+    [
+        pytest.param(64, None, marks=pytest.mark.slow),
+        (4096, None),
+        pytest.param(4096, 1, marks=pytest.mark.slow),
+        (256, 3),
+        pytest.param(4096, 9, marks=pytest.mark.slow),
+    ],
+)
+def test_stored_activations_equal_the_plain_reference(family, batch_tokens, window, tokenizer, tmp_path):
+    fast = tiny_model(family, len(tokenizer))
+    slow = tiny_model(family, len(tokenizer), attention="eager")
+    rows = examples(tokenizer)
+    writer = ActivationWriter(tmp_path / "a", 4, 32, torch.float32, {})
+    extract(fast, tokenizer, prompts(), rows, writer, batch_tokens, window)
+    writer.close()
+    reader = ActivationReader([tmp_path / "a"])
+    built, shared = build_rows(tokenizer, prompts(), rows, PASSES)
+    assert shared["first"] > 20, "the shared prefix is what this test is about"
+    assert any(min(row.cut) < shared["first"] for row in (item[2] for item in built)), "no control reaches back"
+    order = {key["id"]: index for index, key in enumerate(reader.keys)}
+    for example, passes in zip(rows.to_pylist(), built, strict=True):
+        for (prompt, intervention), row in zip(PASSES, passes, strict=True):
+            for layer in range(4):
+                expected = plain_states(slow, row.ids.tolist(), row.cut, row.keep, layer, window)
+                for component in COMPONENTS:
+                    for place, position in enumerate(POSITIONS):
+                        stored = reader.read(component, position, prompt, intervention, range(layer, layer + 1))[
+                            0, order[example["id"]]
+                        ]
+                        torch.testing.assert_close(stored, expected[component][place], atol=1e-4, rtol=0)
+
+
+def test_the_kept_positions_are_the_ones_that_the_method_names(tokenizer):
+    rows = examples(tokenizer).to_pylist()
+    rows[0] |= {"exact_first": 0, "exact_last": 0}
+    built, _ = build_rows(tokenizer, prompts(), pa.Table.from_pylist(rows), PASSES)
+    for example, passes in zip(rows, built, strict=True):
+        for (prompt, _), row in zip(PASSES, passes, strict=True):
+            (encoded,) = encode(tokenizer, prompts()[prompt], [example["question"]])
+            whole = encoded.ids + example["generated_ids"]
+            answer_last, final, before_answer = row.keep
+            assert whole[answer_last] == example["generated_ids"][example["exact_last"]]
+            assert whole[final + 1] == 198, "the newline follows the answer's text"
+            assert whole[before_answer + 1] == example["generated_ids"][example["exact_first"]]
+            assert row.ids.tolist() == whole[: len(row.ids)]
+    assert built[0][0].keep[2] == len(encode(tokenizer, prompts()["first"], [rows[0]["question"]])[0].ids) - 1
+
+
+def test_the_knockout_changes_every_stored_layer(tokenizer, tmp_path):
+    """Guards the test above: clean and knocked-out references must differ for equality to mean anything."""
+    slow = tiny_model("llama", len(tokenizer), attention="eager")
+    built, _ = build_rows(tokenizer, prompts(), examples(tokenizer), PASSES)
+    clean, cut = built[0][0], built[0][1]
+    for layer in range(4):
+        before = plain_states(slow, clean.ids.tolist(), [], clean.keep, layer)["resid"]
+        after = plain_states(slow, cut.ids.tolist(), cut.cut, cut.keep, layer)["resid"]
+        assert (before - after).abs().max() > 1e-2
+
+
+def test_generation_equals_greedy_decoding_one_token_at_a_time(family, tokenizer):
+    model = tiny_model(family, len(tokenizer))
+    stops = stop_tokens(model, answer_ends(tokenizer))
+    stops[torch.arange(0, len(stops), 5)] = True  # so that rows stop at different times
+    encoded = encode(tokenizer, prompts()["first"], QUESTIONS)
+    ids = [item.ids for item in encoded]
+    answers = generate(model, ids, common_prefix(encoded), stops, 12, batch_tokens=96)
+    assert answers == [plain_greedy(model, prompt, stops, 12) for prompt in ids]
+    assert len({len(answer) for answer in answers}) > 1
+
+
+def test_stop_tokens_are_newlines_and_ends_of_text(tokenizer):
+    model = tiny_model("llama", len(tokenizer), layers=1)
+    stops = stop_tokens(model, answer_ends(tokenizer))
+    for text, expected in (("\n", True), ("\n\n", True), (" Paris", False), (" ", False)):
+        (token,) = tokenizer(text)["input_ids"]
+        assert bool(stops[token]) is expected, text
+    assert stops[tokenizer.eos_token_id]
+
+
+def test_answers_keep_the_generated_ids_and_point_into_them(tokenizer):
+    model = tiny_model("llama", len(tokenizer))
+    questions = [
+        {"id": str(i), "question": text, "gold": ["x"], "subject": None, "popularity": None, "spans": []}
+        for i, text in enumerate(QUESTIONS)
+    ]
+    table = answer_questions(model, tokenizer, prompts()["first"], questions, 16, 4096).to_pylist()
+    encoded = encode(tokenizer, prompts()["first"], QUESTIONS)
+    stops = stop_tokens(model, answer_ends(tokenizer))
+    for row, item in zip(table, encoded, strict=True):
+        assert row["generated_ids"] == plain_greedy(model, item.ids, stops, 16)
+        if not row["refused"]:
+            exact = row["generated_ids"][row["exact_first"] : row["exact_last"] + 1]
+            assert row["exact_answer"] in tokenizer.decode(exact)
+            assert row["exact_first"] <= row["exact_last"] <= row["answer_final"]
+
+
+def test_a_batch_of_no_examples_writes_a_file_of_no_rows(tokenizer, tmp_path):
+    model = tiny_model("llama", len(tokenizer), layers=1)
+    writer = ActivationWriter(tmp_path / "a", 1, 32, torch.float32, {})
+    extract(model, tokenizer, prompts(), examples(tokenizer).slice(0, 0), writer, 4096)
+    writer.close()
+    files = sorted((tmp_path / "a").iterdir())
+    assert len(files) == 9
+    assert {pq.read_metadata(file).num_rows for file in files} == {0}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_vectors_come_back_bit_for_bit_in_the_order_of_ids(dtype, tmp_path):
+    shape = (len(COMPONENTS), 2, len(PASSES), len(POSITIONS), 3, 5)
+    blocks = [torch.randn(shape).to(dtype) for _ in range(2)]
+    for number, (block, ids) in enumerate(zip(blocks, (["c", "a", "e"], ["b", "f", "d"]), strict=True)):
+        writer = ActivationWriter(tmp_path / str(number), 2, 5, dtype, {})
+        writer.add([{"id": name, "right": True, "subject": None, "popularity": 1} for name in ids], block)
+        writer.close()
+    reader = ActivationReader([tmp_path / "0", tmp_path / "1"])
+    assert [key["id"] for key in reader.keys] == list("abcdef")
+    together = torch.cat(blocks, dim=4)[:, :, :, :, [1, 3, 0, 5, 2, 4]]
+    for c, component in enumerate(COMPONENTS):
+        for r, run in enumerate(PASSES):
+            for p, position in enumerate(POSITIONS):
+                read = reader.read(component, position, *run, range(2))
+                assert read.dtype == dtype
+                assert torch.equal(read, together[c, :, r, p])
+
+
+def test_blocks_of_any_size_fill_row_groups_of_one_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "GROUP_BYTES", 0)  # so that a group holds the least number of examples
+    sizes = [5, 40, 1, 16, 9]
+    blocks = [torch.randn(len(COMPONENTS), 1, len(PASSES), len(POSITIONS), size, 3) for size in sizes]
+    keys = [{"id": f"{i:02d}", "right": True, "subject": None, "popularity": None} for i in range(sum(sizes))]
+    with ActivationWriter(tmp_path / "a", 1, 3, torch.float32, {}) as writer:
+        for block, end in zip(blocks, accumulate(sizes), strict=True):
+            writer.add(keys[end - block.shape[-2] : end], block)
+    about = pq.read_metadata(tmp_path / "a/attn.final.parquet")
+    assert [about.row_group(i).num_rows for i in range(about.num_row_groups)] == [16, 16, 16, 16, 7]
+    read = ActivationReader([tmp_path / "a"]).read("attn", "final", "first", "exact_question", range(1))
+    assert torch.equal(read, torch.cat(blocks, dim=-2)[1, :, 1, 1])
+
+
+ATTENTION_TWICE = Grid(("attn",), ("answer_last", "before_answer"))
+
+
+@pytest.mark.parametrize("grid", [HEADLINE, ATTENTION_TWICE], ids=["headline", "attention at two positions"])
+def test_a_part_of_the_grid_holds_what_the_whole_grid_holds_of_it(grid, tokenizer, tmp_path):
+    model, rows = tiny_model("llama", len(tokenizer)), examples(tokenizer)
+    for name, kept in (("whole", FULL), ("part", grid)):
+        with ActivationWriter(tmp_path / name, 4, 32, torch.float32, {}, kept) as writer:
+            extract(model, tokenizer, prompts(), rows, writer, 4096)
+    assert grid_of(tmp_path / "part") == grid
+    whole, part = (ActivationReader([tmp_path / name]) for name in ("whole", "part"))
+    for place in grid.places():
+        for run in PASSES:
+            found, expected = (reader.read(*place, *run, range(4)) for reader in (part, whole))
+            torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+    with pytest.raises(ValueError, match=r"mlp at final was not kept; these activations are of "):
+        part.read("mlp", "final", *PASSES[0], range(1))
+
+
+def test_a_later_extraction_leaves_nothing_of_an_earlier_one_that_kept_more(tmp_path):
+    for grid in (FULL, HEADLINE):
+        ActivationWriter(tmp_path / "a", 1, 4, torch.float32, {}, grid).close()
+    assert grid_of(tmp_path / "a") == HEADLINE
+
+
+def test_a_failed_extraction_leaves_no_file(tmp_path):
+    with pytest.raises(RuntimeError), ActivationWriter(tmp_path / "a", 1, 4, torch.float32, {}):
+        raise RuntimeError
+    assert list((tmp_path / "a").iterdir()) == []
+    with pytest.raises(FileNotFoundError, match="holds no activations"):
+        ActivationReader([tmp_path / "a"])
+
+
+def test_shards_of_different_dtypes_are_refused_by_name(tmp_path):
+    for name, dtype in (("a", torch.float32), ("b", torch.bfloat16)):
+        ActivationWriter(tmp_path / name, 1, 4, dtype, {}).close()
+    with pytest.raises(ValueError, match=r"b/resid.* holds .* 1, 4, bfloat16, but .*a/resid.* 1, 4, float32"):
+        ActivationReader([tmp_path / "a", tmp_path / "b"])
+
+
+def test_the_store_reads_from_plain_pyarrow(tmp_path):
+    block = torch.randn(len(COMPONENTS), 1, len(PASSES), len(POSITIONS), 2, 4)
+    writer = ActivationWriter(tmp_path / "a", 1, 4, torch.float32, {})
+    writer.add([{"id": name, "right": True, "subject": None, "popularity": None} for name in "ab"], block)
+    writer.close()
+    name = column("mlp", "final", "second", "exact_question", 0)
+    cells = pq.read_table(tmp_path / "a/mlp.final.parquet", columns=[name])[name].to_pylist()
+    assert torch.equal(torch.frombuffer(bytearray(b"".join(cells)), dtype=torch.float32), block[2, 0, 4, 1].flatten())
+
+
+def test_a_non_finite_activation_is_named():
+    block = torch.zeros(len(COMPONENTS), 3, len(PASSES), len(POSITIONS), 2, 4)
+    block[1, 2, 1, 0, 1, 3] = torch.inf
+    with pytest.raises(
+        ValueError, match=r"example b .* layer 2, component attn, position answer_last, .*exact_question"
+    ):
+        check_finite([{"id": "a"}, {"id": "b"}], block, FULL)
+
+
+def test_balance_keeps_the_smaller_class_and_an_equal_seeded_draw_of_the_larger():
+    ids, right = [str(i) for i in range(10)], [i < 3 for i in range(10)]
+    kept = balanced(ids, right, seed=0)
+    assert {index for index in kept if right[index]} == {0, 1, 2}
+    assert sum(not right[index] for index in kept) == 3
+    backwards = balanced(ids[::-1], right[::-1], seed=0)
+    assert [ids[index] for index in kept] == [ids[::-1][index] for index in backwards]
+    assert [right[index] for index in kept] != sorted((right[index] for index in kept), reverse=True), (
+        "classes are mixed"
+    )
+    assert any(balanced(ids, right, seed=seed) != kept for seed in range(1, 5))
+
+
+def test_a_shard_without_a_right_answer_has_no_examples(tokenizer, tmp_path):
+    wrong = examples(tokenizer)
+    wrong = wrong.set_column(wrong.column_names.index("right"), "right", pa.array([False] * len(wrong)))
+    wrong = wrong.append_column("refused", pa.array([False] * len(wrong)))
+    write_table(tmp_path / "answers.parquet", wrong, {})
+    assert len(read_examples(tmp_path / "answers.parquet", balance=True, seed=0)) == 0
+    assert len(read_examples(tmp_path / "answers.parquet", balance=False, seed=0)) == len(wrong)
+
+
+def test_nothing_half_written_is_left_behind(tmp_path):
+    from anchorscope.files.atomic import atomic
+
+    def fail():
+        with atomic(tmp_path / "out.txt") as target:
+            Path(target).write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,162 @@
+"""The knockout cuts what it says, and nothing else."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from anchorscope.answer.prompts import Encoded, chat_prompt, encode, few_shot_prompt
+from anchorscope.engine.attention import packed_attention
+from anchorscope.engine.packing import Pack
+from anchorscope.extract.interventions import CONTROL_REACH, exact_question, random_question
+from anchorscope.extract.recorder import recording
+from anchorscope.extract.run import Engine
+from anchorscope.extract.sequences import Row, grow_tree
+from anchorscope.text.content_words import Span
+from small_things import tiny_model
+
+SUBJECT, FEATURE = 7, 3  # the token that carries the feature, and the feature's dimension
+
+
+def copying_toy() -> LlamaForCausalLM:
+    """Two attention-only layers that attend evenly and copy: every state holds the mean of what it sees.
+
+    Token t is the unit vector t; so dimension FEATURE of a state is non-zero only if information from
+    SUBJECT, whose embedding alone has that dimension, has reached it.
+    """
+    width, vocabulary = 16, 12
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        head_dim=width,
+        attn_implementation="sdpa",
+    )
+    model = LlamaForCausalLM(config).eval().requires_grad_(False)
+    embedding = torch.zeros(vocabulary, width)
+    embedding[torch.arange(vocabulary), 4 + torch.arange(vocabulary)] = 1.0
+    embedding[SUBJECT] = 0
+    embedding[SUBJECT, FEATURE] = 1.0
+    model.get_input_embeddings().weight.copy_(embedding)
+    for layer in model.get_decoder().layers:
+        for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj):
+            projection.weight.zero_()  # equal scores
+        for projection in (layer.self_attn.v_proj, layer.self_attn.o_proj):
+            projection.weight.copy_(torch.eye(width))
+        layer.mlp.down_proj.weight.zero_()  # no MLP
+    return model
+
+
+def states(model, ids: list[int], cut: list[int], keep: list[int]) -> torch.Tensor:
+    """Residual states [layers, positions, width] of one row."""
+    row = Row(np.array(ids), cut, keep)
+    with packed_attention(model), recording(model) as recorder, torch.inference_mode():
+        engine = Engine(model, recorder, [("first", "exact_question")], [row], {"first": 0})
+        return engine.run([[row]])[0][0, :, 0, :, 0]
+
+
+def test_the_copied_feature_vanishes_under_exact_question_and_stays_under_random_question():
+    model = copying_toy()
+    ids = [0, 1, SUBJECT, 2, 3, 4, 5]  # the subject stands in the question, the answer is the last token
+    clean = states(model, ids, [], [6])[:, 0, FEATURE]
+    cut = states(model, ids, [2], [6])[:, 0, FEATURE]
+    control = states(model, ids, [3], [6])[:, 0, FEATURE]
+    assert (clean > 0.05).all()
+    assert (cut == 0).all()
+    assert (control > 0.05).all()
+
+
+def test_information_does_not_flow_around_the_knockout_through_tokens_between():
+    model = copying_toy()
+    ids = [0, 1, SUBJECT, 2, 3, 4, 5]
+    between = states(model, ids, [2], [3, 4, 5, 6])
+    assert (between[:, :, FEATURE] == 0).all()
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", "mistral", "gemma3"])
+def test_later_tokens_do_not_depend_on_the_identity_of_knocked_out_ones(family):
+    model = tiny_model(family, 500)
+    ids = list(range(10, 40))
+    cut = [12, 13, 17]
+    other = [401 + index if index in cut else token for index, token in enumerate(ids)]
+    later = [index for index in range(12, 30) if index not in cut]
+    same = states(model, ids, cut, later)
+    assert torch.equal(same, states(model, other, cut, later))
+    assert not torch.allclose(states(model, ids, [], later), states(model, other, [], later), atol=1e-3)
+
+
+@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("prefix", [0, 2, 4])
+def test_the_mask_of_a_tree_is_the_written_definition(prefix, window):
+    """Every computed token of a knocked-out row sees what the method says, and clean ones see all before them."""
+    length, cut = 9, [3, 5]
+    row, clean = Row(np.arange(length), cut, [8]), Row(np.arange(length), [], [8])
+    tree = grow_tree([clean, row], prefix)
+    mask = Pack([tree], prefix).on(torch.device("cpu")).mask(window)[0, 0]
+    trunk, _, branch = tree.branches
+    keys = [("trunk", place) for place in range(prefix)] + [("trunk", place) for place in trunk.positions]
+    keys += [("branch", place) for place in branch.positions]
+    assert branch.positions.tolist() == [4, 6, 7, 8]
+    assert not mask[: tree.size, len(keys) :].any(), "a pad is seen"
+    mask = mask[: tree.size, : len(keys)]
+    for number, query in enumerate([*trunk.positions, *branch.positions]):
+        mine = "trunk" if number < len(trunk.positions) else "branch"
+        seen = sorted(place for (whose, place), visible in zip(keys, mask[number].tolist(), strict=True) if visible)
+        hidden = cut if mine == "branch" else []
+        near = [place for place in range(query + 1) if window is None or query - place < window]
+        assert seen == [place for place in near if place not in hidden], (mine, query)
+        if mine == "branch":  # what the knockout has changed is its own, what it has not is the trunk's
+            whose = {place: name for (name, place), visible in zip(keys, mask[number].tolist(), strict=True) if visible}
+            assert all(name == ("branch" if place >= cut[0] else "trunk") for place, name in whose.items())
+
+
+def test_a_token_that_is_cut_cannot_be_kept():
+    with pytest.raises(ValueError, match="A token that is cut cannot be kept"):
+        Row(np.arange(6), [2, 3], [3])
+
+
+def question(tokenizer, text: str) -> Encoded:
+    return encode(tokenizer, few_shot_prompt([{"question": "Who wrote Emma?", "answer": "Jane Austen"}] * 3), [text])[0]
+
+
+def test_the_control_cuts_as_many_question_tokens_outside_the_exact_ones(tokenizer):
+    item = question(tokenizer, "What is the name of the capital of the country that is called France?")
+    exact = item.tokens_of([Span(24, 31), Span(62, 68)])
+    drawn = random_question(item, exact, "example")
+    assert exact_question(item, exact, "example") == exact
+    assert len(drawn) == len(exact)
+    assert not set(drawn) & set(exact)
+    assert set(drawn) <= set(item.question_tokens)
+    assert drawn == random_question(item, exact, "example")
+    assert any(random_question(item, exact, str(seed)) != drawn for seed in range(5))
+
+
+def test_the_control_cuts_as_many_tokens_as_a_long_question_has_exact_ones(tokenizer):
+    item = question(tokenizer, "Which " + " ".join(f"word{number}" for number in range(30)) + "?")
+    exact = item.question_tokens[1:-1]
+    assert len(exact) > 2 * CONTROL_REACH
+    drawn = random_question(item, exact, "example")
+    assert len(drawn) == min(len(exact), item.question_tokens[0] - 1 + 2)
+    assert not set(drawn) & set(exact)
+
+
+def test_the_control_leaves_a_chat_templates_marks_alone(tokenizer):
+    (item,) = encode(tokenizer, chat_prompt(tokenizer, "{question}"), ["Gone with the Wind author and year?"])
+    drawn = random_question(item, item.question_tokens, "example")
+    assert item.special
+    assert not set(drawn) & item.special
+    assert 0 not in drawn
+
+
+def test_the_control_reaches_back_before_the_question_when_it_has_too_few_tokens(tokenizer):
+    item = question(tokenizer, "Gone with the Wind author?")
+    exact = item.question_tokens[:-1]
+    drawn = random_question(item, exact, "example")
+    assert len(drawn) == len(exact)
+    assert not set(drawn) & set(exact)
+    assert set(item.question_tokens) - set(exact) <= set(drawn)
+    assert min(drawn) >= item.question_tokens[0] - CONTROL_REACH
+    assert 0 not in drawn

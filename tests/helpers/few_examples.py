@@ -1,0 +1,58 @@
+"""A few questions with answers, as token sequences, for tests of the engine and of extraction."""
+
+import numpy as np
+import pyarrow as pa
+
+from anchorscope.answer.prompts import Prompt, few_shot_prompt
+from anchorscope.extract.sequences import Row
+from anchorscope.text.content_words import exact_question_spans
+
+SHOTS = {
+    "first": [{"question": "Who wrote Emma?", "answer": "Jane Austen"}, {"question": "is ice cold", "answer": "yes"}],
+    "second": [{"question": "What is the capital of Peru?", "answer": "Lima"}],
+}
+# Of mixed lengths; the second and fourth have more exact words than others, so that their control reaches back.
+QUESTIONS = [
+    "What is the capital of France?",
+    "dante alighieri inferno year",
+    "In which year did the first human walk on the surface of the Moon, and what was his name?",
+    "Gone with the Wind author birthplace",
+    "Is Björk older than Sjón?",
+]
+
+
+def prompts() -> dict[str, Prompt]:
+    return {name: few_shot_prompt(shots) for name, shots in SHOTS.items()}
+
+
+def examples(tokenizer) -> pa.Table:
+    """Questions with answers of several tokens whose exact part is not the whole."""
+    rows = []
+    for index, question in enumerate(QUESTIONS):
+        ids = tokenizer(" It was Paris in France, I think")["input_ids"][: 3 + index]
+        rows.append(
+            {
+                "id": f"q{index}",
+                "question": question,
+                "spans": [{"start": span.start, "end": span.end} for span in exact_question_spans(question)],
+                "generated_ids": [*ids, 198],
+                "exact_first": 1,
+                "exact_last": 1 + index % 2,
+                "answer_final": len(ids) - 1,
+                "right": index % 2 == 0,
+                "subject": None,
+                "popularity": index,
+            }
+        )
+    return pa.Table.from_pylist(rows)
+
+
+def forest(trees: int, prefix: int) -> list[list[Row]]:
+    """Clean and cut rows of different lengths; some cuts reach into the prefix."""
+    draw = np.random.default_rng(0)
+    rows = []
+    for index in range(trees):
+        ids = draw.integers(0, 500, prefix + 7 + index)
+        cuts = [[], [prefix + 1, prefix + 3], [prefix - 2, prefix], [prefix + 4]]
+        rows.append([Row(ids, cut, [len(ids) - 2, len(ids) - 1, prefix + 6]) for cut in cuts])
+    return rows

@@ -1,0 +1,72 @@
+"""Small real things to test on: random models of several families, and the project's own folder."""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+FAMILIES = ("llama", "qwen3", "mistral", "gemma2", "gemma3")
+WINDOW = 24  # shorter than the few-shot prefix, so that sliding windows matter
+
+
+@contextmanager
+def one_at_a_time(what: str) -> Iterator[None]:
+    """Keep all other processes of this user out of the same thing meanwhile."""
+    with open(Path(tempfile.gettempdir()) / f"anchorscope-{os.getuid()}-{what}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def tiny_model(
+    family: str, vocabulary: int, layers: int = 4, attention: str = "sdpa", seed: int = 0
+) -> PreTrainedModel:
+    """A random float32 model, with weights large enough that attention is far from uniform."""
+    shape = {
+        "vocab_size": vocabulary,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "max_position_embeddings": 512,
+        "initializer_range": 0.25,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "pad_token_id": 2,
+        "tie_word_embeddings": True,
+    }
+    torch.manual_seed(seed)
+    if family == "llama":
+        model = LlamaForCausalLM(LlamaConfig(**shape))
+    elif family == "qwen3":
+        model = Qwen3ForCausalLM(Qwen3Config(**shape))
+    elif family == "mistral":
+        model = MistralForCausalLM(MistralConfig(**shape, sliding_window=WINDOW))
+    elif family == "gemma2":  # caps its attention scores
+        config = Gemma2Config(**shape, sliding_window=WINDOW, query_pre_attn_scalar=8, attn_logit_softcapping=2.0)
+        model = Gemma2ForCausalLM(config)
+    else:
+        kinds = ["sliding_attention" if layer % 2 == 0 else "full_attention" for layer in range(layers)]
+        config = Gemma3TextConfig(**shape, sliding_window=WINDOW, layer_types=kinds, query_pre_attn_scalar=8)
+        model = Gemma3ForCausalLM(config)
+    model.set_attn_implementation("eager" if family == "gemma2" else attention)  # SDPA has no cap
+    return model.float().eval().requires_grad_(False)

@@ -1,0 +1,164 @@
+"""What a model's folder may hold, and what is never done with it."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+from safetensors.torch import save_file
+
+from anchorscope.files.identity import package_file
+from anchorscope.models.fetch import SPARE_TOKENIZER, describe, fetch, reading_gguf_once, revision_of
+from anchorscope.models.loading import load_model, load_tokenizer
+from anchorscope.models.sizes import parameters
+from small_things import FAMILIES, tiny_model
+
+CODE = """
+from pathlib import Path
+Path({marker!r}).touch()
+from transformers import LlamaConfig as Config, LlamaForCausalLM as Model
+"""
+
+
+@pytest.fixture
+def saved(tmp_path, tokenizer) -> Path:
+    """A small Llama in a folder, as a hub would have it."""
+    folder = tmp_path / "saved"
+    tiny_model("llama", len(tokenizer), layers=2).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def with_code(folder: Path, model_type: str) -> Path:
+    """Add code that leaves a mark when it is run, and a config that asks for it; the mark."""
+    marker = folder.parent / "the code was run"
+    (folder / "own.py").write_text(CODE.format(marker=str(marker)))
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": model_type, "auto_map": {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    return marker
+
+
+def test_a_model_that_needs_its_own_code_is_refused_and_the_code_is_not_run(saved, tmp_path):
+    marker = with_code(saved, "homemade")
+    fetch({"path": str(saved)}, tmp_path / "fetched")
+    with pytest.raises(
+        ValueError, match=r"^mine is of type 'homemade', .* code that comes with a model is never run\.$"
+    ):
+        describe(tmp_path / "fetched", "mine", {"path": str(saved)})
+    assert not marker.exists()
+
+
+def test_a_known_model_that_brings_code_is_loaded_without_it(saved, tmp_path):
+    marker = with_code(saved, "llama")
+    fetch({"path": str(saved)}, tmp_path / "fetched")
+    manifest = describe(tmp_path / "fetched", "mine", {"path": str(saved)})
+    assert type(load_model(manifest, "float32", threads=1)).__module__.startswith("transformers.models.llama")
+    assert not marker.exists()
+    assert not (tmp_path / "fetched/own.py").exists()
+
+
+def test_a_pickle_in_place_of_safetensors_is_not_loaded(saved, tmp_path):
+    (saved / "model.safetensors").rename(saved / "pytorch_model.bin")
+    fetch({"path": str(saved)}, tmp_path / "fetched")
+    with pytest.raises(FileNotFoundError, match=r"^The model folder of mine has no \.safetensors file; other formats"):
+        describe(tmp_path / "fetched", "mine", {"path": str(saved)})
+
+
+def test_a_cache_that_was_cleared_is_noticed_and_the_command_that_helps_is_named(saved, tmp_path):
+    fetch({"path": str(saved)}, tmp_path / "fetched")
+    manifest = describe(tmp_path / "fetched", "mine", {"path": str(saved)})
+    (saved / "model.safetensors").unlink()
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"^model\.safetensors in .* gone .* `snakemake --cores 1 --force results/models/mine\.json`",
+    ):
+        load_tokenizer(manifest)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("stored", ["once", "twice"])
+def test_the_manifest_counts_every_weight_once(family, stored, tmp_path, tokenizer):
+    model = tiny_model(family, len(tokenizer), layers=2)
+    model.save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    if stored == "twice":  # as some publishers do where the head is the embedding
+        embedding = {"lm_head.weight": model.get_input_embeddings().weight.detach().clone()}
+        save_file(embedding, tmp_path / "saved/head.safetensors")
+    source = {"path": str(tmp_path / "saved")}
+    fetch(source, tmp_path / "fetched")
+    manifest = describe(tmp_path / "fetched", "mine", source)
+    assert manifest["parameters"] == sum(weight.numel() for weight in model.parameters())
+    assert manifest["parameters"] == parameters(model.config)
+
+
+@pytest.fixture
+def reads():
+    """The safetensors files that are opened from Python, in order."""
+    opened: list[str] = []
+    listening = [True]
+
+    def hear(event: str, arguments: tuple) -> None:
+        if listening and event == "open" and str(arguments[0]).endswith(".safetensors"):
+            opened.append(Path(arguments[0]).name)
+
+    sys.addaudithook(hear)  # there is no way to take it away again
+    yield opened
+    listening.clear()
+
+
+def test_weights_that_did_not_change_are_hashed_once(saved, tmp_path, reads):
+    source, hashes = {"path": str(saved)}, tmp_path / "models/.hashes/mine.json"
+    weights = saved / "model.safetensors"
+    (saved / "more.safetensors").write_bytes(weights.read_bytes())
+    fetch(source, tmp_path / "fetched")
+    plain = revision_of(tmp_path / "fetched", source)
+    reads.clear()
+    assert revision_of(tmp_path / "fetched", source, hashes) == plain
+    assert sorted(reads) == ["model.safetensors", "more.safetensors"]
+    reads.clear()
+    assert revision_of(tmp_path / "fetched", source, hashes) == plain
+    assert reads == []
+
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    os.utime(weights, ns=(0, 1))
+    reads.clear()
+    changed = revision_of(tmp_path / "fetched", source, hashes)
+    assert reads == ["model.safetensors"], "the other one is remembered"
+    assert changed == revision_of(tmp_path / "fetched", source) != plain
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"NAME": 1}', '{"NAME": [1, 2]}', '{"NAME": [0, 0, 0, 0, "x"]}'])
+def test_damaged_memories_of_hashes_are_ignored(saved, tmp_path, content):
+    hashes = tmp_path / "mine.json"
+    hashes.write_text(content.replace("NAME", str((saved / "model.safetensors").resolve())))
+    source = {"path": str(saved)}
+    assert revision_of(saved, source, hashes) == revision_of(saved, source)
+    assert len(json.loads(hashes.read_text())) == 1, "and written anew"
+
+
+def test_hashes_that_cannot_be_kept_stop_nothing(saved, tmp_path):
+    (tmp_path / "file").touch()
+    source = {"path": str(saved)}
+    assert revision_of(saved, source, tmp_path / "file/mine.json") == revision_of(saved, source)
+
+
+def test_what_a_gguf_file_holds_is_read_once_while_it_is_converted():
+    plain = gguf.GGUFReader, gguf.get_tensor_name_map
+    with reading_gguf_once():
+        names = [gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2) for _ in range(2)]
+        readers = [gguf.GGUFReader(package_file(*SPARE_TOKENIZER)) for _ in range(2)]
+    assert names[0] is names[1]
+    assert readers[0] is readers[1]
+    assert (gguf.GGUFReader, gguf.get_tensor_name_map) == plain
+    expected = gguf.GGUFReader(package_file(*SPARE_TOKENIZER))
+    assert list(readers[0].fields) == list(expected.fields)
+    assert all(field.contents() == expected.fields[name].contents() for name, field in readers[0].fields.items())
+    assert [tensor.name for tensor in readers[0].tensors] == [tensor.name for tensor in expected.tensors]
+    for mine, theirs in zip(readers[0].tensors, expected.tensors, strict=True):
+        assert np.array_equal(mine.data, theirs.data)

@@ -1,0 +1,175 @@
+"""Raw rows of four layouts become questions, and the bundled sets are what they say they are."""
+
+import json
+from collections import Counter
+
+import polars as pl
+import pytest
+
+from anchorscope.files.frames import read_frame
+from anchorscope.questions.local_rows import copy_rows, read_lines
+from anchorscope.questions.normalize import LAYOUTS, normalize
+from anchorscope.text.normal_words import normal_words
+from small_things import ROOT
+
+BUNDLED = ROOT / "workflow" / "resources" / "questions"
+
+
+def words(text: str) -> str:
+    return " ".join(word for word, _ in normal_words(text))
+
+
+def exact_words(row: dict) -> list[str]:
+    return [row["question"][span["start"] : span["end"]] for span in row["spans"]]
+
+
+def popqa_row(**changes) -> dict:
+    row = {"question": "Who is the author of The Road?", "subj": "The Road", "s_pop": 5, "possible_answers": '["X"]'}
+    return row | changes
+
+
+def test_popqa_takes_subject_popularity_and_aliases_from_its_own_fields():
+    table, counts = normalize(
+        pl.DataFrame([popqa_row(possible_answers='["Cormac McCarthy", "McCarthy"]')]), "popqa", 0, "f"
+    )
+    (row,) = table.to_dicts()
+    assert row["gold"] == ["Cormac McCarthy", "McCarthy"]
+    assert (row["subject"], row["popularity"]) == ("The Road", 5)
+    assert exact_words(row) == ["author", "The Road"]
+    assert counts == {"kept": 1}
+
+
+def test_triviaqa_takes_value_and_aliases_and_mends_doubled_quotes():
+    raw = [
+        {"question": '"Who wrote ""Emma""?"', "answer": {"value": "Jane Austen", "aliases": ["Austen", "Jane Austen"]}}
+    ]
+    (row,) = normalize(pl.DataFrame(raw), "triviaqa", 0, "f")[0].to_dicts()
+    assert row["question"] == 'Who wrote "Emma"?'
+    assert row["gold"] == ["Jane Austen", "Austen"]
+    assert row["subject"] is None
+
+
+def test_hotpotqa_and_nq_take_their_answers():
+    hotpot = pl.DataFrame([{"question": "Are Oslo and Bergen both in Norway?", "answer": "yes", "type": "comparison"}])
+    assert normalize(hotpot, "hotpotqa", 0, "f")[0]["gold"].to_list() == [["yes"]]
+    nq = pl.DataFrame([{"question": "who wrote emma", "answer": ["Jane Austen", "Austen"]}])
+    assert normalize(nq, "nq", 0, "f")[0]["gold"].to_list() == [["Jane Austen", "Austen"]]
+
+
+def test_what_is_dropped_is_counted_by_reason():
+    rows = [
+        popqa_row(),
+        popqa_row(question="who is the AUTHOR of the road?"),  # the same question again
+        popqa_row(question="  "),
+        popqa_row(question="Who is it?", subj=None),
+        popqa_row(question="Who wrote it all?", possible_answers="[]"),
+        popqa_row(question="Who wrote nothing?", possible_answers=None),
+    ]
+    table, counts = normalize(pl.DataFrame(rows), "popqa", 0, "f")
+    assert table.height == 1
+    assert counts == {
+        "kept": 1,
+        "duplicate question": 1,
+        "no question": 1,
+        "no exact question words": 1,
+        "no gold answer": 2,
+    }
+
+
+def test_a_question_that_occurs_twice_is_kept_once_and_accepts_the_answers_of_both():
+    rows = [
+        popqa_row(possible_answers='["Cormac McCarthy"]'),
+        popqa_row(question="Who is the author of the road?", possible_answers='["Jack London", "Cormac McCarthy"]'),
+    ]
+    table, counts = normalize(pl.DataFrame(rows), "popqa", 0, "f")
+    assert table["gold"].to_list() == [["Cormac McCarthy", "Jack London"]]
+    assert counts == {"kept": 1, "duplicate question": 1}
+
+
+def test_an_unknown_layout_names_the_columns_wanted_and_found():
+    with pytest.raises(
+        ValueError, match=r"data\.parquet .* missing possible_answers, subj, s_pop; it has question, answer"
+    ):
+        normalize(pl.DataFrame([{"question": "q", "answer": "a"}]), "popqa", 0, "data.parquet")
+
+
+def test_a_column_of_the_wrong_kind_is_named():
+    with pytest.raises(ValueError, match=r"Row 1 of f does not read as layout 'triviaqa' .* answer String"):
+        normalize(pl.DataFrame([{"question": "who wrote emma", "answer": "Jane Austen"}]), "triviaqa", 0, "f")
+
+
+def test_a_text_where_a_list_belongs_is_not_taken_letter_by_letter():
+    with pytest.raises(ValueError, match=r"Row 1 of f does not read as layout 'nq' \(answer is a text, not a list"):
+        normalize(pl.DataFrame([{"question": "who wrote emma", "answer": "Jane Austen"}]), "nq", 0, "f")
+    with pytest.raises(ValueError, match=r"Row 1 of f does not read as layout 'hotpotqa'"):
+        normalize(pl.DataFrame([{"question": "who wrote emma", "answer": ["Jane Austen"]}]), "hotpotqa", 0, "f")
+
+
+def test_the_order_is_seeded_and_growing_a_dataset_keeps_it():
+    rows = [{"question": f"who wrote book {number}", "answer": ["x"]} for number in range(60)]
+    table = normalize(pl.DataFrame(rows), "nq", 0, "f")[0]
+    assert table["question"].to_list() != [row["question"] for row in rows]
+    assert normalize(pl.DataFrame(rows[::-1]), "nq", 0, "f")[0].equals(table)
+    assert not normalize(pl.DataFrame(rows), "nq", 1, "f")[0].equals(table)
+    fewer = normalize(pl.DataFrame(rows[:40]), "nq", 0, "f")[0]
+    kept = set(fewer["question"])
+    assert [text for text in table["question"] if text in kept] == fewer["question"].to_list()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_file_reads_the_same_as_json_lines_and_as_parquet(layout, tmp_path):
+    lines = read_lines(BUNDLED / f"{layout}-mini.jsonl")
+    lines.write_parquet(tmp_path / "same.parquet")
+    copy_rows(tmp_path / "same.parquet", tmp_path / "raw.parquet", {})
+    assert normalize(lines, layout, 0, "f")[0].equals(
+        normalize(read_frame(tmp_path / "raw.parquet"), layout, 0, "f")[0]
+    )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_bundled_set_has_400_usable_questions_none_repeated_none_giving_its_answer_away(layout):
+    raw = read_lines(BUNDLED / f"{layout}-mini.jsonl")
+    table, counts = normalize(raw, layout, 0, layout)
+    assert counts == {"kept": raw.height}
+    assert raw.height >= 400
+    assert len({words(text) for text in table["question"]}) == raw.height
+    for row in table.iter_rows(named=True):
+        assert all(alias == alias.strip() and alias for alias in row["gold"])
+        chosen = layout == "hotpotqa" and (" or " in row["question"] or row["gold"][0] in ("yes", "no"))
+        if not chosen:
+            given = f" {words(row['question'])} "
+            assert not any(f" {words(alias)} " in given for alias in row["gold"] if words(alias)), row
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_demonstration_of_a_prompt_stands_in_a_bundled_set(layout):
+    prompts = json.loads((ROOT / "workflow" / "resources" / "prompts.json").read_text())["few_shot"]
+    shown = {words(shot["question"]) for shots in prompts.values() for shot in shots}
+    asked = {words(text) for text in read_lines(BUNDLED / f"{layout}-mini.jsonl")["question"]}
+    assert not shown & asked
+
+
+def test_the_popqa_like_set_has_templates_over_many_properties():
+    raw = read_lines(BUNDLED / "popqa-mini.jsonl")
+    assert all(row["subj"] in row["question"] for row in raw.iter_rows(named=True))
+    sizes = Counter(raw["prop"])
+    assert len(sizes) >= 8
+    assert min(sizes.values()) >= 20
+    for prop in sizes:
+        rows = raw.filter(pl.col("prop") == prop)
+        assert len({row["question"].replace(row["subj"], "{}") for row in rows.iter_rows(named=True)}) == 1
+    assert raw["s_pop"].n_unique() >= 4
+    assert all(row["obj"] in json.loads(row["possible_answers"]) for row in raw.iter_rows(named=True))
+
+
+def test_the_hotpotqa_like_set_has_bridges_comparisons_and_balanced_yes_and_no():
+    raw = read_lines(BUNDLED / "hotpotqa-mini.jsonl")
+    kinds = Counter(raw["type"])
+    assert min(kinds["bridge"], kinds["comparison"]) >= 100
+    answers = Counter(raw["answer"])
+    assert answers["yes"] == answers["no"] >= 20
+
+
+def test_the_nq_like_set_is_lower_case_queries():
+    raw = read_lines(BUNDLED / "nq-mini.jsonl")
+    assert all(text == text.lower() and "?" not in text for text in raw["question"])

@@ -1,0 +1,211 @@
+"""Claims are judged by their intervals alone, and a probe that reads nothing decides nothing."""
+
+import numpy as np
+import polars as pl
+import pytest
+import yaml
+
+from anchorscope.summarise.claims import (
+    STATEMENTS,
+    Measured,
+    Run,
+    beside_null,
+    judge,
+    judge_claims,
+    larger_neighbours,
+    reads_truth,
+)
+from anchorscope.summarise.claims_page import claims_page
+from anchorscope.summarise.landmarks import compare
+from small_things import ROOT
+
+LAYERS, DRAWS = 16, 400
+
+
+def curve(values, spread: float = 1.0, seed: int = 0) -> Measured:
+    """A curve whose resamples scatter around `values` [layers]."""
+    mean = np.broadcast_to(np.asarray(values, float), (LAYERS,)).copy()
+    noise = np.random.default_rng(seed).normal(scale=spread, size=(DRAWS, LAYERS))
+    return Measured(mean, mean + noise)
+
+
+DEEP = np.concatenate([[0, -5], np.full(LAYERS - 2, -40.0)])
+
+
+def run(model="m", dataset="d", question=DEEP, answer=-2.0, control=0.5, reads=True, spread=1.0) -> Run:
+    q, a = curve(question, spread, 1), curve(answer, spread, 2)
+    gap = Measured(q.mean - a.mean, q.resampled - a.resampled)
+    return Run(model, dataset, q, a, gap, curve(control, spread, 3), reads)
+
+
+def verdicts(runs: list[Run], sizes=(), **where) -> dict[int, str]:
+    rows = judge_claims(runs, list(sizes))
+    return {row["claim"]: row["verdict"] for row in rows if all(row[name] == value for name, value in where.items())}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(-3, -1, "supported"), (1, 3, "contradicted"), (-1, 1, "undecided"), (-3, 0, "supported")],
+)
+def test_a_verdict_is_where_the_interval_lies(low, high, verdict):
+    assert judge(low, high, (-np.inf, 0.0)) == verdict
+
+
+def test_the_published_picture_supports_every_claim_about_one_model():
+    runs = [run(dataset="one"), run(dataset="two", question=DEEP - 5)]
+    assert verdicts(runs, dataset=None) == dict.fromkeys((1, 2, 3, 5, 6), "supported")
+    assert verdicts(runs, dataset="two") == dict.fromkeys((1, 2, 3, 6), "supported")
+
+
+@pytest.mark.parametrize(
+    ("changed", "claim"),
+    [
+        ({"question": 10.0}, 1),
+        ({"answer": -30.0}, 2),
+        ({"question": -DEEP - 45}, 3),
+        ({"control": np.where(np.arange(LAYERS) == 7, -12.0, 0.0)}, 6),
+    ],
+)
+def test_a_clear_contrary_contradicts_its_claim(changed, claim):
+    assert verdicts([run(**changed)])[claim] == "contradicted"
+
+
+@pytest.mark.parametrize("claim", [1, 2, 3, 6])
+def test_wide_intervals_decide_nothing(claim):
+    assert verdicts([run(question=DEEP / 10, spread=60.0)])[claim] == "undecided"
+
+
+def test_a_probe_no_better_than_chance_decides_nothing():
+    rows = judge_claims([run(reads=False)], [])
+    assert {row["verdict"] for row in rows} == {"undecided"}
+    assert {row["because"] for row in rows if row["claim"] != 5} == {"the probe is no better than chance"}
+    mixed = [run(dataset="one"), run(dataset="two", question=60.0, reads=False)]
+    assert verdicts(mixed, dataset=None)[1] == "supported", "a dataset without a say has none"
+
+
+def test_datasets_that_differ_in_one_third_of_the_depth_are_not_similar():
+    late = DEEP - 45 * (np.arange(LAYERS) >= 11)
+    assert verdicts([run(dataset="one"), run(dataset="two", question=late)])[5] == "contradicted"
+    assert verdicts([run()])[5] == "undecided"
+
+
+def test_a_larger_model_has_more_parameters_and_not_just_a_later_version():
+    parameters = {"1b": 1_236, "3b": 3_213, "v0.1": 7_242, "v0.3": 7_248}
+    assert larger_neighbours([["1b", "3b"], ["v0.1", "v0.3"], ["3b", "1b"]], parameters) == [("1b", "3b")]
+
+
+def test_the_larger_model_goes_deeper_or_it_does_not():
+    shallow, deep = run("small", question=DEEP / 2), run("large", question=DEEP)
+    assert verdicts([shallow, deep], [["small", "large"]])[4] == "supported"
+    assert verdicts([shallow, deep], [["large", "small"]])[4] == "contradicted"
+    rows = judge_claims([shallow, run("large", dataset="other")], [["small", "large"]])
+    (row,) = (row for row in rows if row["claim"] == 4)
+    assert (row["verdict"], row["effect"]) == ("undecided", None)
+    (row,) = (row for row in judge_claims([shallow, deep], [["small", "large"]]) if row["claim"] == 4)
+    assert row["effect"] == pytest.approx(-20)
+
+
+def test_a_band_holds_for_all_layers_at_once():
+    """Curves that are truly at the bound in every layer: few of them may be called contradicted."""
+    wrong = 0
+    for seed in range(200):
+        noise = np.random.default_rng(seed).normal(size=(DRAWS + 1, LAYERS))
+        answer = Measured(-10 + noise[0], -10 + noise[0] + noise[1:])
+        row = next(
+            row
+            for row in judge_claims([Run("m", "d", curve(DEEP), answer, curve(DEEP), curve(0.0), True)], [])
+            if row["claim"] == 2
+        )
+        wrong += row["verdict"] == "contradicted"
+    assert wrong <= 14
+
+
+def test_a_group_without_examples_decides_nothing():
+    nothing = Measured(np.full(LAYERS, np.nan), np.full((DRAWS, LAYERS), np.nan))
+    empty = Run("m", "d", nothing, curve(0.0), nothing, curve(0.0), True)
+    rows = {row["claim"]: row for row in judge_claims([empty], [])}
+    for claim in (1, 3):
+        assert (rows[claim]["verdict"], rows[claim]["because"]) == ("undecided", "a group has no examples")
+
+
+@pytest.mark.parametrize(("best", "error", "reads"), [(0.6, 0.02, True), (0.6, 0.06, False), (0.52, 0.02, False)])
+def test_the_best_layer_must_beat_chance_although_it_was_chosen_among_all(best, error, reads):
+    auc = np.full(30, 0.5)
+    auc[12] = best
+    table = pl.DataFrame({"intervention": "clean", "layer": range(30), "auc": auc}).with_columns(
+        auc_low=pl.col("auc") - 1.96 * error, auc_high=pl.col("auc") + 1.96 * error, is_reference=pl.col("layer") == 12
+    )
+    assert reads_truth(table) is reads
+
+
+def flip(values: dict[tuple[str, str], list[float]]) -> pl.DataFrame:
+    return pl.DataFrame(
+        [
+            {"dataset": dataset, "anchor": anchor, "layer": layer, "delta_p": value}
+            for (dataset, anchor), curve in values.items()
+            for layer, value in enumerate(curve)
+        ]
+    )
+
+
+def test_landmarks_stand_beside_what_was_measured():
+    published = [
+        {"name": "last", "anchor": "question", "layers": [3, 3], "published": [-45, -30]},
+        {"name": "deepest", "anchor": "question", "layers": [1, 2], "published": [-55, -55], "deepest": "popqa"},
+        {"name": "flat", "anchor": "answer", "layers": [0, 3], "published": [-10, 0]},
+    ]
+    near = flip(
+        {("p", "question"): [-10, -62, -40, -25], ("n", "question"): [-9, -30, -70, -50], ("p", "answer"): [0.0] * 4}
+    )
+    last, deepest, flat = compare(published, 10, near, {"p": "popqa", "n": "nq"})
+    assert (last["measured_low"], last["measured_high"], last["agrees"]) == (-50, -25, True)
+    assert (deepest["measured_low"], deepest["layers"], deepest["agrees"]) == (-62, "1–1", True)
+    assert flat["agrees"] is True
+    far = flip({("p", "question"): [-60, -10, -10, -80], ("p", "answer"): [0.0, -25.0, 0.0, 0.0]})
+    last, deepest, flat = compare(published, 10, far, {"p": "popqa"})
+    assert (last["agrees"], deepest["agrees"], flat["agrees"]) == (False, False, False)
+    assert compare(published[1:2], 10, near, {"n": "nq"})[0]["agrees"] is None, "not measured on that dataset"
+
+
+def test_the_shipped_landmarks_fit_the_published_models():
+    landmarks = yaml.safe_load((ROOT / "workflow/resources/landmarks.yaml").read_text())
+    paper = yaml.safe_load((ROOT / "config/paper.yaml").read_text())
+    assert set(landmarks["models"]) <= {model.get("hub") for model in paper["models"].values()}
+    for model, last in zip(landmarks["models"].values(), (15, 27, 35, 63), strict=True):
+        assert max(row["layers"][1] for row in model) == last
+        assert all(row["published"][0] <= row["published"][1] <= 0 for row in model)
+
+
+def test_the_page_shows_every_verdict_and_the_landmarks():
+    rows = judge_claims([run("small", question=DEEP / 2), run("large")], [["small", "large"]])
+    beside = compare(
+        [{"name": "last", "anchor": "question", "layers": [0, 0], "published": [-45, -30]}],
+        10,
+        flip({("d", "question"): [-40.0]}),
+        {},
+    )
+    null = {"model": "small", "dataset": "d", "area": -20.0, "area_low": -22.0, "area_high": -18.0}
+    null |= {"area_null": -5.0, "area_null_low": -7.0, "area_null_high": -3.0, "beyond": True}
+    page = claims_page(rows, [null], [{"model": "small", **beside[0]}], "Not the published datasets.")
+    for statement in STATEMENTS.values():
+        assert statement[1:] in page
+    assert "Not the published datasets." in page
+    assert page.count("| supported |") == sum(row["verdict"] == "supported" for row in rows)
+    assert "| small | last | −45.0 … −30.0 | −40.0 | 0–0 | yes |" in page
+    assert "| small | d | −20.0 | −22.0 … −18.0 | −5.0 | −7.0 … −3.0 | yes |" in page
+
+
+def test_a_gap_is_beyond_one_mechanism_when_its_whole_interval_is_below_the_simulations():
+    place = {"model": "m", "rule": "replicate", "anchor": "gap", "intervention": "exact_question"}
+    ends = {"area_low": -22.0, "area_high": -18.0, "area_null": -15.0, "area_null_high": -14.0}
+    rows = [
+        {**place, "dataset": name, "area": -20.0, **ends, "area_null_low": low}
+        for name, low in (("far", -17.0), ("near", -19.0), ("unknown", None))
+    ]
+    rows[2] |= {"area_null": None}
+    series = pl.DataFrame([*rows, rows[0] | {"rule": "flip"}, rows[0] | {"anchor": "question"}])
+    names = ("near", "far", "unknown")
+    found = beside_null(series, [run(dataset=name) for name in names])
+    assert [(row["dataset"], row["beyond"]) for row in found] == [("far", True), ("near", False)]
+    blind = [run(dataset=name, reads=False) for name in names]
+    assert [row["beyond"] for row in beside_null(series, blind)] == [None, None], "the probe reads nothing"

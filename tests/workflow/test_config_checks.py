@@ -1,0 +1,136 @@
+"""Every mistake in a config becomes one sentence that names it."""
+
+import copy
+
+import pytest
+import yaml
+
+from anchorscope.config_checks import mistakes
+from small_things import ROOT
+
+SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
+DEFAULT = yaml.safe_load((ROOT / "config.yaml").read_text())
+MODEL, DATASET, FIGURE = "smollm2-135m", "popqa-mini", "smollm2"
+SHAPE = "workflow/resources/shapes/qwen3-8b.json"
+
+
+def config(path: str, value: object) -> dict:
+    """The default config with one value changed, or removed when the value is None."""
+    changed = copy.deepcopy(DEFAULT)
+    *parents, last = path.split("/")
+    target = changed
+    for key in parents:
+        target = target[key]
+    if value is None:
+        del target[last]
+    else:
+        target[last] = value
+    return changed
+
+
+@pytest.mark.parametrize("file", ["config.yaml", "config/paper.yaml"])
+def test_the_shipped_configs_have_no_mistake(file):
+    assert mistakes(yaml.safe_load((ROOT / file).read_text()), SCHEMA) == []
+
+
+def test_every_shipped_shape_can_be_given_with_random_weights():
+    shapes = sorted((ROOT / "workflow/resources/shapes").glob("*.json"))
+    assert len(shapes) == 8
+    for file in shapes:
+        assert mistakes(config("models/m", {"title": "M", "random": {"config": str(file)}}), SCHEMA) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "parts"),
+    [
+        ("qestions", 5, ["Unknown key 'qestions'", "did you mean 'questions'?"]),
+        (f"models/{MODEL}/revison", "x", [f"models.{MODEL}", "'revison'", "did you mean 'revision'?"]),
+        ("questions", "many", ["questions must be of type integer, not 'many'"]),
+        ("questions", 0, ["questions is 0", "minimum is 1"]),
+        ("components", ["attn"], ["components leaves out resid, the component of the headline"]),
+        ("positions", ["final", "before_answer"], ["positions leaves out answer_last, the position of the headline"]),
+        ("components", ["resid", "atn"], ["components.1 is 'atn'; it must be one of resid, attn, mlp"]),
+        ("components", [], ["components is empty"]),
+        ("positions", ["final", "final"], ["positions names final twice"]),
+        ("balance", "no", ["balance must be of type boolean, not 'no'"]),
+        ("models", {}, ["models is empty"]),
+        ("datasets", None, ["'datasets' is missing"]),
+        (f"models/{MODEL}/gguf", None, [f"models.{MODEL} has no source", "hub, path, gguf, random"]),
+        (f"models/{MODEL}/path", "/tmp", [f"models.{MODEL} has path and gguf"]),
+        (f"models/{MODEL}/random", {"config": SHAPE}, [f"models.{MODEL} has gguf and random"]),
+        ("models/m", {"title": "M", "random": {"seed": 1}}, ["'config' is missing in models.m.random"]),
+        ("models/m", {"title": "M", "random": {"config": SHAPE, "seed": -1}}, ["models.m.random.seed is -1", "is 0"]),
+        ("models/m", {"title": "M", "random": {"config": SHAPE, "seed": 0.5}}, ["random.seed must be of type integer"]),
+        ("models/m", {"title": "M", "random": {"config": SHAPE}, "revision": "0" * 40}, ["only a model from the hub"]),
+        ("models/m", {"title": "M", "random": {"config": "no.json"}}, ["random.config names no.json", "not exist"]),
+        ("models/m", {"title": "M", "random": {"config": "README.md"}}, ["random.config names README.md", "not JSON"]),
+        (
+            "models/m",
+            {"title": "M", "gguf": {"package": "no_such_thing", "file": "x.gguf"}},
+            ["models.m.gguf", "'no_such_thing'", "install it with pip"],
+        ),
+        ("datasets/d", {"title": "d"}, ["'layout', 'source' is missing in datasets.d"]),
+        ("models/m", {"title": "M", "hub": "a/b"}, ["models.m", "without a pinned `revision`"]),
+        ("models/m", {"title": "M", "hub": "a/b", "revision": "main"}, ["models.m.revision is 'main'"]),
+        ("models/m", {"title": "M", "path": "nowhere"}, ["models.m.path names nowhere", "config.json"]),
+        (f"models/{MODEL}/dtype", "int8", ["dtype is 'int8'", "auto, float32, bfloat16, float16"]),
+        ("datasets/a b", {"title": "x", "layout": "nq", "source": "bundled"}, ["'a b'", "file names"]),
+        (f"datasets/{DATASET}/layout", "squad", ["layout is 'squad'", "popqa, triviaqa, hotpotqa, nq"]),
+        (f"datasets/{DATASET}/source", "file", [f"datasets.{DATASET}", "also needs path"]),
+        (f"datasets/{DATASET}/source", "hub", ["also needs repo, split, revision"]),
+        (f"datasets/{DATASET}/path", "x.jsonl", ["does not use path"]),
+        (
+            "datasets/d",
+            {"title": "d", "layout": "nq", "source": "file", "path": "no.jsonl"},
+            ["no.jsonl, which does not exist"],
+        ),
+        ("datasets/d", {"title": "d", "layout": "nq", "source": "file", "path": "README.md"}, ["must end in .parquet"]),
+        (f"figures/{FIGURE}/models", ["gpt"], [f"figures.{FIGURE} names the unknown model 'gpt'", MODEL]),
+        (f"figures/{FIGURE}/models", [], [f"figures.{FIGURE}.models is empty"]),
+        (f"figures/{FIGURE}/models", [MODEL, MODEL], [f"figures.{FIGURE}.models names smollm2-135m twice"]),
+        (f"figures/{FIGURE}/rule", "flip", [f"Unknown key 'rule' in figures.{FIGURE}"]),
+        (
+            "datasets/d",
+            {"title": "PopQA-mini", "layout": "nq", "source": "bundled"},
+            [f"datasets.d has the title of datasets.{DATASET}"],
+        ),
+        ("style", "no.mplstyle", ["style names no.mplstyle, which does not exist"]),
+        ("style", "README.md", ["README.md is not a style that matplotlib can use"]),
+    ],
+)
+def test_a_mistake_is_one_sentence_that_names_it(path, value, parts, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    found = mistakes(config(path, value), SCHEMA)
+    assert len(found) == 1, found
+    (sentence,) = found
+    assert "\n" not in sentence
+    assert sentence.endswith((".", "?"))
+    for part in parts:
+        assert part in sentence, sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('{"hidden_size": 8}', "which has no `model_type` and so is not a transformers config."),
+        ('["model_type"]', "which has no `model_type` and so is not a transformers config."),
+        ('{"model_type": "lama"}', "whose model_type 'lama' transformers does not know."),
+        ('{"model_type": ["llama"]}', "whose model_type ['llama'] transformers does not know."),
+        ('{"model_type": "llama"}', None),
+    ],
+)
+def test_a_file_that_is_no_config_of_a_known_model_is_one_sentence(text, fault, tmp_path):
+    file = tmp_path / "shape.json"
+    file.write_text(text)
+    found = mistakes(config("models/m", {"title": "M", "random": {"config": str(file)}}), SCHEMA)
+    assert found == ([f"models.m.random.config names {file}, {fault}"] if fault else [])
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "-x", "a b", "a\nb"])
+def test_a_name_that_a_path_cannot_hold_is_refused(name):
+    for kind in ("models", "datasets", "figures"):
+        changed = copy.deepcopy(DEFAULT)
+        changed[kind][name] = next(iter(changed[kind].values()))
+        (sentence,) = mistakes(changed, SCHEMA)
+        assert repr(name) in sentence
+        assert kind in sentence

@@ -1,0 +1,91 @@
+"""A stage's fingerprint changes with what its code does, and with nothing else."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from small_things import ROOT
+
+
+@pytest.fixture
+def project(tmp_path):
+    for folder in ("workflow/anchorscope", "scripts"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def prints(project) -> dict[str, str]:
+    """Fingerprints of all scripts, in a process of its own that sees the copied library."""
+    code = (
+        "import sys; sys.path.insert(0, 'workflow'); from pathlib import Path;"
+        "from anchorscope.fingerprint import fingerprint, PACKAGE; assert Path.cwd() in PACKAGE.parents;"
+        "[print(path.stem, fingerprint(path)) for path in sorted(Path('scripts').glob('*.py'))]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
+    return dict(line.split() for line in done.stdout.splitlines())
+
+
+def changed(project, before) -> set[str]:
+    return {name for name, value in prints(project).items() if value != before[name]}
+
+
+def edit(path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_comments_docstrings_and_layout_change_no_fingerprint(project):
+    before = prints(project)
+    for path in [*project.glob("workflow/anchorscope/**/*.py"), *project.glob("scripts/*.py")]:
+        path.write_text(f"# a remark\n\n\n{path.read_text()}\n# the end\n")
+    probe = project / "workflow/anchorscope/probe/logistic.py"
+    edit(probe, '"""Linear probes, all at once', '"""Straight probes, one and all')
+    edit(probe, '    """Class-balanced log loss', '    """Log loss, classes balanced')
+    assert changed(project, before) == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new", "expected"),
+    [
+        ("probe/logistic.py", "NEWTON_STEPS = 60", "NEWTON_STEPS = 50", {"probe"}),
+        ("summarise/estimates.py", "NULL_DRAWS = 400", "NULL_DRAWS = 500", {"estimate"}),
+        ("summarise/bootstrap.py", "at(0.025), at(0.975)", "at(0.05), at(0.95)", {"estimate", "summarise", "report"}),
+        ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report"}),
+        ("extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract"}),
+        ("text/content_words.py", "please tell give", "please tell", {"normalize"}),
+        ("files/logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
+        ("draw/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "report"}),
+    ],
+)
+def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, module, old, new, expected):
+    before = prints(project)
+    edit(project / "workflow" / "anchorscope" / module, old, new)
+    assert changed(project, before) == expected
+
+
+def test_a_scripts_own_change_counts(project):
+    before = prints(project)
+    edit(project / "scripts/answer.py", '["first"]', '["second"]')
+    assert changed(project, before) == {"answer"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("import anchorscope.nowhere", "imports anchorscope.nowhere, which is not in"),
+        ("from anchorscope.nowhere import something", "imports anchorscope.nowhere.something, which is not in"),
+        (
+            "from anchorscope.questions.nowhere import something",
+            "imports anchorscope.questions.nowhere.something",
+        ),
+        ("from .questions import normalize", "imports by a relative name; write the whole one"),
+    ],
+)
+def test_an_import_of_the_library_that_cannot_be_found_is_an_error(project, line, said):
+    edit(project / "scripts/normalize.py", "\nfrom anchorscope", f"\n{line}\nfrom anchorscope")
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        prints(project)
+    assert said in error.value.stderr

@@ -1,0 +1,98 @@
+"""What a model is said to take, against real files, recorded measurements, and the pages and configs that repeat it."""
+
+import pytest
+import torch
+import yaml
+from accelerate import infer_auto_device_map
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from anchorscope.extract.axes import FULL, HEADLINE
+from anchorscope.extract.store import KEYS, ActivationWriter
+from anchorscope.files.identity import read_json
+from anchorscope.models.sizes import FOR_SHARDS, cards_needed
+from anchorscope.needs import CARD_BYTES, line, needs
+from miniatures import shape_of
+from small_things import FAMILIES, ROOT, tiny_model
+
+PAPER = yaml.safe_load((ROOT / "config/paper.yaml").read_text())
+MODELS = PAPER["models"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_take_what_their_file_takes(family, dtype, tmp_path):
+    model = tiny_model(family, 30_000).to(dtype)
+    model.save_pretrained(tmp_path)
+    file = (tmp_path / "model.safetensors").stat().st_size
+    assert needs(model.config, dtype).weight_bytes == pytest.approx(file, rel=0.02)
+
+
+def test_an_example_takes_what_it_takes_in_its_file(tmp_path):
+    config = AutoConfig.for_model(
+        "llama", hidden_size=512, num_hidden_layers=6, vocab_size=99, num_attention_heads=8, intermediate_size=64
+    )
+    examples = 100
+    with ActivationWriter(tmp_path / "a", 6, 512, torch.bfloat16, {}) as writer:
+        keys = [dict.fromkeys(KEYS.names) | {"id": str(index)} for index in range(examples)]
+        writer.add(keys, torch.randn(3, 6, 5, 3, examples, 512).to(torch.bfloat16))
+    files = [file.stat().st_size for file in (tmp_path / "a").iterdir()]
+    assert needs(config, grid=FULL).example_bytes * examples == pytest.approx(sum(files), rel=0.02)
+    assert needs(config).example_bytes * examples == pytest.approx(files[0], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "row", read_json(ROOT / "benchmarks/results/needs-h200.json")["results"], ids=lambda r: r["model"]
+)
+def test_what_is_expected_is_near_what_was_measured_on_a_gpu(row):
+    config = AutoConfig.from_pretrained(ROOT / f"workflow/resources/shapes/{row['model']}.json")
+    expected = needs(config, grid=FULL)
+    assert row["weights GB, measured"] == pytest.approx(expected.weight_bytes / 1e9, rel=0.01)
+    assert row["file MB/ex, measured"] == pytest.approx(expected.example_bytes / 1e6, rel=0.01)
+    assert row["GPU GB, measured"] == pytest.approx(expected.gpu_bytes / 1e9, rel=0.25)
+    assert row["host GB, measured"] < 1.1 * expected.host_bytes / 1e9
+    for name, seconds in (("extract ms/ex", expected.extract_seconds), ("answer ms/q", expected.answer_seconds)):
+        assert 0.5 < row[f"{name}, measured"] / (1e3 * seconds) < 2
+
+
+@pytest.mark.parametrize(
+    "row", read_json(ROOT / "benchmarks/results/extract-disk-h200.json")["results"], ids=lambda r: r["model"]
+)
+@pytest.mark.parametrize(("name", "grid"), [("headline", HEADLINE), ("grid", FULL)])
+def test_extraction_is_expected_to_take_about_as_long_as_was_measured(row, name, grid):
+    config = AutoConfig.from_pretrained(ROOT / f"workflow/resources/shapes/{row['model']}.json")
+    assert 0.5 < needs(config, grid=grid).extract_seconds * row[f"{name} to disk ex/s"] < 2
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_models_page_says_of_each_published_model_what_it_takes(name):
+    page = (ROOT / "docs/models.md").read_text()
+    assert line(MODELS[name]["title"], needs(AutoConfig.from_pretrained(shape_of(name)))) in page
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_published_config_asks_for_enough_cards_and_memory(name):
+    model = MODELS[name]
+    expected = needs(AutoConfig.from_pretrained(shape_of(name)))
+    assert model["gpus"] == cards_needed(expected.weight_bytes, int(CARD_BYTES))
+    assert model["memory_gb"] * 1e9 > 1.25 * expected.host_bytes
+    tuned = "instruct" in name or name.startswith("qwen3")
+    assert (model["prompt"], model["dtype"]) == ("chat" if tuned else "few_shot", "bfloat16")
+
+
+def test_the_largest_published_model_goes_onto_its_cards_whole():
+    """As the library places it: nothing on the processor, nothing on disk."""
+    config = AutoConfig.from_pretrained(shape_of("llama-3-70b"))
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    cards = cards_needed(needs(config).weight_bytes, int(CARD_BYTES))
+    room = {card: int(FOR_SHARDS * CARD_BYTES) for card in range(cards)}
+    places = infer_auto_device_map(model, room, no_split_module_classes=list(model._no_split_modules))
+    assert set(places.values()) == set(range(cards)) == {0, 1}
+
+
+def test_the_published_config_has_every_published_model_pinned_and_in_a_figure_of_its_family():
+    assert len({model["revision"] for model in MODELS.values()}) == len(MODELS) == 14
+    assert {name for figure in PAPER["figures"].values() for name in figure["models"]} == set(MODELS)
+    for figure in PAPER["figures"].values():
+        left, right = (needs(AutoConfig.from_pretrained(shape_of(name))).parameters for name in figure["models"])
+        assert left < right

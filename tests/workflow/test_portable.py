@@ -1,0 +1,146 @@
+"""What other processors and systems are like, told to the program on this one."""
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from anchorscope import __main__ as command
+from anchorscope.engine.batches import run_batches
+from anchorscope.files import disk
+from anchorscope.files.memory import give_back_freed_blocks
+from anchorscope.models.loading import pick_dtype
+from small_things import ROOT
+
+# As they were seen; the first is that of Linux on x86, and really raised in test_engine.py.
+NO_MEMORY = {
+    "Linux": "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
+    "allocate 4611686018427387904 bytes. Error code 12 (Cannot allocate memory)",
+    "ARM and Windows": "[enforce fail at alloc_cpu.cpp:117] data. DefaultCPUAllocator: not enough memory: you tried to "
+    "allocate 911360 bytes.",
+    "MPS": "MPS backend out of memory (MPS allocated: 9.06 GB, other allocations: 1.02 MB, max allowed: 9.07 GB).",
+    "CUDA, beside torch's allocator": "CUDA error: out of memory",
+    "cuBLAS": "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    "C++": "std::bad_alloc",
+    "C++ on Windows": "bad allocation",
+    "oneDNN": "could not create a memory object",
+}
+NOT_OF_MEMORY = ["mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)", "could not create a primitive"]
+
+
+@pytest.mark.parametrize("words", NO_MEMORY.values(), ids=NO_MEMORY)
+def test_a_lack_of_memory_halves_the_batch_however_it_is_worded(words):
+    done = []
+
+    def run(batch):
+        if len(batch) > 2:
+            raise RuntimeError(words)
+        done.extend(batch)
+
+    run_batches(run, [8] * 5, 64, "trying")
+    assert sorted(done) == list(range(5))
+
+
+@pytest.mark.parametrize("words", NOT_OF_MEMORY)
+def test_another_error_is_raised_as_it_is(words):
+    def run(batch):
+        raise RuntimeError(words)
+
+    with pytest.raises(RuntimeError) as raised:
+        run_batches(run, [8] * 5, 64, "trying")
+    assert str(raised.value) == words
+
+
+X86 = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel\t\t: 143\nmodel name\t: Intel(R) Xeon(R)\n"
+ARM = "processor\t: 0\nBogoMIPS\t: 2100.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n"
+POWER = "processor\t: 0\ncpu\t\t: POWER9, altivec supported\n"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "python", "expected"),
+    [
+        (X86, ("x86_64", "x86_64"), "Intel(R) Xeon(R)"),
+        (ARM, ("", "aarch64"), "aarch64"),
+        (POWER, ("ppc64le", "ppc64le"), "POWER9, altivec supported"),
+        (None, ("arm", "arm64"), "arm"),  # macOS
+        (None, ("", ""), "unknown"),
+    ],
+)
+def test_a_benchmark_names_the_processor_wherever_it_runs(cpuinfo, python, expected, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import common
+
+    if cpuinfo:
+        (tmp_path / "cpuinfo").write_text(cpuinfo)
+    for name, value in zip(("processor", "machine"), python, strict=True):
+        monkeypatch.setattr(common.platform, name, lambda value=value: value)
+    assert common.processor(tmp_path / "cpuinfo") == expected
+
+
+@pytest.mark.parametrize(("asked", "dtype"), [(lambda: True, torch.bfloat16), (lambda: False, torch.float32)])
+def test_auto_is_float32_on_a_processor_without_matrix_units(asked, dtype, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", asked, raising=False)
+    assert pick_dtype("auto", torch.device("cpu")) == dtype
+
+
+def test_auto_is_float32_where_torch_cannot_tell(monkeypatch):
+    monkeypatch.delattr(torch.cpu, "_is_amx_tile_supported", raising=False)
+    assert pick_dtype("auto", torch.device("cpu")) == torch.float32
+
+
+def test_without_glibc_its_memory_is_left_alone(monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())  # another C library
+    give_back_freed_blocks()
+
+    def refuse(name):
+        raise TypeError("argument of type 'NoneType' is not iterable")  # as Windows does
+
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    monkeypatch.setattr(os, "name", "nt")
+    give_back_freed_blocks()
+
+
+def test_windows_is_not_asked_with_a_signal_whether_a_process_lives(monkeypatch):
+    asked = []
+    monkeypatch.setattr(os, "kill", lambda *arguments: asked.append(arguments))
+    monkeypatch.setattr(os, "name", "nt")
+    assert disk._alive(4711)
+    assert not asked
+
+
+def test_without_unix_locks_the_workflow_starts_and_no_card_is_had(tmp_path):
+    code = """
+import runpy, sys
+from pathlib import Path
+
+sys.modules["fcntl"] = None  # as on Windows: its import fails
+import anchorscope.models.loading
+from anchorscope.models.cards import claim, gpu_count
+
+gpu_count()
+try:
+    claim(["a", "b"], 2, Path(sys.argv[1]))
+except RuntimeError as error:
+    assert "no locks that end with a process" in str(error)
+else:
+    raise AssertionError("two jobs could have had one card")
+sys.argv[1:] = ["--help"]
+runpy.run_path("workflow/resume.py", run_name="__main__")
+"""
+    words = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "[snakemake arguments]" in done.stdout
+
+
+def test_the_extract_command_takes_the_cores_that_it_may_run_on(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3}, raising=False)
+    assert command.usable_cores() == 1
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    assert command.usable_cores() == 6
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert command.usable_cores() == 1
