@@ -1,7 +1,7 @@
 # make run       the figure, from a fresh clone: environment, then the workflow
 # make test      the same environment, then the tests, with one or two of every kind
 # make test-all  all of them: every fault, every edit, every command of the pages, every published model as a miniature
-# make style     what keeps the code in shape
+# make style     what keeps the code in shape: lint, layout, imports that run with the flow, types
 # make audit     known vulnerabilities of the locked packages; asks a database on the internet
 
 PYTHON ?= python3
@@ -26,6 +26,8 @@ style: .venv/ready
 	$(BIN)/ruff format --check
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/snakemake --lint
+	PYTHONPATH=workflow $(BIN)/lint-imports
+	$(BIN)/mypy
 
 audit:
 	$(PYTHON) -m venv .venv/audit
