@@ -1,9 +1,11 @@
 """The additions that docs/carry_on.md works through, made to a copy of the project and run."""
 
+import ast
 import json
-import os
+import re
 import shutil
-import subprocess
+import textwrap
+from pathlib import Path
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -15,22 +17,51 @@ from small_run import base_config, copy_project, rewind, snakemake, write_config
 from small_things import ROOT
 
 PAGE = ROOT / "docs/carry_on.md"
-PATCHES = blocks(PAGE, "diff")
+SECTIONS = dict(re.findall(r"^## Add (.*?)\n(.*?)(?=^## )", PAGE.read_text(), re.M | re.S))
+# The page's own sentences say where a piece belongs, so that its readers and this test go by the same words.
+CODE = r":\n\n```(?:py|rst)\n(.*?)^```$"
+NEW = re.compile(rf"^New file `([^`]+)`{CODE}", re.M | re.S)
+INSERT = re.compile(rf"^In `([^`]+)`, add (before|to) `([^`]+)`(?:{CODE}|\sthe line\s`([^`]+)`)", re.M | re.S)
+REPLACE = re.compile(r"^In `([^`]+)`, replace\s`([^`]+)`\swith\s`([^`]+)`", re.M)
 
 
-def apply(patch: str, folder, *options: str) -> None:
-    outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}  # of any repository
-    command = ["git", "apply", *options]
-    done = subprocess.run(command, cwd=folder, input=patch, text=True, capture_output=True, env=outside)
-    assert done.returncode == 0, done.stderr + patch
+def carry_on(section: str, folder: Path) -> list[Path]:
+    """Make the additions of a section to the project in `folder`; the files that are new or changed."""
+    changed = []
+    for name, code in NEW.findall(section):
+        (folder / name).write_text(code)
+        changed.append(folder / name)
+    for name, how, anchor, code, line in INSERT.findall(section):
+        path = folder / name
+        path.write_text(inserted(path.read_text(), how, anchor, code or f"{line}\n"))
+        changed.append(path)
+    for name, old, new in REPLACE.findall(section):
+        path = folder / name
+        text = path.read_text()
+        assert old in text, f"{name} has no {old}"
+        path.write_text(text.replace(old, new))
+        changed.append(path)
+    return changed
+
+
+def inserted(text: str, how: str, anchor: str, code: str) -> str:
+    """`code` before the one line that begins with `anchor`, or at the end of the list or dict of that name."""
+    begins = re.escape(anchor)
+    pattern = rf"^(?=( *){begins})" if how == "before" else rf"^{begins}\b.*?\n(?=()[\])}}])"
+    places = list(re.finditer(pattern, text, re.M | (0 if how == "before" else re.S)))
+    assert len(places) == 1, f"{len(places)} places to add {how} {anchor}"
+    (place,) = places
+    code = textwrap.indent(code, place[1] if how == "before" else "    ")
+    gap = "\n\n" if code.startswith("def ") else ""
+    return text[: place.end()] + code + gap + text[place.end() :]
 
 
 @pytest.fixture(scope="module")
 def carried_on(finished, tmp_path_factory):
     """A small run with everything added that the page adds, the new component as its headline."""
     folder = rewind(finished, tmp_path_factory.mktemp("carried") / "on", "models")
-    for patch in PATCHES:
-        apply(patch, folder)
+    for section in SECTIONS.values():
+        carry_on(section, folder)
     rows = [json.loads(line) for line in (folder / "one.jsonl").read_text().splitlines()]
     lines = [json.dumps({"question": row["question"], "answers": row["answer"]}) for row in rows]
     (folder / "webq.jsonl").write_text("\n".join(lines))
@@ -44,11 +75,18 @@ def carried_on(finished, tmp_path_factory):
     shutil.rmtree(folder)
 
 
-def test_there_is_a_patch_for_each_addition_and_each_stands_alone(tmp_path):
-    assert len(PATCHES) == PAGE.read_text().count("\n## ") - 1 == 4  # the last section adds nothing
-    folder = copy_project(tmp_path)
-    for patch in PATCHES:
-        apply(patch, folder, "--check")
+def test_every_piece_of_the_page_belongs_to_an_addition():
+    assert list(SECTIONS) == ["an intervention", "a component", "a dataset", "a figure"]
+    for beginning, pattern in {"New file `": NEW, ", add ": INSERT, ", replace": REPLACE}.items():
+        read = sum(len(pattern.findall(section)) for section in SECTIONS.values())
+        assert read == PAGE.read_text().count(beginning) > 0, beginning
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_each_addition_stands_alone(name, tmp_path):
+    for path in carry_on(SECTIONS[name], copy_project(tmp_path)):
+        if path.suffix == ".py":
+            ast.parse(path.read_text())
 
 
 @pytest.mark.slow

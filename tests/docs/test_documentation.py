@@ -33,6 +33,10 @@ def test_the_readme_opens_with_the_figure_then_the_two_commands():
     assert text.index("docs/images/family.png") < text.index("make run") < text.index("make test") < text.index("## ")
 
 
+def test_the_readme_has_at_most_900_words():
+    assert len((ROOT / "README.md").read_text().split()) <= 900
+
+
 def test_make_runs_what_the_readme_says():
     last_of = {
         "run": "snakemake --cores all",
