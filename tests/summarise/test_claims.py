@@ -16,6 +16,7 @@ from anchorscope.summarise.claims import (
     reads_truth,
 )
 from anchorscope.summarise.claims_page import claims_page
+from anchorscope.summarise.findings import Findings
 from anchorscope.summarise.landmarks import compare
 from small_things import ROOT
 
@@ -186,7 +187,14 @@ def test_the_page_shows_every_verdict_and_the_landmarks():
     )
     null = {"model": "small", "dataset": "d", "area": -20.0, "area_low": -22.0, "area_high": -18.0}
     null |= {"area_null": -5.0, "area_null_low": -7.0, "area_null_high": -3.0, "beyond": True}
-    page = claims_page(rows, [null], [{"model": "small", **beside[0]}], "Not the published datasets.")
+    findings = Findings(
+        claims=rows,
+        one_mechanism=[null],
+        landmarks=[{"model": "small", **beside[0]}],
+        weights={},
+        note="Not the published datasets.",
+    )
+    page = claims_page(findings)
     for statement in STATEMENTS.values():
         assert statement[1:] in page
     assert "Not the published datasets." in page

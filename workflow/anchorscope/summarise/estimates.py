@@ -1,7 +1,7 @@
 """All estimates of one model on one dataset, from its delta and layers tables."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import polars as pl
@@ -27,6 +27,15 @@ class Estimates:
     strata: pl.DataFrame  # the headline's summary for parts of the examples
     deepest: pl.DataFrame  # the headline's examples at its deepest layer, one row an intervention and example
     resampled: pl.DataFrame  # the headline's curves in every resample, for contrasts between runs
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """By the name of each table's file."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def no_estimates(empty: pl.DataFrame) -> Estimates:
+    """Where nothing was probed, every table is the same empty one."""
+    return Estimates(**{field.name: empty for field in fields(Estimates)})
 
 
 def estimate(
