@@ -5,6 +5,7 @@ are two kinds of examples (kinds), parts of the examples (strata), and the resam
 where nothing was probed.
 """
 
+import json
 from typing import TYPE_CHECKING
 
 from anchorscope.extract.axes import Headline
@@ -25,7 +26,7 @@ if __name__ == "__main__":
     if "not_probed" in probed:
         estimates = no_estimates(delta)
     else:
-        headline = Headline(params.component, params.position)
+        headline = Headline(**json.loads(params.headline))
         estimates = estimate(delta, layers, headline, **settings, threads=snakemake.threads)
     inherited = {key: probed[key] for key in ("model", "not_probed") if key in probed}
     made = {"stage": "estimate", "dataset": snakemake.wildcards.dataset, "code": params.code, **settings, **inherited}

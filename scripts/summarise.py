@@ -42,7 +42,7 @@ if __name__ == "__main__":
     findings = find(
         tables,
         resampled=coverage.files_of_probed(files.resampled),
-        headline=Headline(params.component, params.position),
+        headline=Headline(**json.loads(params.headline)),
         coverage=coverage,
         comparison=read_comparison(files.landmarks, params.families, params.layouts),
     )

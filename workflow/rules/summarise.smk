@@ -24,8 +24,7 @@ rule estimate:
         mem_mb=grows(4000),
         runtime=grows(60),
     params:
-        component=config["headline"]["component"],
-        position=config["headline"]["position"],
+        headline=canonical_json(config["headline"]),
         draws=config["bootstrap_draws"],
         seed=config["seed"],
         code=code("estimate.py"),
@@ -62,8 +61,7 @@ rule summarise:
         layouts=canonical_json({name: dataset["layout"] for name, dataset in DATASETS.items()}),
         sources=canonical_json({name: dataset["source"] for name, dataset in DATASETS.items()}),
         window=config.get("window"),
-        component=config["headline"]["component"],
-        position=config["headline"]["position"],
+        headline=canonical_json(config["headline"]),
         published=sha256_of_file(LANDMARKS),
         code=code("summarise.py"),
     script:

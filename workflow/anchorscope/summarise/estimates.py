@@ -10,6 +10,7 @@ from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import ROLES, role_columns
 from anchorscope.summarise.bootstrap import interval, resample
 from anchorscope.summarise.curves import ANCHORS, Curve, curves, layer_rows, roles, series_row
+from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.one_mechanism import simulate_flip, simulate_replicate
 from anchorscope.summarise.two_kinds import KINDS, kinds
 
@@ -89,7 +90,7 @@ def _unit(
         at_reference = unit.filter(pl.col("layer") == reference)
         row = {**place, "reference_layer": reference, **_kinds(at_reference, weights, seed)}
         part = replace(part, kinds=pl.DataFrame([row], schema_overrides=dict.fromkeys(KINDS, pl.Float64)))
-    if (component, position) == (headline.component, headline.position):
+    if Headline(component, position) == headline:
         strata = _with(_strata_table(unit, weights), under)
         part = replace(part, strata=strata, resampled=_with(_resampled_table(by_rule), {"intervention": intervention}))
     return part
@@ -216,18 +217,23 @@ def deepest_examples(
 
     At the reference layer where there is no such mean.
     """
-    place = {"component": headline.component, "position": headline.position}
-    lowest = series.filter(**place, intervention="exact_question", rule="flip", anchor="question")["deepest_layer"][0]
-    reference = layers.filter(pl.col("is_reference")).filter(**place)["layer"][0]
-    return delta.filter(**place, layer=reference if lowest is None else lowest).select(
-        "intervention",
-        "layer",
-        "id",
-        "hallucinated",
-        "p_clean",
-        "p_ko",
-        "delta_p",
-        question_anchored="question_anchored_flip",
+    curve = at_headline(series, headline).filter(intervention="exact_question", rule="flip", anchor="question")
+    lowest = curve["deepest_layer"][0]
+    if lowest is None:
+        lowest = at_headline(layers, headline).filter("is_reference")["layer"][0]
+    return (
+        at_headline(delta, headline)
+        .filter(layer=lowest)
+        .select(
+            "intervention",
+            "layer",
+            "id",
+            "hallucinated",
+            "p_clean",
+            "p_ko",
+            "delta_p",
+            question_anchored="question_anchored_flip",
+        )
     )
 
 

@@ -8,7 +8,8 @@ import polars as pl
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
-from anchorscope.summarise.claims import STATEMENTS, Run, beside_null, judge_claims, larger_neighbours, read_run
+from anchorscope.summarise.claims import STATEMENTS, beside_null, judge_claims, larger_neighbours, read_run
+from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.landmarks import compare
 from anchorscope.summarise.notes import notes, unprobed
 from anchorscope.summarise.tables import Coverage
@@ -45,30 +46,25 @@ def find(
     comparison: Comparison,
 ) -> Findings:
     """Judge the claims by the tables of all models and datasets; `resampled` are the files of the probed pairs."""
-    at_headline = {name: tables[name].filter(**asdict(headline)) for name in ("summary", "series", "layers")}
-    runs = read_runs(at_headline, coverage, resampled)
-    parameters = {name: manifest["parameters"] for name, manifest in coverage.models.items()}
-    return Findings(
-        claims=judge_claims(runs, larger_neighbours(comparison.families, parameters)),
-        one_mechanism=beside_null(at_headline["series"], runs),
-        landmarks=published_beside_measured(comparison, at_headline["summary"], coverage.models),
-        weights={name: manifest["weights"] for name, manifest in coverage.models.items()},
-        note=note_on(tables["summary"], coverage),
-    )
-
-
-def read_runs(at_headline: Mapping[str, pl.DataFrame], coverage: Coverage, resampled: Sequence[str]) -> list[Run]:
-    """The curves that the claims are about, of every probed pair."""
-    return [
+    summary, series, layers = (at_headline(tables[name], headline) for name in ("summary", "series", "layers"))
+    runs = [
         read_run(
             model=model,
             dataset=dataset,
-            summary=at_headline["summary"].filter(model=model, dataset=dataset),
+            summary=summary.filter(model=model, dataset=dataset),
             resampled=read_frame(path),
-            layers=at_headline["layers"].filter(model=model, dataset=dataset),
+            layers=layers.filter(model=model, dataset=dataset),
         )
         for (model, dataset), path in zip(coverage.probed(), resampled, strict=True)
     ]
+    parameters = {name: manifest["parameters"] for name, manifest in coverage.models.items()}
+    return Findings(
+        claims=judge_claims(runs, larger_neighbours(comparison.families, parameters)),
+        one_mechanism=beside_null(series, runs),
+        landmarks=published_beside_measured(comparison, summary, coverage.models),
+        weights={name: manifest["weights"] for name, manifest in coverage.models.items()},
+        note=note_on(tables["summary"], coverage),
+    )
 
 
 def published_beside_measured(comparison: Comparison, summary: pl.DataFrame, models: Mapping[str, dict]) -> list[dict]:
