@@ -1,6 +1,6 @@
 """Claims and landmarks as a page of text."""
 
-from anchorscope.summarise.claims import EFFECTS, STATEMENTS
+from anchorscope.summarise.claims import EFFECTS, STATEMENTS, JudgedClaim
 from anchorscope.summarise.findings import Findings
 
 
@@ -8,7 +8,7 @@ def claims_page(findings: Findings) -> str:
     """Markdown: one table per claim, what one mechanism would give, and published landmarks beside measured ones."""
     parts = ["# Claims", findings.note, EXPLAINED]
     for number, statement in STATEMENTS.items():
-        rows = [row for row in findings.claims if row["claim"] == number]
+        rows = [row for row in findings.claims if row.claim == number]
         if rows:
             parts += [f"## {number}. {statement[0].upper()}{statement[1:]}", _claim_table(rows, EFFECTS[number])]
     if findings.one_mechanism:
@@ -30,13 +30,13 @@ LANDMARKS = """The published values were read from the figures and are good to a
 from the rule `flip`, as there. A range spans datasets and layers."""
 
 
-def _claim_table(rows: list[dict], effect: str) -> str:
+def _claim_table(rows: list[JudgedClaim], effect: str) -> str:
     lines = [f"| model | dataset | verdict | {effect} | 95 % interval |", "|---|---|---|---|---|"]
     for row in rows:
-        value, ends = "–", row["because"]
-        if row["effect"] is not None:
-            value, ends = _points(row["effect"]), f"{_points(row['low'])} … {_points(row['high'])}"
-        lines.append(f"| {row['model']} | {row['dataset'] or 'all'} | {row['verdict']} | {value} | {ends} |")
+        value, ends = "–", row.because
+        if row.effect is not None and row.low is not None and row.high is not None:
+            value, ends = _points(row.effect), f"{_points(row.low)} … {_points(row.high)}"
+        lines.append(f"| {row.model} | {row.dataset or 'all'} | {row.verdict} | {value} | {ends} |")
     return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
-from anchorscope.summarise.claims import STATEMENTS, beside_null, judge_claims, larger_neighbours, read_run
+from anchorscope.summarise.claims import STATEMENTS, JudgedClaim, beside_null, judge_claims, larger_neighbours, read_run
 from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.landmarks import compare
 from anchorscope.summarise.notes import notes, unprobed
@@ -28,7 +28,7 @@ class Comparison:
 class Findings:
     """What claims.json holds and claims.md shows."""
 
-    claims: list[dict]
+    claims: list[JudgedClaim]
     one_mechanism: list[dict]  # the gap beside what one mechanism would give
     landmarks: list[dict]  # published beside measured
     weights: dict[str, str]  # by model, trained or random
