@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from anchorscope.probe import logistic as probe
+from anchorscope.probe import logistic
 from anchorscope.probe.anchors import auc, auc_with_interval, calibration_error
 from anchorscope.probe.folds import assign_folds, assign_halves
 from anchorscope.probe.logistic import FittedProbes, fit, try_strengths
@@ -93,7 +93,7 @@ def test_strengths_tried_one_after_another_end_where_each_probe_alone_does(width
 
 def test_a_probe_that_has_not_arrived_says_so(monkeypatch):
     features, labels = data(layers=2, examples=150, width=40, shift=0.7)
-    monkeypatch.setattr(probe, "NEWTON_STEPS", 2)
+    monkeypatch.setattr(logistic, "NEWTON_STEPS", 2)
     assert not fit_all(features, labels, 0.01).converged.any()
 
 
@@ -145,13 +145,13 @@ def test_every_example_is_scored_only_by_probes_that_never_saw_it():
     folds = torch.from_numpy(assign_folds(ids, groups=ids, labels=labels.numpy(), folds=5, seed=0))
     halves = torch.from_numpy(assign_halves(ids, groups=ids, labels=labels.numpy(), seed=0))
     scores = score(states, hallucinated=labels.bool(), folds=folds, halves=halves)
-    for (scorer, intervention), logits in scores.logits.items():
+    for (probe, intervention), logits in scores.logits.items():
         for fold in range(5):
             held = (folds == fold).numpy()
-            train = ~held if scorer.half is None else ~held & (halves == scorer.half).numpy()
-            clean = states[scorer.prompt, "clean"][1].double().numpy()
+            train = ~held if probe.half is None else ~held & (halves == probe.half).numpy()
+            clean = states[probe.prompt, "clean"][1].double().numpy()
             expected = oracle(clean[train], labels.numpy()[train], float(scores.strengths[1, fold]))
-            tested = states[scorer.prompt, intervention][1].double().numpy()[held]
+            tested = states[probe.prompt, intervention][1].double().numpy()[held]
             np.testing.assert_allclose(logits[1][held], expected(tested), atol=1e-3)
 
 

@@ -9,6 +9,7 @@ import yaml
 
 from anchorscope.summarise.claims import (
     STATEMENTS,
+    Findings,
     ResampledCurve,
     Run,
     beside_null,
@@ -18,7 +19,6 @@ from anchorscope.summarise.claims import (
     verdict_on,
 )
 from anchorscope.summarise.claims_page import claims_page
-from anchorscope.summarise.findings import Findings
 from anchorscope.summarise.landmarks import compare
 from small_things import ROOT
 

@@ -12,7 +12,7 @@ from sklearn.mixture import GaussianMixture
 
 from anchorscope.extract.axes import Headline
 from anchorscope.extract.store import PASSES
-from anchorscope.probe import logistic as probe
+from anchorscope.probe import logistic
 from anchorscope.probe.anchor_rules import RoleResult
 from anchorscope.probe.anchors import reference_layer
 from anchorscope.probe.delta import Examples, delta_table, examples_of, layers_table
@@ -570,5 +570,5 @@ def test_probes_that_read_nothing_are_marked_and_so_are_folds_that_did_not_arriv
 
     assert marks()["better_than_chance"].to_list() == [False, True]
     assert marks()["unconverged_folds"].to_list() == [[], []]
-    monkeypatch.setattr(probe, "NEWTON_STEPS", 1)
+    monkeypatch.setattr(logistic, "NEWTON_STEPS", 1)
     assert marks()["unconverged_folds"].to_list() == [[0, 1, 2, 3, 4]] * 2

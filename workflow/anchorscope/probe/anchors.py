@@ -56,10 +56,10 @@ def auc_with_interval(logits: np.ndarray, positive: np.ndarray, clusters: list[s
 def _wins(row: np.ndarray, positive: np.ndarray) -> np.ndarray:
     """Each example's share of comparisons with the other class that come out right; a tie counts half: [examples]."""
     wins = np.empty(len(row))
-    for mine, sign in ((positive, 1), (~positive, -1)):
-        others = np.sort(sign * row[~mine])
-        ranked = np.searchsorted(others, sign * row[mine], "left") + np.searchsorted(others, sign * row[mine], "right")
-        wins[mine] = ranked / 2 / len(others)
+    for own, sign in ((positive, 1), (~positive, -1)):
+        others = np.sort(sign * row[~own])
+        ranked = np.searchsorted(others, sign * row[own], "left") + np.searchsorted(others, sign * row[own], "right")
+        wins[own] = ranked / 2 / len(others)
     return wins
 
 

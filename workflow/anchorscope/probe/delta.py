@@ -25,6 +25,7 @@ LOGITS = {"full": FULL, "first": HALF_A, "second": SECOND_B}
 # How much of one pass, in single precision, is probed at a time. A card needs many layers to be busy.
 CHUNK_BYTES, CARD_BYTES = 24 * 2**20, 2**30
 States = dict[tuple[str, str], torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
+Place = tuple[str, str]  # a component and a position
 
 
 class TooFew(ValueError):
@@ -52,7 +53,7 @@ def examples_of(keys: list[dict], folds: int, seed: int, where: str) -> Examples
     if min(right, wrong) < MIN_PER_CLASS:
         raise TooFew(
             f"{where}: {right} right and {wrong} hallucinated answers are too few to probe; "
-            f"{MIN_PER_CLASS} of each are needed. Ask more questions, or use a model for which they are less one-sided."
+            f"{MIN_PER_CLASS} of each are needed. Ask more questions, or use a model whose answers are less one-sided."
         )
     fold_of = assign_folds(ids, groups=clusters, labels=hallucinated, folds=folds, seed=seed)
     half_of = assign_halves(ids, groups=clusters, labels=hallucinated, seed=seed)
@@ -81,13 +82,13 @@ def measure(
     deltas, layers = [], []
     for (component, position), scores in score_places(reader, examples, on_card).items():
         reference = reference_layer(scores, examples.hallucinated)
-        place = [pl.lit(component).alias("component"), pl.lit(position).alias("position")]
-        deltas.append(delta_table(scores, examples, reference).with_columns(place))
-        layers.append(layers_table(scores, examples, reference).with_columns(place))
+        names = [pl.lit(component).alias("component"), pl.lit(position).alias("position")]
+        deltas.append(delta_table(scores, examples, reference).with_columns(names))
+        layers.append(layers_table(scores, examples, reference).with_columns(names))
     return pl.concat(deltas), pl.concat(layers)
 
 
-def score_places(reader: ActivationReader, examples: Examples, on_card: bool) -> dict[tuple[str, str], Scores]:
+def score_places(reader: ActivationReader, examples: Examples, on_card: bool) -> dict[Place, Scores]:
     """Out-of-fold logits of every component and position.
 
     A few layers at a time, so that memory stays bounded; the next ones are read while these are probed. A card is taken
@@ -100,7 +101,7 @@ def score_places(reader: ActivationReader, examples: Examples, on_card: bool) ->
         for place in places
         for start in range(0, reader.layers, step)
     ]
-    parts: dict[tuple[str, str], list[Scores]] = {place: [] for place in places}
+    parts: dict[Place, list[Scores]] = {place: [] for place in places}
     with ThreadPoolExecutor(1) as ahead:
         following = ahead.submit(_read, reader, *chunks[0])
         following.result()
@@ -116,14 +117,14 @@ def score_places(reader: ActivationReader, examples: Examples, on_card: bool) ->
 def _score_on(device: torch.device, states: States, examples: Examples) -> Scores:
     """Scores in the machine's own memory; those on a card are freed."""
     return score(
-        {run: vectors.to(device) for run, vectors in states.items()},
+        {key: vectors.to(device) for key, vectors in states.items()},
         hallucinated=torch.from_numpy(examples.hallucinated).to(device),
         folds=torch.from_numpy(examples.folds).to(device),
         halves=torch.from_numpy(examples.halves).to(device),
     )
 
 
-def _read(reader: ActivationReader, place: tuple[str, str], layers: range) -> States:
+def _read(reader: ActivationReader, place: Place, layers: range) -> States:
     component, position = place
     return reader.read_passes(component, position, passes=PASSES, layers=layers)
 
@@ -159,9 +160,9 @@ def delta_table(scores: Scores, examples: Examples, reference: int) -> pl.DataFr
                     columns[anchored] = result.question_anchored.ravel()
                     columns[delta_p] = result.delta_p.ravel().astype(np.float32)
         for name, probe in LOGITS.items():
-            for state, run in (("clean", "clean"), ("ko", intervention)):
-                if scores.has(probe, run):
-                    columns[f"logit_{state}_{name}"] = scores.of(probe, run).ravel().astype(np.float32)
+            for state, applied in (("clean", "clean"), ("ko", intervention)):
+                if scores.has(probe, applied):
+                    columns[f"logit_{state}_{name}"] = scores.of(probe, applied).ravel().astype(np.float32)
         tables.append(pl.DataFrame(columns).with_columns(pl.lit(intervention).alias("intervention")))
     return pl.concat(tables, how="diagonal")
 

@@ -5,7 +5,8 @@ contradicted when it lies outside, and undecided otherwise. Groups are those of 
 noise shows the published gap.
 """
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from itertools import combinations, pairwise
 from statistics import NormalDist
 
@@ -82,6 +83,20 @@ class JudgedClaim:
     low: float | None = None
     high: float | None = None
     because: str | None = None  # why there is no effect
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What claims.json holds and claims.md shows."""
+
+    claims: list[JudgedClaim]
+    one_mechanism: list[dict]  # the gap beside what one mechanism would give
+    landmarks: list[dict]  # published beside measured
+    weights: dict[str, str]  # by model, trained or random
+    note: str
+
+    def to_json(self) -> str:
+        return json.dumps({"statements": STATEMENTS, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_run(model: str, dataset: str, summary: pl.DataFrame, resampled: pl.DataFrame, layers: pl.DataFrame) -> Run:

@@ -1,7 +1,6 @@
 """Claims and landmarks as a page of text."""
 
-from anchorscope.summarise.claims import EFFECTS, STATEMENTS, JudgedClaim
-from anchorscope.summarise.findings import Findings
+from anchorscope.summarise.claims import EFFECTS, STATEMENTS, Findings, JudgedClaim
 
 
 def claims_page(findings: Findings) -> str:

@@ -100,9 +100,8 @@ class _Part:
 
 def _units(delta: pl.DataFrame, layers: pl.DataFrame) -> list[_Unit]:
     units = []
-    for (component, position, intervention), rows in delta.partition_by(
-        UNIT, as_dict=True, maintain_order=True
-    ).items():
+    for names, rows in delta.partition_by(UNIT, as_dict=True, maintain_order=True).items():
+        component, position, intervention = names
         reference = layers.filter("is_reference", component=component, position=position)["layer"][0]
         units.append(
             _Unit(component=component, position=position, intervention=intervention, delta=rows, reference=reference)

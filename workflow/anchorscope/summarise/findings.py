@@ -1,14 +1,13 @@
 """What a run found: the verdicts on the claims, and what to read beside them."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import polars as pl
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
-from anchorscope.summarise.claims import STATEMENTS, JudgedClaim, beside_null, judge_claims, larger_neighbours, read_run
+from anchorscope.summarise.claims import Findings, beside_null, judge_claims, larger_neighbours, read_run
 from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.landmarks import compare
 from anchorscope.summarise.notes import notes, unprobed
@@ -22,20 +21,6 @@ class Comparison:
     families: list[list[str]]  # models that are shown side by side, the smaller one left
     layouts: dict[str, str]  # by dataset, whose questions it has
     published: dict  # landmarks of the published figures, by model, and their tolerance
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What claims.json holds and claims.md shows."""
-
-    claims: list[JudgedClaim]
-    one_mechanism: list[dict]  # the gap beside what one mechanism would give
-    landmarks: list[dict]  # published beside measured
-    weights: dict[str, str]  # by model, trained or random
-    note: str
-
-    def to_json(self) -> str:
-        return json.dumps({"statements": STATEMENTS, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
 
 
 def find(
