@@ -39,7 +39,7 @@ def test_what_was_not_probed_is_left_out_of_the_tables_and_named(tmp_path):
 
 def test_a_run_in_which_nothing_was_probed_says_why(tmp_path):
     files = write_estimates(tmp_path, {"one": "too few answers", "two": "one class only"})
-    with pytest.raises(ValueError, match="Nothing could be probed. too few answers"):
+    with pytest.raises(ValueError, match=r"Nothing could be probed\. too few answers"):
         read_coverage(PAIRS, files["summary"])
 
 
