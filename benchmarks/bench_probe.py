@@ -1,21 +1,23 @@
-"""All probes at once against a loop of scikit-learn's over layers and folds.
+"""All probes at once against a loop over layers and folds with scikit-learn.
 
 Made-up activations in bfloat16: a few strong directions, a signal in ten of them, noise. Two jobs, each done by both on
 the same folds and the same strengths of penalty:
 
-  fit      one probe a layer and fold, strengths given
-  search   the strength of every layer and fold found on inner folds first, from all of the same list
+  fit      one probe per layer and fold, strengths given
+  search   first find the strength of every layer and fold on inner folds, from all of the same list
 
 scikit-learn (L-BFGS, float64, tolerance 1e-6) gets only `--layers-of-theirs` of the layers for the longer jobs; ratios
-are of times a layer. `error` is the largest difference of a held-out probability of the first layer from scikit-learn's
-with a tolerance of 1e-9. In float32 scikit-learn is not faster, and its error is ten times as large whatever its
-tolerance. `memory` is the peak of the process during the search, above what it held before the activations, as a
-multiple of the activations; it is measured on Linux only.
+compare times per layer. `error` is the largest difference between a held-out probability of the first layer and that
+of scikit-learn with a tolerance of 1e-9. In float32 scikit-learn is not faster, and its error is ten times as large,
+whatever its tolerance. `memory` is the peak of the process during the search, above what it held before the
+activations, as a multiple of the activations; it is measured on Linux only.
 """
 
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,24 +48,36 @@ def make_states(layers: int, examples: int, width: int) -> tuple[torch.Tensor, t
     return states, labels
 
 
-def ours(states, labels, folds, strengths=None) -> torch.Tensor:
+def ours(
+    states: torch.Tensor, labels: torch.Tensor, folds: torch.Tensor, strengths: torch.Tensor | None = None
+) -> torch.Tensor:
     """Held-out logits [layers, examples]; strengths are searched for where none are given."""
     held_out = folds == torch.arange(int(folds.max()) + 1)[:, None]
     step = max(1, CHUNK_BYTES // (states[0].nelement() * 4))
 
     def some(start: int) -> torch.Tensor:
         wide = states[start : start + step].float()
-        chosen = choose_strengths(wide, labels, folds, np.inf) if strengths is None else strengths[start : start + step]
-        return torch.where(held_out, fit(wide, labels, ~held_out, chosen).logits(wide), 0.0).sum(1)
+        if strengths is None:
+            chosen = choose_strengths(wide, labels, folds, clearly_worse=np.inf)
+        else:
+            chosen = strengths[start : start + step]
+        probes = fit(features=wide, labels=labels, train=~held_out, strengths=chosen)
+        return torch.where(held_out, probes.logits(wide), 0.0).sum(1)
 
     return torch.cat([some(start) for start in range(0, len(states), step)])
 
 
-def theirs(states, labels, folds, strengths=None, tolerance=1e-6) -> np.ndarray:
+def theirs(
+    states: torch.Tensor,
+    labels: torch.Tensor,
+    folds: torch.Tensor,
+    strengths: torch.Tensor | None = None,
+    tolerance: float = 1e-6,
+) -> np.ndarray:
     """The same by a loop over layers, folds and strengths."""
     labels, folds = labels.numpy(), folds.numpy()
     count = folds.max() + 1
-    found = np.zeros((len(states), len(labels)))
+    logits = np.zeros((len(states), len(labels)))
     for number, layer in enumerate(states):
         wide = layer.double().numpy()
 
@@ -79,15 +93,15 @@ def theirs(states, labels, folds, strengths=None, tolerance=1e-6) -> np.ndarray:
         losses = np.zeros((len(STRENGTHS), count))
         for fold in range(count) if strengths is None else ():
             pair = [(fold, (fold + 1) % count), ((fold + 1) % count, fold)]  # outer fold, validated on
-            for place, strength in enumerate(STRENGTHS):
+            for index, strength in enumerate(STRENGTHS):
                 predict = train(np.isin(folds, pair[0]), strength)
                 for outer, inner in pair:
-                    losses[place, outer] += balanced_loss(predict(folds == inner), labels[folds == inner])
+                    losses[index, outer] += balanced_loss(predict(folds == inner), labels[folds == inner])
         for fold in range(count):
             chosen = STRENGTHS[losses[:, fold].argmin()] if strengths is None else float(strengths[number, fold])
             held_out = folds == fold
-            found[number, held_out] = train(held_out, chosen)(held_out)
-    return found
+            logits[number, held_out] = train(held_out, chosen)(held_out)
+    return logits
 
 
 def chances(logits: np.ndarray) -> np.ndarray:
@@ -103,9 +117,9 @@ def balanced_loss(logits: np.ndarray, labels: np.ndarray) -> float:
     return float(np.mean([loss[labels == kind].mean() for kind in (0, 1)]))
 
 
-def timed(work, *arguments) -> tuple[float, object]:
+def timed(work: Callable, **arguments: object) -> tuple[float, Any]:
     start = time.perf_counter()
-    result = work(*arguments)
+    result = work(**arguments)
     return time.perf_counter() - start, result
 
 
@@ -128,15 +142,16 @@ def measure(name: str, examples: int, some: int) -> list[dict]:
     states, labels = make_states(layers, examples, width)
     if PROCESS.is_dir():
         (PROCESS / "clear_refs").write_text("5")  # forget the peak
-    searching, _ = timed(ours, states, labels, folds)
+    searching, _ = timed(ours, states=states, labels=labels, folds=folds)
     memory = (resident("HWM") - before) / states.nbytes
     strengths = choose_strengths(states[:1].float(), labels, folds).expand(layers, -1)
-    fitting, logits = timed(ours, states, labels, folds, strengths)
-    exact = chances(theirs(states[:1], labels, folds, strengths[:1], 1e-9)[0])
+    fitting, logits = timed(ours, states=states, labels=labels, folds=folds, strengths=strengths)
+    exact = chances(theirs(states[:1], labels, folds, strengths=strengths[:1], tolerance=1e-9)[0])
     rows = []
     for job, seconds, given in (("fit", fitting, strengths), ("search", searching, None)):
         count = layers if job == "fit" and name == "llama-3.2-1b" else some
-        slow, found = timed(theirs, states[:count], labels, folds, None if given is None else given[:count])
+        own = None if given is None else given[:count]
+        slow, scored = timed(theirs, states=states[:count], labels=labels, folds=folds, strengths=own)
         rows.append(
             {
                 "shape": name,
@@ -147,7 +162,7 @@ def measure(name: str, examples: int, some: int) -> list[dict]:
                 "seconds of theirs": slow,
                 "times as fast": slow / count / (seconds / layers),
                 "error": largest(chances(logits[0].numpy()) - exact) if job == "fit" else None,
-                "error of theirs": largest(chances(found[0]) - exact) if job == "fit" else None,
+                "error of theirs": largest(chances(scored[0]) - exact) if job == "fit" else None,
                 "memory": memory if job == "search" and PROCESS.is_dir() else None,
             }
         )

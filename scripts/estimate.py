@@ -1,37 +1,34 @@
-"""Estimate everything that is said of one model on one dataset, with bootstrap intervals.
+"""Estimate everything that is said about one model on one dataset, with bootstrap intervals.
 
-Writes one table a kind of estimate: the curves (summary), what each comes to (series), whether there
+Writes one table per kind of estimate: the curves (summary), what each comes to (series), whether there
 are two kinds of examples (kinds), parts of the examples (strata), and the resampled curves. All are empty
 where nothing was probed.
 """
 
-from dataclasses import fields
+import json
+from typing import TYPE_CHECKING
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.summarise.estimates import Estimates, estimate
+from anchorscope.summarise.estimates import estimate, no_estimates
+
+if TYPE_CHECKING:
+    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, names = snakemake.params, snakemake.wildcards
-    delta, layers = (read_frame(path) for path in (snakemake.input.delta, snakemake.input.layers))
-    probed = made_from(snakemake.input.delta)
-    tables = [field.name for field in fields(Estimates)]
+    params, files = snakemake.params, snakemake.input
+    delta, layers, probed = read_frame(files.delta), read_frame(files.layers), made_from(files.delta)
+    settings = {"draws": params.draws, "seed": params.seed}
     if "not_probed" in probed:
-        found = Estimates(**dict.fromkeys(tables, delta))
+        estimates = no_estimates(delta)
     else:
-        headline = Headline(params.component, params.position)
-        found = estimate(delta, layers, headline, params.draws, params.seed, snakemake.threads)
-    about = provenance(
-        **{key: probed[key] for key in ("model", "not_probed") if key in probed},
-        stage="estimate",
-        dataset=names.dataset,
-        draws=params.draws,
-        seed=params.seed,
-        code=params.code,
-    )
-    for table in tables:
-        write_frame(snakemake.output[table], getattr(found, table), about)
+        headline = Headline(**json.loads(params.headline))
+        estimates = estimate(delta, layers, headline, **settings, threads=snakemake.threads)
+    inherited = {key: probed[key] for key in ("model", "not_probed") if key in probed}
+    made = {"stage": "estimate", "dataset": snakemake.wildcards.dataset, "code": params.code, **settings, **inherited}
+    for name, table in estimates.tables().items():
+        write_frame(snakemake.output[name], table, provenance(**made))

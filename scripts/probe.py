@@ -1,4 +1,4 @@
-"""Cross-fit a probe for every layer, component and position, and measure delta P with it.
+"""Fit a probe for every layer, component and position, and measure delta P with it, out of fold.
 
 Writes the delta table, one row per example, layer, component, position and intervention, and the
 layers table with each probe's AUC and calibration error. Where the answers are too few to probe, both
@@ -7,6 +7,7 @@ are empty and say why in their metadata, so that the other models and datasets r
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import torch
@@ -20,22 +21,29 @@ from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.delta import TooFew, measure
 
+if TYPE_CHECKING:
+    from snakemake.script import snakemake
+
+
+def open_activations(paths: list[str], grid: str) -> ActivationReader:
+    """A reader of the shards' folders that these files are in."""
+    folders = list(dict.fromkeys(str(Path(path).parent) for path in paths))
+    return ActivationReader(folders, Grid(*map(tuple, json.loads(grid))))
+
+
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     torch.set_num_threads(snakemake.threads)
     give_back_freed_blocks()
-    params, names = snakemake.params, snakemake.wildcards
-    where = f"{names.model} on {names.dataset}"
-    model = made_from(snakemake.input[0])["model"]
-    about = {"stage": "probe", "model": model, "dataset": names.dataset, "folds": params.folds, "code": params.code}
+    params, names, model = snakemake.params, snakemake.wildcards, made_from(snakemake.input[0])["model"]
+    made = {"stage": "probe", "model": model, "dataset": names.dataset, "folds": params.folds, "code": params.code}
+    where, on_card = f"{names.model} on {names.dataset}", snakemake.resources.gpu > 0 and torch.cuda.is_available()
     try:
-        folders = list(dict.fromkeys(str(Path(path).parent) for path in snakemake.input))
-        reader = ActivationReader(folders, Grid(*map(tuple, json.loads(params.grid))))
-        on_card = snakemake.resources.gpu > 0 and torch.cuda.is_available()
-        delta, layers = measure(reader, params.folds, params.seed, where, on_card)
+        reader = open_activations(snakemake.input, params.grid)
+        delta, layers = measure(reader, folds=params.folds, seed=params.seed, where=where, on_card=on_card)
     except TooFew as error:
         log.warning("%s", error)
         delta = layers = pl.DataFrame(schema={"id": pl.String})
-        about["not_probed"] = str(error)
-    for table, output in ((delta, snakemake.output.delta), (layers, snakemake.output.layers)):
-        write_frame(output, table, provenance(**about))
+        made["not_probed"] = str(error)
+    write_frame(snakemake.output.delta, delta, provenance(**made))
+    write_frame(snakemake.output.layers, layers, provenance(**made))

@@ -5,11 +5,15 @@ Writes one JSON file that is the same whenever these are, wherever and whenever 
 
 import json
 import platform
+from typing import TYPE_CHECKING
 
 from anchorscope.files.atomic import atomic
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.provenance import versions
+
+if TYPE_CHECKING:
+    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

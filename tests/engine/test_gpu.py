@@ -167,7 +167,10 @@ def test_the_probe_stage_gives_the_same_on_the_card_and_on_the_cpu(tmp_path):
     keys = [{"id": f"{i:03d}", "right": not wrong[i], "subject": None, "popularity": None} for i in range(count)]
     with ActivationWriter(tmp_path / "a", layers, width, torch.float32, {}, HEADLINE) as writer:
         writer.add([{**key, "right": bool(key["right"])} for key in keys], block)
-    tables = [measure(ActivationReader([tmp_path / "a"]), 5, 0, "here", on_card) for on_card in (False, True)]
+    tables = [
+        measure(ActivationReader([tmp_path / "a"]), folds=5, seed=0, where="here", on_card=on_card)
+        for on_card in (False, True)
+    ]
     for on_cpu, on_card in zip(*tables, strict=True):
         assert on_cpu.columns == on_card.columns
         numbers = [name for name, kind in on_cpu.schema.items() if kind.is_float()]

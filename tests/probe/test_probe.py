@@ -6,11 +6,11 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from anchorscope.probe import logistic as probe
+from anchorscope.probe import logistic
 from anchorscope.probe.anchors import auc, auc_with_interval, calibration_error
 from anchorscope.probe.folds import assign_folds, assign_halves
-from anchorscope.probe.logistic import Probes, fit, path
-from anchorscope.probe.scores import PROBES, STRENGTHS, choose_strengths, score
+from anchorscope.probe.logistic import FittedProbes, fit, try_strengths
+from anchorscope.probe.scores import STRENGTHS, choose_strengths, score
 from anchorscope.probe.verdicts import delta_p, flips
 
 RUNS = [("first", "clean"), ("first", "exact_question"), ("first", "random_question"), ("second", "clean")]
@@ -32,8 +32,9 @@ def all_of(labels: torch.Tensor) -> torch.Tensor:
     return torch.ones(1, len(labels), dtype=torch.bool)
 
 
-def fit_all(features: torch.Tensor, labels: torch.Tensor, strength: float) -> Probes:
-    return fit(features, labels, all_of(labels), torch.full((len(features), 1), strength))
+def fit_all(features: torch.Tensor, labels: torch.Tensor, strength: float) -> FittedProbes:
+    strengths = torch.full((len(features), 1), strength)
+    return fit(features=features, labels=labels, train=all_of(labels), strengths=strengths)
 
 
 def oracle(features: np.ndarray, labels: np.ndarray, strength: float):
@@ -57,46 +58,47 @@ def chances(logits: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("width", [20, 300], ids=["narrow", "wide"])
 def test_probabilities_equal_scikit_learns(shift, strength, width, dtype):
     """Several training sets at once; the largest error seen is 4e-5, of the weakest penalty in single precision."""
-    features, labels = data(3, 160, width, shift)
+    features, labels = data(layers=3, examples=160, width=width, shift=shift)
     train = torch.stack([torch.ones(160, dtype=torch.bool), torch.arange(160) % 5 != 0, torch.arange(160) < 90])
-    probes = fit(features.to(dtype), labels, train, torch.full((3, 3), strength))
+    probes = fit(features=features.to(dtype), labels=labels, train=train, strengths=torch.full((3, 3), strength))
     assert probes.converged.all()
-    found = torch.sigmoid(probes.logits(features.to(dtype))).numpy()
+    fitted = torch.sigmoid(probes.logits(features.to(dtype))).numpy()
     for layer, states in enumerate(features.double().numpy()):
         for number, inside in enumerate(train.numpy()):
             expected = chances(oracle(states[inside], labels.numpy()[inside], strength)(states))
-            np.testing.assert_allclose(found[layer, number], expected, atol=2e-4)
+            np.testing.assert_allclose(fitted[layer, number], expected, atol=2e-4)
 
 
 def test_activations_far_from_zero_are_probed_as_exactly():
     """Residual streams have features whose mean is a hundred times their spread."""
-    features, labels = data(2, 200, 60, 0.7)
+    features, labels = data(layers=2, examples=200, width=60, shift=0.7)
     features[:, :, ::3] += 300.0
     features[:, :, 4] *= 1e4
-    found = torch.sigmoid(fit_all(features, labels, 0.25).logits(features)).numpy()
+    fitted = torch.sigmoid(fit_all(features, labels, 0.25).logits(features)).numpy()
     for layer, states in enumerate(features.double().numpy()):
         expected = chances(oracle(states, labels.numpy(), 0.25)(states))
-        np.testing.assert_allclose(found[layer, 0], expected, atol=1e-3)
+        np.testing.assert_allclose(fitted[layer, 0], expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("width", [40, 400], ids=["narrow", "wide"])
-def test_a_path_of_strengths_ends_where_each_probe_alone_does(width):
-    features, labels = data(2, 150, width, 0.7)
+def test_strengths_tried_one_after_another_end_where_each_probe_alone_does(width):
+    features, labels = data(layers=2, examples=150, width=width, shift=0.7)
     groups, train = ((4.0, 0.25), (0.0625,)), torch.arange(150) % 3 != 0
-    found = torch.cat(list(path(features, labels, train, groups, 1e-6)), dim=1)
-    for place, strength in enumerate((4.0, 0.25, 0.0625)):
-        alone = fit(features, labels, train[None], torch.full((2, 1), strength))
-        torch.testing.assert_close(found[:, place], alone.logits(features[:, ~train])[:, 0], atol=2e-3, rtol=0)
+    by_group = try_strengths(features=features, labels=labels, train=train, groups=groups, tolerance=1e-6)
+    logits = torch.cat(list(by_group), dim=1)
+    for number, strength in enumerate((4.0, 0.25, 0.0625)):
+        alone = fit(features=features, labels=labels, train=train[None], strengths=torch.full((2, 1), strength))
+        torch.testing.assert_close(logits[:, number], alone.logits(features[:, ~train])[:, 0], atol=2e-3, rtol=0)
 
 
 def test_a_probe_that_has_not_arrived_says_so(monkeypatch):
-    features, labels = data(2, 150, 40, 0.7)
-    monkeypatch.setattr(probe, "NEWTON_STEPS", 2)
+    features, labels = data(layers=2, examples=150, width=40, shift=0.7)
+    monkeypatch.setattr(logistic, "NEWTON_STEPS", 2)
     assert not fit_all(features, labels, 0.01).converged.any()
 
 
 def test_a_constant_feature_changes_nothing():
-    features, labels = data(1, 80, 5, 1.0)
+    features, labels = data(layers=1, examples=80, width=5, shift=1.0)
     constant = torch.cat([features, torch.full((1, 80, 1), 3.7)], dim=2)
     with_constant = fit_all(constant, labels, 0.1).logits(constant)
     assert torch.isfinite(with_constant).all()
@@ -104,21 +106,24 @@ def test_a_constant_feature_changes_nothing():
 
 
 def test_a_feature_that_is_constant_in_training_alone_is_not_used():
-    features, labels = data(1, 80, 5, 1.0)
+    features, labels = data(layers=1, examples=80, width=5, shift=1.0)
     spike = torch.zeros(1, 80, 1)
     spike[0, 79] = 1e4
     train = (torch.arange(80) < 79)[None]
     strengths = torch.full((1, 1), 0.1)
     with_spike = torch.cat([features, spike], dim=2)
-    found = fit(with_spike, labels, train, strengths).logits(with_spike)
-    torch.testing.assert_close(found, fit(features, labels, train, strengths).logits(features), atol=1e-4, rtol=0)
+    logits, without = (
+        fit(features=some, labels=labels, train=train, strengths=strengths).logits(some)
+        for some in (with_spike, features)
+    )
+    torch.testing.assert_close(logits, without, atol=1e-4, rtol=0)
 
 
 def test_the_search_gets_along_with_examples_that_are_alike():
     """At the token before the answer, early layers hold nearly the same vector for every example."""
     generator = torch.Generator().manual_seed(3)
-    kinds = 20 + torch.randn(4, 500, generator=generator)
-    features = kinds[torch.arange(150) % 4][None] + 1e-4 * torch.randn(1, 150, 500, generator=generator)
+    vectors = 20 + torch.randn(4, 500, generator=generator)
+    features = vectors[torch.arange(150) % 4][None] + 1e-4 * torch.randn(1, 150, 500, generator=generator)
     features = features.bfloat16().float()
     strengths = choose_strengths(features, (torch.arange(150) % 3 == 0).float(), torch.arange(150) // 2 % 5)
     assert torch.isin(strengths, torch.tensor(STRENGTHS)).all()
@@ -133,27 +138,25 @@ def test_identical_activations_give_the_same_probability_to_all():
 
 def test_every_example_is_scored_only_by_probes_that_never_saw_it():
     """Against scikit-learn, fold by fold, probe by probe, with the chosen strengths."""
-    features, labels = data(2, 150, 12, 1.0)
+    features, labels = data(layers=2, examples=150, width=12, shift=1.0)
     noise = torch.Generator().manual_seed(9)
     states = {run: features + 0.3 * torch.randn(features.shape, generator=noise) for run in RUNS}
     ids = [f"{index:03d}" for index in range(150)]
-    folds = torch.from_numpy(assign_folds(ids, ids, labels.numpy(), 5, 0))
-    halves = torch.from_numpy(assign_halves(ids, ids, labels.numpy(), 0))
-    scores = score(states, labels.bool(), folds, halves)
-    for (name, prompt, intervention), logits in scores.logits.items():
-        half, trained_on = PROBES[name]
-        assert prompt == trained_on
+    folds = torch.from_numpy(assign_folds(ids, groups=ids, labels=labels.numpy(), folds=5, seed=0))
+    halves = torch.from_numpy(assign_halves(ids, groups=ids, labels=labels.numpy(), seed=0))
+    scores = score(states, hallucinated=labels.bool(), folds=folds, halves=halves)
+    for (probe, intervention), logits in scores.logits.items():
         for fold in range(5):
             held = (folds == fold).numpy()
-            train = ~held if half is None else ~held & (halves == half).numpy()
-            clean = states[prompt, "clean"][1].double().numpy()
+            train = ~held if probe.half is None else ~held & (halves == probe.half).numpy()
+            clean = states[probe.prompt, "clean"][1].double().numpy()
             expected = oracle(clean[train], labels.numpy()[train], float(scores.strengths[1, fold]))
-            tested = states[prompt, intervention][1].double().numpy()[held]
+            tested = states[probe.prompt, intervention][1].double().numpy()[held]
             np.testing.assert_allclose(logits[1][held], expected(tested), atol=1e-3)
 
 
 def test_the_strength_is_the_one_that_a_plain_search_on_inner_folds_finds():
-    features, labels = data(3, 120, 40, 0.5)
+    features, labels = data(layers=3, examples=120, width=40, shift=0.5)
     folds = torch.arange(120) % 5
     chosen = choose_strengths(features, labels.float(), folds)
     states, truth, number = features.double().numpy(), labels.numpy(), folds.numpy()
@@ -172,7 +175,7 @@ def test_the_strength_is_the_one_that_a_plain_search_on_inner_folds_finds():
 
 
 def test_the_strength_is_chosen_without_the_held_out_fold():
-    features, labels = data(2, 120, 60, 0.8)
+    features, labels = data(layers=2, examples=120, width=60, shift=0.8)
     folds = torch.arange(120) % 5
     chosen = choose_strengths(features, labels.float(), folds)
     spoiled = features.clone()
@@ -182,7 +185,7 @@ def test_the_strength_is_chosen_without_the_held_out_fold():
 
 
 def test_a_noisier_layer_gets_a_stronger_penalty():
-    features, labels = data(1, 200, 150, 0.0)
+    features, labels = data(layers=1, examples=200, width=150, shift=0.0)
     signal = features.clone()
     signal[:, :, :40] += 0.9 * labels[None, :, None]
     folds = torch.arange(200) % 5
@@ -195,16 +198,18 @@ def test_folds_are_stratified_and_never_split_a_subject():
     groups = [f"s{number}" for number in generator.integers(0, 60, 300)]
     labels = generator.random(300) < 0.3
     ids = [f"{index:03d}" for index in range(300)]
-    folds = assign_folds(ids, groups, labels, 5, 0)
+    folds = assign_folds(ids, groups=groups, labels=labels, folds=5, seed=0)
     for name in set(groups):
         assert len({fold for fold, group in zip(folds, groups, strict=True) if group == name}) == 1
     for fold in range(5):
         assert abs((folds == fold).sum() - 60) <= 4
         assert abs(labels[folds == fold].sum() - labels.sum() / 5) <= 4
     shuffled = generator.permutation(300)
-    again = assign_folds([ids[i] for i in shuffled], [groups[i] for i in shuffled], labels[shuffled], 5, 0)
+    again = assign_folds(
+        [ids[i] for i in shuffled], groups=[groups[i] for i in shuffled], labels=labels[shuffled], folds=5, seed=0
+    )
     assert (again == folds[shuffled]).all()
-    assert (assign_folds(ids, groups, labels, 5, 1) != folds).any()
+    assert (assign_folds(ids, groups=groups, labels=labels, folds=5, seed=1) != folds).any()
 
 
 def test_auc_and_calibration_error_agree_with_their_definitions():
@@ -228,14 +233,14 @@ def test_the_interval_of_the_auc_is_the_one_that_resampling_clusters_gives():
     subjects = generator.integers(0, 60, 240)
     positive = generator.random(240) < 0.5
     logits = positive * 0.9 + generator.normal(size=60)[subjects] + 0.5 * generator.normal(size=240)
-    found = auc_with_interval(logits[None], positive, [f"s{number}" for number in subjects])
+    measured = auc_with_interval(logits[None], positive, [f"s{number}" for number in subjects])
     members = [np.flatnonzero(subjects == number) for number in sorted(set(subjects))]
     areas = []
     for _ in range(2000):
         drawn = np.concatenate([members[index] for index in generator.integers(0, len(members), len(members))])
         areas.append(roc_auc_score(positive[drawn], logits[drawn]))
     np.testing.assert_allclose(
-        [found["auc_low"][0], found["auc_high"][0]], np.quantile(areas, [0.025, 0.975]), atol=0.015
+        [measured["auc_low"][0], measured["auc_high"][0]], np.quantile(areas, [0.025, 0.975]), atol=0.015
     )
 
 

@@ -1,5 +1,7 @@
 """Claims are judged by their intervals alone, and a probe that reads nothing decides nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,13 +9,14 @@ import yaml
 
 from anchorscope.summarise.claims import (
     STATEMENTS,
-    Measured,
+    Findings,
+    ResampledCurve,
     Run,
     beside_null,
-    judge,
     judge_claims,
     larger_neighbours,
     reads_truth,
+    verdict_on,
 )
 from anchorscope.summarise.claims_page import claims_page
 from anchorscope.summarise.landmarks import compare
@@ -22,11 +25,11 @@ from small_things import ROOT
 LAYERS, DRAWS = 16, 400
 
 
-def curve(values, spread: float = 1.0, seed: int = 0) -> Measured:
+def curve(values, spread: float = 1.0, seed: int = 0) -> ResampledCurve:
     """A curve whose resamples scatter around `values` [layers]."""
     mean = np.broadcast_to(np.asarray(values, float), (LAYERS,)).copy()
     noise = np.random.default_rng(seed).normal(scale=spread, size=(DRAWS, LAYERS))
-    return Measured(mean, mean + noise)
+    return ResampledCurve(mean, mean + noise)
 
 
 DEEP = np.concatenate([[0, -5], np.full(LAYERS - 2, -40.0)])
@@ -34,13 +37,21 @@ DEEP = np.concatenate([[0, -5], np.full(LAYERS - 2, -40.0)])
 
 def run(model="m", dataset="d", question=DEEP, answer=-2.0, control=0.5, reads=True, spread=1.0) -> Run:
     q, a = curve(question, spread, 1), curve(answer, spread, 2)
-    gap = Measured(q.mean - a.mean, q.resampled - a.resampled)
-    return Run(model, dataset, q, a, gap, curve(control, spread, 3), reads)
+    gap = ResampledCurve(q.mean - a.mean, q.resampled - a.resampled)
+    return Run(
+        model=model,
+        dataset=dataset,
+        question=q,
+        answer=a,
+        gap=gap,
+        control=curve(control, spread, 3),
+        reads_truth=reads,
+    )
 
 
 def verdicts(runs: list[Run], sizes=(), **where) -> dict[int, str]:
     rows = judge_claims(runs, list(sizes))
-    return {row["claim"]: row["verdict"] for row in rows if all(row[name] == value for name, value in where.items())}
+    return {row.claim: row.verdict for row in rows if all(getattr(row, name) == value for name, value in where.items())}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +59,7 @@ def verdicts(runs: list[Run], sizes=(), **where) -> dict[int, str]:
     [(-3, -1, "supported"), (1, 3, "contradicted"), (-1, 1, "undecided"), (-3, 0, "supported")],
 )
 def test_a_verdict_is_where_the_interval_lies(low, high, verdict):
-    assert judge(low, high, (-np.inf, 0.0)) == verdict
+    assert verdict_on(low, high, (-np.inf, 0.0)) == verdict
 
 
 def test_the_published_picture_supports_every_claim_about_one_model():
@@ -77,8 +88,8 @@ def test_wide_intervals_decide_nothing(claim):
 
 def test_a_probe_no_better_than_chance_decides_nothing():
     rows = judge_claims([run(reads=False)], [])
-    assert {row["verdict"] for row in rows} == {"undecided"}
-    assert {row["because"] for row in rows if row["claim"] != 5} == {"the probe is no better than chance"}
+    assert {row.verdict for row in rows} == {"undecided"}
+    assert {row.because for row in rows if row.claim != 5} == {"the probe is no better than chance"}
     mixed = [run(dataset="one"), run(dataset="two", question=60.0, reads=False)]
     assert verdicts(mixed, dataset=None)[1] == "supported", "a dataset without a say has none"
 
@@ -99,10 +110,10 @@ def test_the_larger_model_goes_deeper_or_it_does_not():
     assert verdicts([shallow, deep], [["small", "large"]])[4] == "supported"
     assert verdicts([shallow, deep], [["large", "small"]])[4] == "contradicted"
     rows = judge_claims([shallow, run("large", dataset="other")], [["small", "large"]])
-    (row,) = (row for row in rows if row["claim"] == 4)
-    assert (row["verdict"], row["effect"]) == ("undecided", None)
-    (row,) = (row for row in judge_claims([shallow, deep], [["small", "large"]]) if row["claim"] == 4)
-    assert row["effect"] == pytest.approx(-20)
+    (row,) = (row for row in rows if row.claim == 4)
+    assert (row.verdict, row.effect) == ("undecided", None)
+    (row,) = (row for row in judge_claims([shallow, deep], [["small", "large"]]) if row.claim == 4)
+    assert row.effect == pytest.approx(-20)
 
 
 def test_a_band_holds_for_all_layers_at_once():
@@ -110,22 +121,18 @@ def test_a_band_holds_for_all_layers_at_once():
     wrong = 0
     for seed in range(200):
         noise = np.random.default_rng(seed).normal(size=(DRAWS + 1, LAYERS))
-        answer = Measured(-10 + noise[0], -10 + noise[0] + noise[1:])
-        row = next(
-            row
-            for row in judge_claims([Run("m", "d", curve(DEEP), answer, curve(DEEP), curve(0.0), True)], [])
-            if row["claim"] == 2
-        )
-        wrong += row["verdict"] == "contradicted"
+        answer = ResampledCurve(-10 + noise[0], -10 + noise[0] + noise[1:])
+        row = next(row for row in judge_claims([replace(run(), answer=answer)], []) if row.claim == 2)
+        wrong += row.verdict == "contradicted"
     assert wrong <= 14
 
 
 def test_a_group_without_examples_decides_nothing():
-    nothing = Measured(np.full(LAYERS, np.nan), np.full((DRAWS, LAYERS), np.nan))
-    empty = Run("m", "d", nothing, curve(0.0), nothing, curve(0.0), True)
-    rows = {row["claim"]: row for row in judge_claims([empty], [])}
+    nothing = ResampledCurve(np.full(LAYERS, np.nan), np.full((DRAWS, LAYERS), np.nan))
+    empty = replace(run(), question=nothing, gap=nothing)
+    rows = {row.claim: row for row in judge_claims([empty], [])}
     for claim in (1, 3):
-        assert (rows[claim]["verdict"], rows[claim]["because"]) == ("undecided", "a group has no examples")
+        assert (rows[claim].verdict, rows[claim].because) == ("undecided", "a group has no examples")
 
 
 @pytest.mark.parametrize(("best", "error", "reads"), [(0.6, 0.02, True), (0.6, 0.06, False), (0.52, 0.02, False)])
@@ -157,14 +164,16 @@ def test_landmarks_stand_beside_what_was_measured():
     near = flip(
         {("p", "question"): [-10, -62, -40, -25], ("n", "question"): [-9, -30, -70, -50], ("p", "answer"): [0.0] * 4}
     )
-    last, deepest, flat = compare(published, 10, near, {"p": "popqa", "n": "nq"})
+    last, deepest, flat = compare(published, tolerance=10, flip=near, layouts={"p": "popqa", "n": "nq"})
     assert (last["measured_low"], last["measured_high"], last["agrees"]) == (-50, -25, True)
     assert (deepest["measured_low"], deepest["layers"], deepest["agrees"]) == (-62, "1–1", True)
     assert flat["agrees"] is True
     far = flip({("p", "question"): [-60, -10, -10, -80], ("p", "answer"): [0.0, -25.0, 0.0, 0.0]})
-    last, deepest, flat = compare(published, 10, far, {"p": "popqa"})
+    last, deepest, flat = compare(published, tolerance=10, flip=far, layouts={"p": "popqa"})
     assert (last["agrees"], deepest["agrees"], flat["agrees"]) == (False, False, False)
-    assert compare(published[1:2], 10, near, {"n": "nq"})[0]["agrees"] is None, "not measured on that dataset"
+    assert compare(published[1:2], tolerance=10, flip=near, layouts={"n": "nq"})[0]["agrees"] is None, (
+        "not measured on that dataset"
+    )
 
 
 def test_the_shipped_landmarks_fit_the_published_models():
@@ -180,17 +189,24 @@ def test_the_page_shows_every_verdict_and_the_landmarks():
     rows = judge_claims([run("small", question=DEEP / 2), run("large")], [["small", "large"]])
     beside = compare(
         [{"name": "last", "anchor": "question", "layers": [0, 0], "published": [-45, -30]}],
-        10,
-        flip({("d", "question"): [-40.0]}),
-        {},
+        tolerance=10,
+        flip=flip({("d", "question"): [-40.0]}),
+        layouts={},
     )
     null = {"model": "small", "dataset": "d", "area": -20.0, "area_low": -22.0, "area_high": -18.0}
     null |= {"area_null": -5.0, "area_null_low": -7.0, "area_null_high": -3.0, "beyond": True}
-    page = claims_page(rows, [null], [{"model": "small", **beside[0]}], "Not the published datasets.")
+    findings = Findings(
+        claims=rows,
+        one_mechanism=[null],
+        landmarks=[{"model": "small", **beside[0]}],
+        weights={},
+        note="Not the published datasets.",
+    )
+    page = claims_page(findings)
     for statement in STATEMENTS.values():
         assert statement[1:] in page
     assert "Not the published datasets." in page
-    assert page.count("| supported |") == sum(row["verdict"] == "supported" for row in rows)
+    assert page.count("| supported |") == sum(row.verdict == "supported" for row in rows)
     assert "| small | last | −45.0 … −30.0 | −40.0 | 0–0 | yes |" in page
     assert "| small | d | −20.0 | −22.0 … −18.0 | −5.0 | −7.0 … −3.0 | yes |" in page
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.probe.anchor_rules import HALF_A, SECOND_B
-from anchorscope.probe.anchors import auc_with_interval, roles
+from anchorscope.probe.anchor_rules import FULL, HALF_A, SECOND_B
+from anchorscope.probe.anchors import auc_with_interval, role_results
 from anchorscope.probe.folds import assign_folds, assign_halves
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.scores import Scores, score
@@ -31,13 +31,20 @@ pytestmark = pytest.mark.slow
 def split(side: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
     """Folds and halves."""
     ids = names(len(side))
-    folds, halves = assign_folds(ids, ids, side > 0, 5, 0), assign_halves(ids, ids, side > 0, 0)
+    folds = assign_folds(ids, groups=ids, labels=side > 0, folds=5, seed=0)
+    halves = assign_halves(ids, groups=ids, labels=side > 0, seed=0)
     return torch.from_numpy(folds), torch.from_numpy(halves)
 
 
-def cross_fitted(states: dict, side: np.ndarray) -> Scores:
+def scored(states: dict, side: np.ndarray) -> Scores:
     """Scores of states [draws or layers, examples, width]."""
-    return score({run: single(part) for run, part in states.items()}, torch.from_numpy(side > 0), *split(side))
+    folds, halves = split(side)
+    return score(
+        {run: single(part) for run, part in states.items()},
+        hallucinated=torch.from_numpy(side > 0),
+        folds=folds,
+        halves=halves,
+    )
 
 
 def single(states: np.ndarray) -> torch.Tensor:
@@ -48,14 +55,14 @@ def names(count: int) -> list[str]:
     return [f"{index:04d}" for index in range(count)]
 
 
-def part(scores: Scores, places: slice) -> Scores:
-    logits = {key: found[places] for key, found in scores.logits.items()}
-    return Scores(logits, scores.strengths[places], scores.converged[places])
+def part(scores: Scores, layers: slice) -> Scores:
+    logits = {key: each[layers] for key, each in scores.logits.items()}
+    return Scores(logits, scores.strengths[layers], scores.converged[layers])
 
 
 def by_rule(scores: Scores, rule: str, weights: np.ndarray, reference: int) -> dict[str, Curve]:
-    found = roles(scores, rule, "exact_question", reference)
-    return curves([(role.question_anchored, role.delta_p) for role in found], weights)
+    results = role_results(scores, rule=rule, intervention="exact_question", reference=reference)
+    return curves(results, weights)
 
 
 # Two pathways, five layers. At each layer the classes stand `SIGNAL` from zero along the first dimension; under the
@@ -92,7 +99,12 @@ def true_curve(states: dict, side: np.ndarray, strengths: torch.Tensor, fresh: d
     found = []
     for prompt, half in (("first", 0), ("second", 1)):
         train = ~held_out & (halves == half)
-        probes = fit(single(states[prompt, "clean"]), torch.from_numpy(side > 0), train, strengths)
+        probes = fit(
+            features=single(states[prompt, "clean"]),
+            labels=torch.from_numpy(side > 0),
+            train=train,
+            strengths=strengths,
+        )
         before, after = (probes.logits(fresh[prompt, state]).numpy() for state in ("clean", "exact_question"))
         found.append(delta_p(before, after).mean((1, 2)))
     return np.mean(found, axis=0)
@@ -107,12 +119,12 @@ def test_planted_pathways_come_back_within_their_intervals():
     hits = {"share": 0, "deepest layer": 0, "curve": np.zeros(len(SIGNAL), int)}
     for seed in range(draws):
         states, side, _ = planted(count, seed)
-        scores = cross_fitted(states, side)
-        found = by_rule(scores, "replicate", weights, REFERENCE)
+        scores = scored(states, side)
+        found = by_rule(scores, rule="replicate", weights=weights, reference=REFERENCE)
         question = found["question"]
         low, high = (end[REFERENCE] for end in interval(question.resampled_share))
         hits["share"] += low <= SHARE <= high
-        truth = true_curve(states, side, scores.strengths, fresh)
+        truth = true_curve(states, side=side, strengths=scores.strengths, fresh=fresh)
         low, high = interval(question.resampled)
         hits["curve"] += (low <= truth) & (truth <= high)
         row = series_row(question)
@@ -159,17 +171,17 @@ def false_alarms(kind: str, count: int, width: int, draws: int) -> dict[str, int
     """
     weights = resample(names(count), RESAMPLES, seed=0)
     alarms = {"crossfit": 0, "replicate": 0, "dip": 0}
-    for states, side in nulls(kind, count, width, draws):
-        scores = cross_fitted(states, side)
+    for states, side in nulls(kind, count=count, width=width, draws=draws):
+        scores = scored(states, side)
         for number in range(AT_ONCE):
             one = part(scores, slice(number, number + 1))
-            clean = one.logits["full", "first", "clean"].numpy()
+            clean = one.of(FULL, "clean")
             reads = auc_with_interval(clean, side > 0, names(count))["auc_low"][0] > 0.5
             for rule in ("crossfit", "replicate"):
-                low, high = interval(by_rule(one, rule, weights, 0)["gap"].resampled)
+                low, high = interval(by_rule(one, rule=rule, weights=weights, reference=0)["gap"].resampled)
                 alarms[rule] += bool(reads and (low[0] > 0 or high[0] < 0))
             before, after = (
-                np.stack([one.logits[each.probe, each.prompt, state][0].numpy() for each in (HALF_A, SECOND_B)])
+                np.stack([one.of(probe, state)[0] for probe in (HALF_A, SECOND_B)])
                 for state in ("clean", "exact_question")
             )
             shifts = unexplained_shifts(before, after)
@@ -187,7 +199,7 @@ def false_alarms(kind: str, count: int, width: int, draws: int) -> dict[str, int
     ],
 )
 def test_false_alarms_stay_at_most_at_seven_in_a_hundred(kind, count, width, draws, honest):
-    found = false_alarms(kind, count, width, draws)
+    found = false_alarms(kind, count=count, width=width, draws=draws)
     assert {name: found[name] for name in honest if found[name] > 0.07 * draws} == {}, found
     if kind == "N2":
         assert found["crossfit"] > 0.5 * draws, "why `replicate` exists: one mechanism deceives `crossfit`"

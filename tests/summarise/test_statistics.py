@@ -12,9 +12,10 @@ from sklearn.mixture import GaussianMixture
 
 from anchorscope.extract.axes import Headline
 from anchorscope.extract.store import PASSES
-from anchorscope.probe import logistic as probe
+from anchorscope.probe import logistic
+from anchorscope.probe.anchor_rules import RoleResult
 from anchorscope.probe.anchors import reference_layer
-from anchorscope.probe.delta import delta_rows, examples_of, layer_rows
+from anchorscope.probe.delta import Examples, delta_table, examples_of, layers_table
 from anchorscope.probe.scores import score
 from anchorscope.summarise.bootstrap import group_means, interval, resample
 from anchorscope.summarise.curves import Curve, curves, series_row
@@ -22,7 +23,7 @@ from anchorscope.summarise.dip import dip, dip_test, dips
 from anchorscope.summarise.estimates import estimate, null_area
 from anchorscope.summarise.mixture import two_normals
 from anchorscope.summarise.one_mechanism import fit_shift, simulate_replicate
-from anchorscope.summarise.two_kinds import kinds
+from anchorscope.summarise.two_kinds import BothPrompts, two_kinds
 from reference import narrowed_dip, weighted_mean
 
 SIGNAL = 1.3  # distance of a class from zero along the true direction, in units of the noise: 90 % accuracy
@@ -66,24 +67,26 @@ def simulate(kind: str, count: int, seed: int) -> tuple[dict, np.ndarray, np.nda
     return states, side > 0, depends
 
 
+def split(examples: Examples) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(getattr(examples, name)) for name in ("hallucinated", "folds", "halves")}
+
+
 def tables(kind: str, count: int, seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The delta and layers tables of a simulated run."""
     states, hallucinated, _ = simulate(kind, count, seed)
-    examples = examples_of(keys(hallucinated), 5, 0, "simulation")
-    scores = score(
-        states, *(torch.from_numpy(part) for part in (examples.hallucinated, examples.folds, examples.halves))
-    )
+    examples = examples_of(keys(hallucinated), folds=5, seed=0, where="simulation")
+    scores = score(states, **split(examples))
     reference = reference_layer(scores, hallucinated)
     unit = [pl.lit("resid").alias("component"), pl.lit("answer_last").alias("position")]
     return (
-        delta_rows(scores, examples, reference).with_columns(unit),
-        layer_rows(scores, examples, reference).with_columns(unit),
+        delta_table(scores, examples, reference).with_columns(unit),
+        layers_table(scores, examples, reference).with_columns(unit),
     )
 
 
 def measured(kind: str, count: int, seed: int) -> pl.DataFrame:
     """The summary of a simulated run."""
-    return estimate(*tables(kind, count, seed), HEADLINE, DRAWS, seed=0).summary
+    return estimate(*tables(kind, count, seed), HEADLINE, draws=DRAWS, seed=0).summary
 
 
 def row(summary: pl.DataFrame, rule: str, anchor: str, intervention: str = "exact_question") -> dict:
@@ -116,7 +119,9 @@ def test_planted_pathways_come_back():
             covered[rule] += covers(row(summary, rule, "question"), truth)
             assert abs(row(summary, rule, "question")["n"] - planted) < 1.96 * np.sqrt(1000 * 0.4 * 0.6)
             assert abs(row(summary, rule, "answer")["delta_p"]) < 1
-        assert row(summary, "flip", "all", "random_question")["delta_p"] == pytest.approx(0, abs=1e-4)
+        assert row(summary, rule="flip", anchor="all", intervention="random_question")["delta_p"] == pytest.approx(
+            0, abs=1e-4
+        )
     assert min(covered.values()) >= 8, covered
 
 
@@ -204,7 +209,7 @@ def table(anchored: list[bool]) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 @pytest.mark.parametrize("anchored", [0, 1, 2, 29, 30])
 def test_empty_and_tiny_groups_are_marked_rows_and_never_nan(anchored):
-    found = estimate(*table([index < anchored for index in range(30)]), HEADLINE, DRAWS, seed=0)
+    found = estimate(*table([index < anchored for index in range(30)]), HEADLINE, draws=DRAWS, seed=0)
     flip = row(found.summary, "flip", "question")
     assert flip["n"] == anchored
     assert flip["share"] == pytest.approx(anchored / 30)
@@ -212,7 +217,7 @@ def test_empty_and_tiny_groups_are_marked_rows_and_never_nan(anchored):
     assert (flip["low"] is None) is (anchored < 2)
     assert flip["better_than_chance"] is False
     assert row(found.summary, "flip", "all")["n"] == 30
-    for frame in (found.summary, found.series, found.kinds, found.strata):
+    for frame in (found.summary, found.series, found.two_kinds, found.strata):
         for name, kind in frame.schema.items():
             assert not (kind.is_float() and frame[name].is_nan().any()), name
             assert not (kind.is_float() and frame[name].is_infinite().any()), name
@@ -225,7 +230,7 @@ def test_what_a_curve_comes_to():
     depth = np.array([0.0, -20.0, -40.0, -10.0])
     delta = depth[:, None] * anchored + generator.normal(size=(4, 200))
     weights = resample([str(index) for index in range(200)], 1000, seed=0)
-    flip, other = (curves([(anchored, part)], weights) for part in (delta, delta / 4))
+    flip, other = (curves([RoleResult(anchored, part)], weights) for part in (delta, delta / 4))
     found = series_row(other["gap"], flip["gap"])
     assert found["area"] == pytest.approx(np.mean(depth) / 4, abs=0.3)
     assert found["area_low"] < found["area"] < found["area_high"]
@@ -237,14 +242,14 @@ def test_what_a_curve_comes_to():
 
 def test_strata_are_the_same_estimates_on_parts_of_the_examples():
     delta, layers = tables("two pathways", 400, 0)
-    found = estimate(delta, layers, HEADLINE, DRAWS, seed=0)
+    found = estimate(delta, layers, HEADLINE, draws=DRAWS, seed=0)
     assert set(found.strata["stratum"]) == {"right", "hallucinated", "unpopular", "middling", "popular"}
     for stratum, part in (
         ("right", ~pl.col("hallucinated")),
         ("hallucinated", pl.col("hallucinated")),
         ("popular", pl.col("popularity") > 4),
     ):
-        alone = estimate(delta.filter(part), layers, HEADLINE, DRAWS, seed=0, threads=3).summary
+        alone = estimate(delta.filter(part), layers, HEADLINE, draws=DRAWS, seed=0, threads=3).summary
         for anchor in ("question", "answer", "gap"):
             inside = row(found.strata.filter(stratum=stratum), "replicate", anchor)
             expected = row(alone, "replicate", anchor)
@@ -255,7 +260,7 @@ def test_strata_are_the_same_estimates_on_parts_of_the_examples():
 def test_popularity_is_left_out_where_it_is_unknown():
     delta, layers = tables("two pathways", 200, 0)
     unknown = delta.with_columns(popularity=pl.lit(None, dtype=pl.Int64))
-    strata = estimate(unknown, layers, HEADLINE, DRAWS, seed=0).strata
+    strata = estimate(unknown, layers, HEADLINE, draws=DRAWS, seed=0).strata
     assert set(strata["stratum"]) == {"right", "hallucinated"}
 
 
@@ -278,7 +283,7 @@ def test_the_band_under_replicate_tells_two_pathways_from_one_mechanism(kind, in
 
 def test_a_series_has_the_area_that_one_mechanism_would_give():
     delta, layers = tables("two pathways", 400, 0)
-    series = estimate(delta, layers, HEADLINE, DRAWS, seed=0).series
+    series = estimate(delta, layers, HEADLINE, draws=DRAWS, seed=0).series
     (gap,) = series.filter(intervention="exact_question", rule="replicate", anchor="gap").to_dicts()
     one = row(measured("two pathways", 400, 0), "replicate", "gap")
     assert gap["area_null"] == pytest.approx(one["null"]), "of one layer"
@@ -288,7 +293,14 @@ def test_a_series_has_the_area_that_one_mechanism_would_give():
 
 
 def test_an_area_that_one_mechanism_hardly_ever_has_is_not_given():
-    curve = Curve(*[np.array([30.0, 30.0])] * 3, np.zeros((5, 2)), *[np.array([0.5, 0.5])] * 2)
+    curve = Curve(
+        n=np.array([30.0, 30.0]),
+        fewest=np.array([30.0, 30.0]),
+        mean=np.array([30.0, 30.0]),
+        resampled=np.zeros((5, 2)),
+        share=np.array([0.5, 0.5]),
+        resampled_share=np.array([0.5, 0.5]),
+    )
     means = np.full((10, 2), np.nan)
     means[:5] = -3.0
     assert null_area(curve, means) == {}
@@ -305,7 +317,7 @@ def test_one_mechanism_under_replicate_is_what_a_plain_loop_gives():
     generator = np.random.default_rng(7)
     clean = generator.normal(size=(2, 3, 40))
     changed = 0.2 * clean - 0.5 + 0.7 * generator.normal(size=(2, 3, 40))
-    found = simulate_replicate(clean, changed, 1, 5, seed=3)
+    found = simulate_replicate(clean, changed, reference=1, draws=5, seed=3)
     noise = np.random.default_rng(3).standard_normal((2, 5, 40))
 
     def moved(prompt: int, layer: int, draw: int, example: int) -> float:
@@ -319,8 +331,11 @@ def test_one_mechanism_under_replicate_is_what_a_plain_loop_gives():
             for labels, measures in ((0, 1), (1, 0)):
                 groups = {True: [], False: []}
                 for example in range(40):
-                    flipped = (clean[labels, 1, example] >= 0) != (moved(labels, 1, draw, example) >= 0)
-                    before, after = clean[measures, layer, example], moved(measures, layer, draw, example)
+                    flipped = (clean[labels, 1, example] >= 0) != (
+                        moved(prompt=labels, layer=1, draw=draw, example=example) >= 0
+                    )
+                    before = clean[measures, layer, example]
+                    after = moved(prompt=measures, layer=layer, draw=draw, example=example)
                     side = 1 if before >= 0 else -1
                     groups[flipped].append(100 * (sigmoid(side * after) - sigmoid(side * before)))
                 for flipped, values in groups.items():
@@ -346,7 +361,7 @@ def test_a_knockout_that_pushes_every_example_to_one_verdict_makes_a_gap_that_on
     verdict = np.where(np.arange(600) % 2, 2.0, -2.0)
     clean = verdict + generator.normal(scale=0.3, size=(2, 1, 600))
     changed = 1.5 + generator.normal(scale=0.5, size=(2, 1, 600))
-    band = simulate_replicate(clean, changed, 0, 200, seed=0)
+    band = simulate_replicate(clean, changed, reference=0, draws=200, seed=0)
     low, high = np.quantile(band["gap"], [0.025, 0.975])
     assert gap_of(clean, changed) < -50
     assert low <= gap_of(clean, changed) <= high
@@ -358,7 +373,7 @@ def test_a_graded_shift_that_belongs_to_the_example_is_beyond_one_mechanism_with
     clean = np.where(np.arange(800) % 2, 2.0, -2.0) + generator.normal(size=(2, 1, 800))
     graded = 2 * generator.normal(size=800)
     changed = 0.8 * clean + graded + 0.3 * generator.normal(size=(2, 1, 800))
-    band = simulate_replicate(clean, changed, 0, 200, seed=0)
+    band = simulate_replicate(clean, changed, reference=0, draws=200, seed=0)
     assert gap_of(clean, changed) < np.quantile(band["gap"], 0.025) - 20
 
 
@@ -370,7 +385,7 @@ def test_the_deepest_table_holds_every_example_where_question_anchored_is_lowest
         both,
         pl.concat([layers, layers.with_columns(layer=pl.lit(1, pl.Int16), is_reference=False)]),
         HEADLINE,
-        DRAWS,
+        draws=DRAWS,
         seed=0,
     ).deepest
     assert set(found["layer"]) == {1}
@@ -401,7 +416,7 @@ def test_kappa_and_correlation_agree_with_their_definitions():
     delta[1] += delta[0]
     clean, changed = generator.normal(size=(2, 2, 300))
     weights = resample([str(index) for index in range(300)], 500, seed=0)
-    found = kinds(labels, delta, clean, changed, weights, seed=0)
+    found = two_kinds(BothPrompts(labels, delta_p=delta, clean=clean, changed=changed), weights, seed=0)
     assert found["kappa"] == pytest.approx(cohen_kappa_score(*labels))
     assert found["correlation"] == pytest.approx(np.corrcoef(delta)[0, 1])
     assert found["kappa_low"] < found["kappa"] < found["kappa_high"]
@@ -411,7 +426,7 @@ def test_kappa_and_correlation_agree_with_their_definitions():
 def test_what_cannot_be_said_is_left_empty():
     weights = resample([str(index) for index in range(40)], 100, seed=0)
     same = np.ones((2, 40))
-    found = kinds(same > 0, same, same, same, weights, seed=0)
+    found = two_kinds(BothPrompts(same > 0, delta_p=same, clean=same, changed=same), weights, seed=0)
     assert {name for name, value in found.items() if value is not None} == {"n"}
 
 
@@ -493,8 +508,7 @@ def plain_dip(sample: np.ndarray) -> float:
                 first, second = (1 / (points[where[b]] - points[where[a]]) for a, b in ((one, two), (two, three)))
                 constrain({one: -sign * first, two: sign * (first + second), three: -sign * second}, 0.0)
         constrain({mode: 1.0, mode + 1: -1.0}, 0.0)
-        goal = np.zeros(count + 2)
-        goal[-1] = 1
+        goal = np.eye(count + 2)[-1]
         found = linprog(goal, A_ub=np.array(rows), b_ub=bounds, bounds=[(0, 1)] * (count + 2))
         least = min(least, found.fun)
     return max(least, 1 / (2 * size))
@@ -527,12 +541,12 @@ def test_two_normals_are_those_of_scikit_learn():
 def test_a_class_too_small_to_probe_says_how_small():
     labels = np.array([True] * 50 + [False] * 7)
     with pytest.raises(ValueError, match=r"m on d: 7 right and 50 hallucinated .* 20 of each are needed"):
-        examples_of(keys(labels), 5, 0, "m on d")
+        examples_of(keys(labels), folds=5, seed=0, where="m on d")
 
 
 def test_labels_that_are_all_equal_say_so():
     with pytest.raises(ValueError, match=r"m on d: 0 right and 60 hallucinated .* 20 of each are needed"):
-        examples_of(keys(np.ones(60, bool)), 5, 0, "m on d")
+        examples_of(keys(np.ones(60, bool)), folds=5, seed=0, where="m on d")
 
 
 def test_a_fold_without_a_class_says_which():
@@ -540,7 +554,7 @@ def test_a_fold_without_a_class_says_which():
     for key in some:
         key["subject"] = "one" if key["right"] else key["id"]
     with pytest.raises(ValueError, match=r"m on d: fold \d or a half of its training data has one class only"):
-        examples_of(some, 5, 0, "m on d")
+        examples_of(some, folds=5, seed=0, where="m on d")
 
 
 def test_probes_that_read_nothing_are_marked_and_so_are_folds_that_did_not_arrive(monkeypatch):
@@ -548,14 +562,13 @@ def test_probes_that_read_nothing_are_marked_and_so_are_folds_that_did_not_arriv
     labels = np.arange(120) % 2 == 0
     states = torch.randn(2, 120, 20, generator=generator)
     states[1, :, 0] += torch.from_numpy(labels) * 3.0
-    examples = examples_of(keys(labels), 5, 0, "m on d")
-    parts = [torch.from_numpy(part) for part in (examples.hallucinated, examples.folds, examples.halves)]
+    examples = examples_of(keys(labels), folds=5, seed=0, where="m on d")
 
     def marks() -> pl.DataFrame:
-        scores = score(dict.fromkeys(PASSES, states), *parts)
-        return layer_rows(scores, examples, 1).filter(intervention="clean").sort("layer")
+        scores = score(dict.fromkeys(PASSES, states), **split(examples))
+        return layers_table(scores, examples, 1).filter(intervention="clean").sort("layer")
 
     assert marks()["better_than_chance"].to_list() == [False, True]
     assert marks()["unconverged_folds"].to_list() == [[], []]
-    monkeypatch.setattr(probe, "NEWTON_STEPS", 1)
+    monkeypatch.setattr(logistic, "NEWTON_STEPS", 1)
     assert marks()["unconverged_folds"].to_list() == [[0, 1, 2, 3, 4]] * 2

@@ -52,7 +52,7 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
     [
         ("probe/logistic.py", "NEWTON_STEPS = 60", "NEWTON_STEPS = 50", {"probe"}),
         ("summarise/estimates.py", "NULL_DRAWS = 400", "NULL_DRAWS = 500", {"estimate"}),
-        ("summarise/bootstrap.py", "at(0.025), at(0.975)", "at(0.05), at(0.95)", {"estimate", "summarise", "report"}),
+        ("summarise/bootstrap.py", "quantile(0.025)", "quantile(0.05)", {"estimate", "summarise", "report"}),
         ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report"}),
         ("extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract"}),
         ("text/content_words.py", "please tell give", "please tell", {"normalize"}),

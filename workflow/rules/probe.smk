@@ -4,7 +4,7 @@
 
 
 rule probe:
-    """Cross-fit a probe for every layer, component and position, and measure delta P with it."""
+    """Fit a probe for every layer, component and position, and measure delta P with it, out of fold."""
     input:
         activation_files("{model}", "{dataset}", SHARDS),
     output:
@@ -18,7 +18,7 @@ rule probe:
         "../../envs/probe.yaml"
     threads: THREADS
     resources:
-        # One component and position is held at a time, and one layer of it in single precision.
+        # One component and position is in memory at a time, and one layer of it in single precision.
         mem_mb=lambda wildcards, input, attempt: attempt * max(4000, 2000 + int(1.5 * input.size_mb / len(PLACES))),
         gpu=min(1, gpu_count()),
         runtime=grows(120),

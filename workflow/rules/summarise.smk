@@ -1,4 +1,4 @@
-# Estimates: group means with intervals for every model and dataset, what they come to, and the claims.
+# Estimates: group means with intervals for every model and dataset, what each curve comes to, and the claims.
 # In:  results/delta/…, results/layers/…, results/answers/…, results/activations/…, results/questions/…
 # Out: results/estimates/{model}/{dataset}/*.parquet   all estimates of one model on one dataset
 #      results/{summary,series,kinds,strata,deepest,layers}.parquet and .csv   those of all models and datasets
@@ -12,7 +12,7 @@ rule estimate:
         delta="results/delta/{model}/{dataset}.parquet",
         layers="results/layers/{model}/{dataset}.parquet",
     output:
-        **{kind: f"results/estimates/{{model}}/{{dataset}}/{kind}.parquet" for kind in ESTIMATES},
+        **{table: f"results/estimates/{{model}}/{{dataset}}/{table}.parquet" for table in ESTIMATES},
     log:
         "results/logs/estimate/{model}/{dataset}.log",
     benchmark:
@@ -24,8 +24,7 @@ rule estimate:
         mem_mb=grows(4000),
         runtime=grows(60),
     params:
-        component=config["headline"]["component"],
-        position=config["headline"]["position"],
+        headline=canonical_json(config["headline"]),
         draws=config["bootstrap_draws"],
         seed=config["seed"],
         code=code("estimate.py"),
@@ -34,17 +33,17 @@ rule estimate:
 
 
 rule summarise:
-    """Put all estimates into one table a kind, and judge the claims."""
+    """Put all estimates into one table per kind, and judge the claims."""
     input:
         **{
-            kind: expand(f"results/estimates/{{model}}/{{dataset}}/{kind}.parquet", model=MODELS, dataset=DATASETS)
-            for kind in ESTIMATES
+            table: expand(f"results/estimates/{{model}}/{{dataset}}/{table}.parquet", model=MODELS, dataset=DATASETS)
+            for table in ESTIMATES
         },
         layers=expand("results/layers/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
         landmarks=local(ancient(str(LANDMARKS))),
     output:
-        **{kind: f"results/{kind}.parquet" for kind in TABLES},
-        **{f"{kind}_csv": f"results/{kind}.csv" for kind in TABLES},
+        **{table: f"results/{table}.parquet" for table in TABLES},
+        **{f"{table}_csv": f"results/{table}.csv" for table in TABLES},
         claims="results/claims.json",
         claims_page=report("results/claims.md", caption="../report/claims.rst", category="Claims"),
     log:
@@ -62,8 +61,7 @@ rule summarise:
         layouts=canonical_json({name: dataset["layout"] for name, dataset in DATASETS.items()}),
         sources=canonical_json({name: dataset["source"] for name, dataset in DATASETS.items()}),
         window=config.get("window"),
-        component=config["headline"]["component"],
-        position=config["headline"]["position"],
+        headline=canonical_json(config["headline"]),
         published=sha256_of_file(LANDMARKS),
         code=code("summarise.py"),
     script:

@@ -115,7 +115,7 @@ def summarise(
     paths = [activations] if isinstance(activations, str | Path) else list(activations)
     reader = ActivationReader(paths)
     headline = reader.grid.places()[0]
-    delta, layers = measure(reader, folds, seed, f"{model} on {dataset}")
-    summary = estimate(delta, layers, Headline(*headline), draws, seed).summary
+    delta, layers = measure(reader, folds=folds, seed=seed, where=f"{model} on {dataset}")
+    summary = estimate(delta, layers, Headline(*headline), draws=draws, seed=seed).summary
     about = made_from(file_of(paths[0], *headline))
     return described(summary, model, about["model"]["weights"], dataset, GIVEN, about["window"])

@@ -1,30 +1,52 @@
-"""The four anchor rules: who labels an example, and who measures it.
+"""The four anchor rules: which probe labels an example, and which one measures it.
 
 A rule is a list of roles. The estimate under a rule is the mean over its roles.
 """
 
 from dataclasses import dataclass
 
+import numpy as np
+
 
 @dataclass(frozen=True)
-class Side:
-    """A probe together with the prompt whose activations it reads."""
+class Probe:
+    """Where a probe learns and reads: the half of the training folds it sees, and the prompt of its activations."""
 
-    probe: str
+    name: str
+    half: int | None  # None: both halves
     prompt: str
 
 
-FULL = Side("full", "first")
-HALF_A = Side("half_a", "first")
-HALF_B = Side("half_b", "first")
-SECOND_B = Side("second_b", "second")
-# rule -> roles, each (who labels, who measures). flip labels at every layer, the others at the reference layer.
-ROLES: dict[str, list[tuple[Side, Side]]] = {
-    "flip": [(FULL, FULL)],
-    "fixed": [(FULL, FULL)],
-    "crossfit": [(HALF_A, HALF_B), (HALF_B, HALF_A)],
-    "replicate": [(HALF_A, SECOND_B), (SECOND_B, HALF_A)],
+FULL = Probe("full", None, "first")
+HALF_A = Probe("half_a", 0, "first")
+HALF_B = Probe("half_b", 1, "first")
+SECOND_B = Probe("second_b", 1, "second")
+PROBES = (FULL, HALF_A, HALF_B, SECOND_B)
+
+
+@dataclass(frozen=True)
+class Role:
+    """The probe whose verdict labels an example, and the probe whose confidence is measured."""
+
+    labels: Probe
+    measures: Probe
+
+
+# flip labels at every layer, the other rules at the reference layer.
+ROLES: dict[str, list[Role]] = {
+    "flip": [Role(FULL, FULL)],
+    "fixed": [Role(FULL, FULL)],
+    "crossfit": [Role(HALF_A, HALF_B), Role(HALF_B, HALF_A)],
+    "replicate": [Role(HALF_A, SECOND_B), Role(SECOND_B, HALF_A)],
 }
+
+
+@dataclass(frozen=True)
+class RoleResult:
+    """What one role says about every example: arrays [layers, examples]."""
+
+    question_anchored: np.ndarray  # bool
+    delta_p: np.ndarray
 
 
 def role_columns(rule: str) -> list[tuple[str, str]]:

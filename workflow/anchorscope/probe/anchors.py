@@ -1,49 +1,32 @@
 """Delta P and the anchor of every example under the four rules, and how well probes rank."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from anchorscope.probe.anchor_rules import FULL, ROLES, Side
+from anchorscope.probe.anchor_rules import FULL, ROLES, RoleResult
 from anchorscope.probe.scores import Scores
 from anchorscope.probe.verdicts import delta_p, flips, sigmoid
 
 CALIBRATION_BINS = 10
 
 
-@dataclass(frozen=True)
-class Role:
-    """One labelling with one measurement: arrays [layers, examples]."""
-
-    question_anchored: np.ndarray  # bool
-    delta_p: np.ndarray
-
-
-def logits_of(scores: Scores, side: Side, intervention: str) -> np.ndarray | None:
-    """Logits [layers, examples], or None where that intervention was not run under the side's prompt."""
-    found = scores.logits.get((side.probe, side.prompt, intervention))
-    return None if found is None else found.numpy()
-
-
-def roles(scores: Scores, rule: str, intervention: str, reference: int) -> list[Role | None]:
-    """The roles of a rule; None where the intervention was not run under the measuring prompt."""
-    found: list[Role | None] = []
-    for labels_with, measures_with in ROLES[rule]:
-        label = flips(
-            logits_of(scores, labels_with, "clean"),
-            logits_of(scores, labels_with, "exact_question"),
-        )
+def role_results(scores: Scores, rule: str, intervention: str, reference: int) -> list[RoleResult | None]:
+    """What each role of a rule says; None where the intervention was not run under the measuring probe's prompt."""
+    results: list[RoleResult | None] = []
+    for role in ROLES[rule]:
+        if not scores.has(role.measures, intervention):
+            results.append(None)
+            continue
+        labels = flips(scores.of(role.labels, "clean"), scores.of(role.labels, "exact_question"))
         if rule != "flip":
-            label = np.broadcast_to(label[reference], label.shape)
-        changed = logits_of(scores, measures_with, intervention)
-        clean = logits_of(scores, measures_with, "clean")
-        found.append(None if changed is None else Role(label, delta_p(clean, changed)))
-    return found
+            labels = np.broadcast_to(labels[reference], labels.shape)
+        clean, changed = (scores.of(role.measures, state) for state in ("clean", intervention))
+        results.append(RoleResult(labels, delta_p(clean, changed)))
+    return results
 
 
 def reference_layer(scores: Scores, hallucinated: np.ndarray) -> int:
     """The layer whose clean probe ranks best."""
-    return int(np.argmax(auc(logits_of(scores, FULL, "clean"), hallucinated)))
+    return int(np.argmax(auc(scores.of(FULL, "clean"), hallucinated)))
 
 
 def auc(logits: np.ndarray, positive: np.ndarray) -> np.ndarray:
@@ -54,15 +37,16 @@ def auc(logits: np.ndarray, positive: np.ndarray) -> np.ndarray:
 def auc_with_interval(logits: np.ndarray, positive: np.ndarray, clusters: list[str]) -> dict[str, np.ndarray]:
     """`auc` with its 95 % interval, both [layers].
 
-    DeLong's variance, from each example's own share of wins, summed over clusters because their examples go together.
+    DeLong's variance, from each example's own share of wins. Shares are summed within a cluster, because its examples
+    vary together.
     """
-    names, places = np.unique(np.array(clusters), return_inverse=True)
+    names, cluster_of = np.unique(np.array(clusters), return_inverse=True)
     areas, errors = [], []
     for row in logits:
         wins = _wins(row, positive)
         area = wins[positive].mean()
         influence = np.where(positive, (wins - area) / positive.sum(), (wins - area) / (~positive).sum())
-        together = np.bincount(places, influence)
+        together = np.bincount(cluster_of, influence)
         areas.append(area)
         errors.append(np.sqrt((together**2).sum() * len(names) / max(1, len(names) - 1)))
     area, error = np.array(areas), np.array(errors)
@@ -72,10 +56,10 @@ def auc_with_interval(logits: np.ndarray, positive: np.ndarray, clusters: list[s
 def _wins(row: np.ndarray, positive: np.ndarray) -> np.ndarray:
     """Each example's share of comparisons with the other class that come out right; a tie counts half: [examples]."""
     wins = np.empty(len(row))
-    for mine, sign in ((positive, 1), (~positive, -1)):
-        others = np.sort(sign * row[~mine])
-        ranked = np.searchsorted(others, sign * row[mine], "left") + np.searchsorted(others, sign * row[mine], "right")
-        wins[mine] = ranked / 2 / len(others)
+    for own, sign in ((positive, 1), (~positive, -1)):
+        others = np.sort(sign * row[~own])
+        ranked = np.searchsorted(others, sign * row[own], "left") + np.searchsorted(others, sign * row[own], "right")
+        wins[own] = ranked / 2 / len(others)
     return wins
 
 

@@ -1,8 +1,9 @@
-"""From activations on disk to the table of delta P: one row an example, layer, component, position, intervention."""
+"""From activations on disk to delta P: one row per example, layer, component, position and intervention."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,23 +14,18 @@ from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import progress
 from anchorscope.models.cards import one_card
 from anchorscope.probe.anchor_rules import FULL, HALF_A, ROLES, SECOND_B, role_columns
-from anchorscope.probe.anchors import (
-    auc_with_interval,
-    calibration_error,
-    logits_of,
-    reference_layer,
-    roles,
-)
+from anchorscope.probe.anchors import auc_with_interval, calibration_error, reference_layer, role_results
 from anchorscope.probe.folds import assign_folds, assign_halves
 from anchorscope.probe.scores import Scores, score
 from anchorscope.probe.verdicts import sigmoid
 
 MIN_PER_CLASS = 20
-# Whose logits the delta table holds beside P: the probe that P is of, and the two that `replicate` compares.
+# Whose logits the delta table holds: those of the probe behind P, and of the two that `replicate` compares.
 LOGITS = {"full": FULL, "first": HALF_A, "second": SECOND_B}
-# Of one pass, in single precision: the layers that are probed at a time. A card needs many to be busy.
+# How much of one pass, in single precision, is probed at a time. A card needs many layers to be busy.
 CHUNK_BYTES, CARD_BYTES = 24 * 2**20, 2**30
 States = dict[tuple[str, str], torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
+Place = tuple[str, str]  # a component and a position
 
 
 class TooFew(ValueError):
@@ -38,16 +34,18 @@ class TooFew(ValueError):
 
 @dataclass(frozen=True)
 class Examples:
+    """The examples of one model on one dataset, in the order of the activations."""
+
     ids: list[str]
     clusters: list[str]  # the subject where there is one, else the example itself
     popularity: list[int | None]
     hallucinated: np.ndarray  # [examples], bool
-    folds: np.ndarray
-    halves: np.ndarray
+    folds: np.ndarray  # [examples]
+    halves: np.ndarray  # [examples]
 
 
 def examples_of(keys: list[dict], folds: int, seed: int, where: str) -> Examples:
-    """Labels, clusters and folds; a class too small to probe raises `TooFew`, which says how small."""
+    """Labels, clusters and folds. A class that is too small to probe raises `TooFew`, which says how small."""
     ids = [key["id"] for key in keys]
     clusters = [key["subject"] or key["id"] for key in keys]
     hallucinated = np.array([not key["right"] for key in keys], dtype=bool)
@@ -55,39 +53,46 @@ def examples_of(keys: list[dict], folds: int, seed: int, where: str) -> Examples
     if min(right, wrong) < MIN_PER_CLASS:
         raise TooFew(
             f"{where}: {right} right and {wrong} hallucinated answers are too few to probe; "
-            f"{MIN_PER_CLASS} of each are needed. Ask more questions, or use a model for which they are less one-sided."
+            f"{MIN_PER_CLASS} of each are needed. Ask more questions, or use a model whose answers are less one-sided."
         )
-    split = assign_folds(ids, clusters, hallucinated, folds, seed)
-    halves = assign_halves(ids, clusters, hallucinated, seed)
+    fold_of = assign_folds(ids, groups=clusters, labels=hallucinated, folds=folds, seed=seed)
+    half_of = assign_halves(ids, groups=clusters, labels=hallucinated, seed=seed)
     for fold in range(folds):
-        parts = [split == fold, *((split != fold) & (halves == half) for half in (0, 1))]
+        parts = [fold_of == fold, *((fold_of != fold) & (half_of == half) for half in (0, 1))]
         if any(len(set(hallucinated[part])) < 2 for part in parts):
             raise TooFew(
                 f"{where}: fold {fold} or a half of its training data has one class only, because a few subjects "
                 "hold most examples; ask more questions or lower `folds`."
             )
-    return Examples(ids, clusters, [key["popularity"] for key in keys], hallucinated, split, halves)
+    return Examples(
+        ids=ids,
+        clusters=clusters,
+        popularity=[key["popularity"] for key in keys],
+        hallucinated=hallucinated,
+        folds=fold_of,
+        halves=half_of,
+    )
 
 
 def measure(
     reader: ActivationReader, folds: int, seed: int, where: str, on_card: bool = False
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The delta table and the layers table of one model on one dataset."""
-    examples = examples_of(reader.keys, folds, seed, where)
+    examples = examples_of(reader.keys, folds=folds, seed=seed, where=where)
     deltas, layers = [], []
     for (component, position), scores in score_places(reader, examples, on_card).items():
         reference = reference_layer(scores, examples.hallucinated)
-        unit = [pl.lit(component).alias("component"), pl.lit(position).alias("position")]
-        deltas.append(delta_rows(scores, examples, reference).with_columns(unit))
-        layers.append(layer_rows(scores, examples, reference).with_columns(unit))
+        names = [pl.lit(component).alias("component"), pl.lit(position).alias("position")]
+        deltas.append(delta_table(scores, examples, reference).with_columns(names))
+        layers.append(layers_table(scores, examples, reference).with_columns(names))
     return pl.concat(deltas), pl.concat(layers)
 
 
-def score_places(reader: ActivationReader, examples: Examples, on_card: bool) -> dict[tuple[str, str], Scores]:
+def score_places(reader: ActivationReader, examples: Examples, on_card: bool) -> dict[Place, Scores]:
     """Out-of-fold logits of every component and position.
 
-    A few layers at a time, so that memory stays bounded; the next are read while these are probed. A card is taken when
-    the first are there, and given back after the last.
+    A few layers at a time, so that memory stays bounded; the next ones are read while these are probed. A card is taken
+    once the first layers are read, and given back after the last.
     """
     step = max(1, (CARD_BYTES if on_card else CHUNK_BYTES) // (len(reader.keys) * reader.width * 4))
     places = reader.grid.places()
@@ -96,8 +101,7 @@ def score_places(reader: ActivationReader, examples: Examples, on_card: bool) ->
         for place in places
         for start in range(0, reader.layers, step)
     ]
-    split = [torch.from_numpy(part) for part in (examples.hallucinated, examples.folds, examples.halves)]
-    parts: dict[tuple[str, str], list[Scores]] = {place: [] for place in places}
+    parts: dict[Place, list[Scores]] = {place: [] for place in places}
     with ThreadPoolExecutor(1) as ahead:
         following = ahead.submit(_read, reader, *chunks[0])
         following.result()
@@ -106,21 +110,27 @@ def score_places(reader: ActivationReader, examples: Examples, on_card: bool) ->
                 states = following.result()
                 if number + 1 < len(chunks):
                     following = ahead.submit(_read, reader, *chunks[number + 1])
-                parts[place].append(_score_on(device, states, split))
-    return {place: _joined(some) for place, some in parts.items()}
+                parts[place].append(_score_on(device, states, examples))
+    return {place: _joined(of_place) for place, of_place in parts.items()}
 
 
-def _score_on(device: torch.device, states: States, split: list[torch.Tensor]) -> Scores:
-    """Scores in the machine's own memory; what they took of a card's is free again."""
-    return score({run: vectors.to(device) for run, vectors in states.items()}, *(part.to(device) for part in split))
+def _score_on(device: torch.device, states: States, examples: Examples) -> Scores:
+    """Scores in the machine's own memory; those on a card are freed."""
+    return score(
+        {key: vectors.to(device) for key, vectors in states.items()},
+        hallucinated=torch.from_numpy(examples.hallucinated).to(device),
+        folds=torch.from_numpy(examples.folds).to(device),
+        halves=torch.from_numpy(examples.halves).to(device),
+    )
 
 
-def _read(reader: ActivationReader, place: tuple[str, str], layers: range) -> States:
-    return reader.read_passes(*place, PASSES, layers)
+def _read(reader: ActivationReader, place: Place, layers: range) -> States:
+    component, position = place
+    return reader.read_passes(component, position, passes=PASSES, layers=layers)
 
 
 def _joined(parts: list[Scores]) -> Scores:
-    """The scores of all layers, from those of some each."""
+    """The scores of all layers, from parts that have some layers each."""
     return Scores(
         {key: torch.cat([part.logits[key] for part in parts]) for key in parts[0].logits},
         torch.cat([part.strengths for part in parts]),
@@ -128,40 +138,40 @@ def _joined(parts: list[Scores]) -> Scores:
     )
 
 
-def delta_rows(scores: Scores, examples: Examples, reference: int) -> pl.DataFrame:
-    """P, delta P and anchors, [layers x examples] rows an intervention."""
-    clean = logits_of(scores, FULL, "clean")
+def delta_table(scores: Scores, examples: Examples, reference: int) -> pl.DataFrame:
+    """P, delta P and anchors, one row per intervention, layer and example."""
+    clean = scores.of(FULL, "clean")
     layers, count = clean.shape
     tables = []
     for intervention in MEASURED:
-        columns = {
+        columns: dict[str, Any] = {
             "id": examples.ids * layers,
             "cluster": examples.clusters * layers,
             "popularity": pl.Series(examples.popularity * layers, dtype=pl.Int64),
             "hallucinated": np.tile(examples.hallucinated, layers),
             "layer": np.repeat(np.arange(layers, dtype=np.int16), count),
             "p_clean": sigmoid(clean).ravel().astype(np.float32),
-            "p_ko": sigmoid(logits_of(scores, FULL, intervention)).ravel().astype(np.float32),
+            "p_ko": sigmoid(scores.of(FULL, intervention)).ravel().astype(np.float32),
         }
         for rule in ROLES:
-            for names, role in zip(role_columns(rule), roles(scores, rule, intervention, reference), strict=True):
-                if role is not None:
-                    columns[names[0]] = role.question_anchored.ravel()
-                    columns[names[1]] = role.delta_p.ravel().astype(np.float32)
-        for name, side in LOGITS.items():
-            for state, run in (("clean", "clean"), ("ko", intervention)):
-                logits = logits_of(scores, side, run)
-                if logits is not None:
-                    columns[f"logit_{state}_{name}"] = logits.ravel().astype(np.float32)
+            results = role_results(scores, rule=rule, intervention=intervention, reference=reference)
+            for (anchored, delta_p), result in zip(role_columns(rule), results, strict=True):
+                if result is not None:
+                    columns[anchored] = result.question_anchored.ravel()
+                    columns[delta_p] = result.delta_p.ravel().astype(np.float32)
+        for name, probe in LOGITS.items():
+            for state, applied in (("clean", "clean"), ("ko", intervention)):
+                if scores.has(probe, applied):
+                    columns[f"logit_{state}_{name}"] = scores.of(probe, applied).ravel().astype(np.float32)
         tables.append(pl.DataFrame(columns).with_columns(pl.lit(intervention).alias("intervention")))
     return pl.concat(tables, how="diagonal")
 
 
-def layer_rows(scores: Scores, examples: Examples, reference: int) -> pl.DataFrame:
+def layers_table(scores: Scores, examples: Examples, reference: int) -> pl.DataFrame:
     """How good each layer's probe is, clean and under each intervention."""
     tables = []
     for intervention in ("clean", *MEASURED):
-        logits = logits_of(scores, FULL, intervention)
+        logits = scores.of(FULL, intervention)
         tables.append(
             pl.DataFrame(
                 {

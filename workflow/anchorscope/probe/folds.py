@@ -1,4 +1,7 @@
-"""Who is scored by which probe: folds and halves that never split a subject."""
+"""Which probe scores an example: folds and halves that never split a subject.
+
+Written here because scikit-learn, which has stratified group folds, is not a dependency at run time.
+"""
 
 import hashlib
 
@@ -6,9 +9,9 @@ import numpy as np
 
 
 def assign_folds(ids: list[str], groups: list[str], labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """A fold number an example, [examples]; stratified by label, a group never in two folds.
+    """The fold of each example, [examples]: stratified by label, no group in two folds.
 
-    Groups are dealt in a seeded order, each to the fold where its labels are rarest so far.
+    Groups are dealt out in a seeded order, each to the fold where its labels are rarest so far.
     """
     names = sorted(set(groups), key=lambda name: hashlib.sha256(f"{seed}\n{name}".encode()).digest())
     members: dict[str, list[int]] = {name: [] for name in names}
@@ -29,5 +32,5 @@ def assign_folds(ids: list[str], groups: list[str], labels: np.ndarray, folds: i
 
 
 def assign_halves(ids: list[str], groups: list[str], labels: np.ndarray, seed: int) -> np.ndarray:
-    """0 or 1 an example: the half of the training data it belongs to, stratified and grouped like folds."""
-    return assign_folds(ids, groups, labels, 2, seed + 1)
+    """The half of the training data that each example belongs to, 0 or 1; stratified and grouped like folds."""
+    return assign_folds(ids, groups=groups, labels=labels, folds=2, seed=seed + 1)

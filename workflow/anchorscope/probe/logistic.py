@@ -4,30 +4,30 @@ A probe minimises   sum_i c_i * logloss(y_i, w.z_i + b)  +  strength/2 * |w|^2
 where z are the features standardised on its training examples, and c_i is zero for all others and gives both classes
 the same total. The intercept b is not penalised.
 
-Every training set reads the same features, so that one matrix product serves all probes of a layer: what differs
-between them, mean, scale and examples, is applied to the weights and to the slopes, never to the features. Newton's
-method; its steps are found by conjugate gradients, for all probes at once.
+Every training set reads the same features, so one matrix product serves all probes of a layer. What differs between
+them, mean, scale and examples, is applied to the weights and to the slopes, never to the features. The solver is
+Newton's method; conjugate gradients find its steps, for all probes at once.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-TOLERANCE = 1e-6  # root mean square of the objective's slopes along weights and intercept; less for weak penalties
+TOLERANCE = 1e-6  # root mean square of the objective's slopes along weights and intercept; smaller for weak penalties
 NEWTON_STEPS = 60
 GRADIENT_STEPS = 400  # of conjugate gradients, in one step of Newton's
 HALVINGS = 20  # of a step that raises the objective
-STALLED = 4  # Newton steps without progress after which rounding is taken to be all that is left
-JITTER = 1e-5  # added to the features' inner products, which are singular once centred, or where examples are alike
-SOME = 256  # examples or features that are worked on at a time, where a copy of all would take too much memory
+STALLED = 4  # Newton steps without progress; after so many, only rounding errors can be left
+JITTER = 1e-5  # added to the features' inner products: they are singular once centred, or where examples are alike
+FEATURES_AT_A_TIME = 256  # a copy of all would take too much memory
 CONSTANT = 1e-6  # a feature that varies less than this, relative to its mean, is constant
 
 
 @dataclass(frozen=True)
-class Probes:
+class FittedProbes:
     """logit = x . weight + bias, in the units of the features."""
 
     weight: Tensor  # [layers, probes, width]
@@ -44,26 +44,33 @@ def fit(
     labels: Tensor,  # [examples], 0 or 1
     train: Tensor,  # [probes, examples], bool: whom a probe sees
     strengths: Tensor,  # [layers, probes]
-) -> Probes:
-    """Fit one probe a layer and training set, in the dtype of the features."""
+) -> FittedProbes:
+    """Fit one probe per layer and training set, in the dtype of the features."""
     labels, strengths = labels.to(features.dtype), strengths.to(features.dtype)
     centre = features.mean(1)  # [layers, width]; keeps the products below free of large common terms
-    problem = _Problem(_with_ones(features, centre), labels, class_weights(labels, train), strengths)
-    mean, inverse = _scaling(problem.features[..., :-1], centre, train)
-    problem = replace(problem, mean=_pad(mean, 0.0), inverse=_pad(inverse, 1.0))
-    at, converged = _newton(problem, torch.zeros_like(problem.mean), TOLERANCE)
-    weight = at[..., :-1] * inverse
-    return Probes(weight, at[..., -1] - (weight * (mean + centre[:, None])).sum(-1), converged)
+    centred = _with_ones(features, centre)
+    scaling = _scaling(centred[..., :-1], centre, train)
+    with_intercept = _Scaling(_pad(scaling.mean, 0.0), _pad(scaling.inverse, 1.0))
+    problem = _Problem(
+        features=centred,
+        labels=labels,
+        weights=class_weights(labels, train),
+        strengths=strengths,
+        scaling=with_intercept,
+    )
+    at, converged = _newton(problem, torch.zeros_like(with_intercept.mean), TOLERANCE)
+    weight = at[..., :-1] * scaling.inverse
+    return FittedProbes(weight, at[..., -1] - (weight * (scaling.mean + centre[:, None])).sum(-1), converged)
 
 
-def path(
+def try_strengths(
     features: Tensor, labels: Tensor, train: Tensor, groups: Sequence[Sequence[float]], tolerance: float
 ) -> Iterator[Tensor]:
-    """Train on `train` [examples] and yield the logits [layers, strengths, others] of all others, a group at once.
+    """Train on `train` [examples] and yield the logits [layers, strengths, others] of all others, group by group.
 
-    A group starts where the last of the group before ended. Where there are more features than training examples, the
-    standardised features are replaced by as many as there are examples, with the same inner products (a Cholesky factor
-    of these): the logits are the same, and a step is cheaper.
+    A group of strengths starts where the last strength of the group before ended. Where there are more features than
+    training examples, the standardised features are replaced by as many as there are examples, with the same inner
+    products (a Cholesky factor of them). The logits stay the same, and a step is cheaper.
     """
     count = int(train.sum())
     mean = (train.to(features.dtype)[None] / count) @ features  # [layers, 1, width]
@@ -87,7 +94,10 @@ def path(
     for strengths in groups:
         penalties = torch.tensor(strengths, dtype=at.dtype, device=at.device).expand(len(at), -1)
         start = at[:, -1:].repeat(1, len(strengths), 1)
-        at, _ = _newton(_Problem(inner, labels, weights.expand(len(strengths), -1), penalties), start, tolerance)
+        problem = _Problem(
+            features=inner, labels=labels, weights=weights.expand(len(strengths), -1), strengths=penalties
+        )
+        at, _ = _newton(problem, start, tolerance)
         weight = at[..., :-1].mT
         weight = torch.linalg.solve_triangular(known.mT, weight, upper=True) if wide else weight
         yield (others @ weight).mT + at[..., -1:]
@@ -95,12 +105,12 @@ def path(
 
 def _with_ones(features: Tensor, centre: Tensor | None = None) -> Tensor:
     """Features [layers, examples, width + 1], less their centre [layers, width]; the last one is the intercept's."""
-    found = torch.ones(*features.shape[:2], features.shape[2] + 1, dtype=features.dtype, device=features.device)
+    extended = torch.ones(*features.shape[:2], features.shape[2] + 1, dtype=features.dtype, device=features.device)
     if centre is None:
-        found[..., :-1] = features
+        extended[..., :-1] = features
     else:
-        torch.sub(features, centre[:, None], out=found[..., :-1])
-    return found
+        torch.sub(features, centre[:, None], out=extended[..., :-1])
+    return extended
 
 
 def _pad(values: Tensor, last: float) -> Tensor:
@@ -123,19 +133,26 @@ def log_loss(logits: Tensor, labels: Tensor, among: Tensor) -> Tensor:
     return (class_weights(labels, among) * softplus((1 - 2 * labels) * logits)).sum(-1)
 
 
-def _scaling(centred: Tensor, centre: Tensor, train: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and inverse scale of the features over each training set, [layers, probes, width]; 0 for constant ones."""
+@dataclass(frozen=True)
+class _Scaling:
+    """Mean and inverse scale of the features over each training set, [layers, probes, width]; inverse 0 if constant."""
+
+    mean: Tensor
+    inverse: Tensor
+
+
+def _scaling(centred: Tensor, centre: Tensor, train: Tensor) -> _Scaling:
     share = train.to(centred.dtype) / train.sum(1, keepdim=True)
     mean = share @ centred
-    parts = centred.split(SOME, dim=2)  # a few features at a time: their squares take as much memory as they do
+    parts = centred.split(FEATURES_AT_A_TIME, dim=2)  # their squares take as much memory as they do
     variance = torch.cat([share @ part.square() for part in parts], dim=2).sub_(mean.square())
-    # A difference of large numbers says little; for a training set far from the centre it is taken from the data.
+    # A small difference of large numbers is inexact: for a training set far from the centre, go back to the data.
     for layer, feature in (variance < mean.square() / 100).any(1).nonzero().tolist():
         values = centred[layer, :, feature].double()
         variance[layer, :, feature] = torch.stack([values[inside].var(correction=0) for inside in train])
     scale = variance.clamp_(min=0).sqrt_()
     constant = scale <= CONSTANT * (mean.abs() + centre[:, None].abs())
-    return mean, torch.where(constant, 0.0, 1 / scale)
+    return _Scaling(mean, torch.where(constant, 0.0, 1 / scale))
 
 
 @dataclass(frozen=True)
@@ -146,23 +163,20 @@ class _Problem:
     labels: Tensor  # [examples]
     weights: Tensor  # [probes, examples]
     strengths: Tensor  # [layers, probes]
-    mean: Tensor | None = (
-        None  # [layers, probes, width + 1], of each training set; None where features are standardised
-    )
-    inverse: Tensor | None = None  # [layers, probes, width + 1]
+    scaling: _Scaling | None = None  # with the intercept's; None where the features are standardised already
 
     def logits(self, at: Tensor) -> Tensor:
         """[layers, probes, examples]"""
-        if self.mean is None:
+        if self.scaling is None:
             return torch.bmm(at, self.features.mT)
-        scaled = at * self.inverse
-        return torch.baddbmm(-_dot(scaled, self.mean)[..., None], scaled, self.features.mT)
+        scaled = at * self.scaling.inverse
+        return torch.baddbmm(-_dot(scaled, self.scaling.mean)[..., None], scaled, self.features.mT)
 
     def back(self, slopes: Tensor, at: Tensor) -> Tensor:
         """From slopes along logits [layers, probes, examples] to those along the weights, the penalty's included."""
         raw = torch.bmm(slopes, self.features)
-        if self.mean is not None:
-            raw.addcmul_(slopes.sum(-1, keepdim=True), self.mean, value=-1).mul_(self.inverse)
+        if self.scaling is not None:
+            raw.addcmul_(slopes.sum(-1, keepdim=True), self.scaling.mean, value=-1).mul_(self.scaling.inverse)
         raw[..., :-1].addcmul_(self.strengths[..., None], at[..., :-1])
         return raw
 
@@ -177,33 +191,46 @@ def _dot(one: Tensor, other: Tensor) -> Tensor:
     return torch.linalg.vecdot(one, other)
 
 
-def _newton(problem: _Problem, at: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class _Point:
+    """Where all probes stand."""
+
+    at: Tensor  # [layers, probes, width + 1]
+    logits: Tensor  # [layers, probes, examples]
+    chance: Tensor  # of label 1, [layers, probes, examples]
+    slope: Tensor  # of the objective, [layers, probes, width + 1]
+    steepness: Tensor  # squared length of the slope, [layers, probes]
+
+
+def _point(problem: _Problem, at: Tensor, logits: Tensor) -> _Point:
+    chance = torch.sigmoid(logits)
+    slope = problem.back(problem.weights * (chance - problem.labels), at)
+    return _Point(at=at, logits=logits, chance=chance, slope=slope, steepness=_dot(slope, slope))
+
+
+def _newton(problem: _Problem, start: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
     """The minimum, and which probes reached it, [layers, probes]."""
-    limit = (tolerance * problem.strengths.clamp(0.1, 1.0)).square() * at.shape[-1]
-    logits = problem.logits(at)
-    first = least = since = None
+    limit = (tolerance * problem.strengths.clamp(0.1, 1.0)).square() * start.shape[-1]
+    point = _point(problem, start, problem.logits(start))
+    first = least = point.steepness
+    stalled = torch.zeros_like(first)  # steps without progress
     for _ in range(NEWTON_STEPS):
-        chance = torch.sigmoid(logits)
-        slope = problem.back(problem.weights * (chance - problem.labels), at)
-        size = _dot(slope, slope)
-        converged = size < limit
-        if first is None:
-            first, least, since = size, size, torch.zeros_like(size)
-        since = torch.where(size < 0.5 * least, 0.0, since + 1)
-        least = torch.minimum(least, size)
-        active = ~converged & (since < STALLED)
+        converged = point.steepness < limit
+        stalled = torch.where(point.steepness < 0.5 * least, 0.0, stalled + 1)
+        least = torch.minimum(least, point.steepness)
+        active = ~converged & (stalled < STALLED)
         if not active.any():
             break
-        curvature = problem.weights * (chance * (1 - chance))
-        precision = (size / first).sqrt().clamp(max=0.25) / 4  # sharper as the end comes near
-        step = _solve(problem, curvature, slope, size * precision, active)
-        at, logits = _search(problem, at, logits, step, slope, active)
-    return at, converged
+        precision = (point.steepness / first).sqrt().clamp(max=0.25) / 4  # sharper as the end comes near
+        step = _solve(problem, point, until=point.steepness * precision, active=active)
+        point = _point(problem, *_search(problem, point, step=step, active=active))
+    return point.at, converged
 
 
-def _solve(problem: _Problem, curvature: Tensor, slope: Tensor, until: Tensor, active: Tensor) -> Tensor:
+def _solve(problem: _Problem, point: _Point, until: Tensor, active: Tensor) -> Tensor:
     """Conjugate gradients: the step at which the quadratic model has no slope, to a squared length of `until`."""
-    step, left = torch.zeros_like(slope), -slope
+    curvature = problem.weights * (point.chance * (1 - point.chance))
+    step, left = torch.zeros_like(point.slope), -point.slope
     direction, size = left, _dot(left, left)
     tiny = torch.finfo(size.dtype).tiny
     for _ in range(GRADIENT_STEPS):
@@ -218,16 +245,15 @@ def _solve(problem: _Problem, curvature: Tensor, slope: Tensor, until: Tensor, a
     return step
 
 
-def _search(
-    problem: _Problem, at: Tensor, logits: Tensor, step: Tensor, slope: Tensor, active: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Go the step, or half of it, or a quarter ... until the objective falls as it should; logits go along."""
-    before, falling = problem.objective(logits, at), _dot(slope, step)
+def _search(problem: _Problem, point: _Point, step: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
+    """Take the step, or half of it, or a quarter, until the objective falls as it should: where that is, and logits."""
+    before, falling = problem.objective(point.logits, point.at), _dot(point.slope, step)
     slack = 8 * torch.finfo(before.dtype).eps * before.abs()
     change = problem.logits(step)
     length = active.to(before.dtype)
     for _ in range(HALVINGS):
-        there, moved = (torch.addcmul(old, length[..., None], new) for old, new in ((at, step), (logits, change)))
+        there = torch.addcmul(point.at, length[..., None], step)
+        moved = torch.addcmul(point.logits, length[..., None], change)
         worse = active & (problem.objective(moved, there) > before + 1e-4 * length * falling + slack)
         if not worse.any():
             break

@@ -7,39 +7,41 @@
 | half_b | half B of the training folds, first prompt | `crossfit` |
 | second_b | half B of the training folds, second prompt | `replicate` |
 
-The strength is chosen by cross-validation inside the training folds of `full`, once for each layer
-and fold, and serves the other three as well.
+The strength of the penalty is chosen by cross-validation inside the training folds of `full`, once per layer and fold.
+The other three probes take the same strength.
 """
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.probe.logistic import fit, log_loss, path
+from anchorscope.probe.anchor_rules import PROBES, Probe
+from anchorscope.probe.logistic import fit, log_loss, try_strengths
 
-GROUPS = ((64.0, 16.0, 4.0, 1.0), (2.0**-2, 2.0**-4), (2.0**-6, 2.0**-8, 2.0**-10))  # strengths that are tried together
+# Strengths of the penalty; those of a group are tried together.
+GROUPS = ((64.0, 16.0, 4.0, 1.0), (2.0**-2, 2.0**-4), (2.0**-6, 2.0**-8, 2.0**-10))
 STRENGTHS = tuple(strength for group in GROUPS for strength in group)
-CLEARLY_WORSE = 1.1  # a loss this many times the best one at the end of a group ends the search
-CHOICE_TOLERANCE = 1e-4  # enough to compare losses; the probes themselves are solved to the end
+CLEARLY_WORSE = 1.1  # the search ends with a group whose last loss is so many times the best one
+CHOICE_TOLERANCE = 1e-4  # enough to compare losses; the probes that score are solved further
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Out-of-fold logits of "hallucinated", each [layers, examples]; keyed by (probe, prompt, intervention)."""
+    """Out-of-fold logits of "hallucinated", and how the probes behind them were fitted."""
 
-    logits: dict[tuple[str, str, str], Tensor]
+    logits: dict[tuple[Probe, str], Tensor]  # (probe, intervention) -> [layers, examples]
     strengths: Tensor  # [layers, folds]
     converged: Tensor  # [layers, folds]
 
+    def of(self, probe: Probe, intervention: str) -> np.ndarray:
+        """Logits [layers, examples]."""
+        return self.logits[probe, intervention].numpy()
 
-PROBES = {
-    # probe: (training half, prompt it is trained and used on)
-    "full": (None, "first"),
-    "half_a": (0, "first"),
-    "half_b": (1, "first"),
-    "second_b": (1, "second"),
-}
+    def has(self, probe: Probe, intervention: str) -> bool:
+        """Whether the intervention was run under the probe's prompt."""
+        return (probe, intervention) in self.logits
 
 
 def score(
@@ -48,40 +50,39 @@ def score(
     folds: Tensor,  # [examples]
     halves: Tensor,  # [examples]
 ) -> Scores:
-    """Cross-fit all probes of a set of layers and score every intervention with them.
+    """Fit all probes of some layers and score every intervention with them.
 
     States of half precision are widened one at a time.
     """
     labels = hallucinated.float()
     count = int(folds.max()) + 1
     held_out = folds == torch.arange(count, device=folds.device)[:, None]  # [folds, examples]
-    strengths = None
+    strengths = choose_strengths(_widened(states["first", "clean"]), labels, folds)
     logits, converged = {}, []
     for prompt in dict.fromkeys(prompt for prompt, _ in states):
-        clean = _wide(states[prompt, "clean"])
-        if strengths is None:
-            strengths = choose_strengths(clean, labels, folds)
-        mine = [(name, half) for name, (half, trained_on) in PROBES.items() if trained_on == prompt]
-        train = torch.cat([~held_out if half is None else ~held_out & (halves == half) for _, half in mine])
-        probes = fit(clean, labels, train, strengths.repeat(1, len(mine)))
-        converged.append(probes.converged.unflatten(1, (len(mine), count)).all(1))
-        for run in (run for run in states if run[0] == prompt):
-            found = probes.logits(clean if run[1] == "clean" else _wide(states[run]))
-            by_probe = found.unflatten(1, (len(mine), count))  # [layers, probes, folds, examples]
-            for place, (name, _) in enumerate(mine):
-                logits[name, *run] = torch.where(held_out, by_probe[:, place], 0.0).sum(1).double().cpu()
+        clean = _widened(states[prompt, "clean"])
+        probes = [probe for probe in PROBES if probe.prompt == prompt]
+        train = torch.cat([~held_out if probe.half is None else ~held_out & (halves == probe.half) for probe in probes])
+        fitted = fit(features=clean, labels=labels, train=train, strengths=strengths.repeat(1, len(probes)))
+        converged.append(fitted.converged.unflatten(1, (len(probes), count)).all(1))
+        for intervention in (intervention for other, intervention in states if other == prompt):
+            everyone = fitted.logits(clean if intervention == "clean" else _widened(states[prompt, intervention]))
+            by_probe = everyone.unflatten(1, (len(probes), count))  # [layers, probes, folds, examples]
+            for number, probe in enumerate(probes):
+                own = torch.where(held_out, by_probe[:, number], 0.0).sum(1)
+                logits[probe, intervention] = own.double().cpu()
     return Scores(logits, strengths.cpu(), torch.stack(converged).all(0).cpu())
 
 
-def _wide(states: Tensor) -> Tensor:
+def _widened(states: Tensor) -> Tensor:
     return states if states.dtype == torch.float64 else states.float()
 
 
 def choose_strengths(clean: Tensor, labels: Tensor, folds: Tensor, clearly_worse: float = CLEARLY_WORSE) -> Tensor:
-    """For each layer and outer fold the strength with the least loss on inner folds, [layers, folds].
+    """The strength with the least loss on inner folds, for each layer and outer fold: [layers, folds].
 
-    The inner probe that leaves out fold i and its successor j serves both: outer fold i (validated on
-    j) and outer fold j (validated on i). So every outer fold is validated on two of its inner folds.
+    The inner probe that leaves out fold i and the next fold j serves both: outer fold i, validated on j, and outer
+    fold j, validated on i. So every outer fold is validated on two of its inner folds.
     """
     count = int(folds.max()) + 1
     losses = torch.zeros(len(STRENGTHS), len(clean), count, dtype=clean.dtype, device=clean.device)
@@ -91,7 +92,9 @@ def choose_strengths(clean: Tensor, labels: Tensor, folds: Tensor, clearly_worse
         train = (folds != i) & (folds != j)
         among = torch.stack([folds == j, folds == i])[:, ~train]
         tried = 0
-        for logits in path(clean, labels, train, GROUPS, CHOICE_TOLERANCE):
+        for logits in try_strengths(
+            features=clean, labels=labels, train=train, groups=GROUPS, tolerance=CHOICE_TOLERANCE
+        ):
             for column in logits.unbind(1):
                 validated[tried] = log_loss(column[:, None], labels[~train], among)
                 tried += 1

@@ -1,10 +1,10 @@
-"""What a probe says of an example before and after the knockout."""
+"""What a probe says about an example before and after the knockout."""
 
 import numpy as np
 
 
 def delta_p(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
-    """Percentage points that the probe's confidence in its own clean verdict gains or loses."""
+    """How far the probe's confidence in its own clean verdict rises or falls, in percentage points."""
     sign = np.where(clean >= 0, 1.0, -1.0)
     return 100 * (sigmoid(sign * changed) - sigmoid(sign * clean))
 

@@ -1,11 +1,12 @@
 """The six claims behind the published figure, each judged by an interval.
 
 A claim says that an effect lies in some region. It is supported when the whole 95 % interval lies inside the region,
-contradicted when it lies outside, and undecided otherwise. Groups are those of `replicate`: under `flip` even noise
-shows the published gap.
+contradicted when it lies outside, and undecided otherwise. Groups are those of `replicate`, because under `flip` even
+noise shows the published gap.
 """
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from itertools import combinations, pairwise
 from statistics import NormalDist
 
@@ -15,11 +16,11 @@ import polars as pl
 from anchorscope.summarise.bootstrap import interval
 
 RULE = "replicate"
-NEAR_ZERO = 10.0  # points that a flat curve may be away from zero; as far as the published ones are
+NEAR_ZERO = 10.0  # points that a flat curve may lie from zero; the published ones lie within that
 SIMILAR = 25.0  # points between two datasets in a third of the depth; the published ones lie within that
-NOTHING = 5.0  # points that the control may do
-BEGINNING = 8  # "the first layers" are one in so many
-LARGER = 1.2  # a larger model has at least so many times the parameters
+NOTHING = 5.0  # points by which the control may move the probe
+BEGINNING = 8  # one layer in so many counts as one of "the first layers"
+LARGER = 1.2  # a larger model has more than this many times the parameters
 STATEMENTS = {
     1: "Question-Anchored lies below Answer-Anchored",
     2: f"Answer-Anchored stays within {NEAR_ZERO:.0f} points of zero in every layer",
@@ -36,11 +37,13 @@ EFFECTS = {
     5: "largest difference of two datasets in a third of the depth",
     6: "ΔP under the control in its farthest layer",
 }
-BELOW_ZERO = (-np.inf, 0.0)
+Region = tuple[float, float]
+BELOW_ZERO: Region = (-np.inf, 0.0)
+Effect = tuple[float, np.ndarray]  # a number, and its resamples [draws]
 
 
 @dataclass(frozen=True)
-class Measured:
+class ResampledCurve:
     """One curve: its means [layers] and resamples [draws, layers]; layers without an estimate are NaN."""
 
     mean: np.ndarray
@@ -53,27 +56,65 @@ class Run:
 
     model: str
     dataset: str
-    question: Measured
-    answer: Measured
-    gap: Measured
-    control: Measured  # all examples, random_question
+    question: ResampledCurve
+    answer: ResampledCurve
+    gap: ResampledCurve
+    control: ResampledCurve  # all examples, random_question
     reads_truth: bool  # whether the reference layer's probe is better than chance
 
 
-def read_run(model: str, dataset: str, summary: pl.DataFrame, resampled: pl.DataFrame, layers: pl.DataFrame) -> Run:
-    """From the tables of one model on one dataset, `summary` and `layers` cut down to the headline."""
+@dataclass(frozen=True)
+class Scope:
+    """The model and dataset that a claim is judged on."""
 
-    def measured(anchor: str, intervention: str) -> Measured:
+    model: str
+    dataset: str | None  # None: all datasets
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim with its verdict, the effect behind it and its interval."""
+
+    claim: int
+    model: str
+    dataset: str | None
+    verdict: str
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+    because: str | None = None  # why there is no effect
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What claims.json holds and claims.md shows."""
+
+    claims: list[JudgedClaim]
+    one_mechanism: list[dict]  # the gap beside what one mechanism would give
+    landmarks: list[dict]  # published beside measured
+    weights: dict[str, str]  # by model, trained or random
+    note: str
+
+    def to_json(self) -> str:
+        return json.dumps({"statements": STATEMENTS, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
+
+
+def read_run(model: str, dataset: str, summary: pl.DataFrame, resampled: pl.DataFrame, layers: pl.DataFrame) -> Run:
+    """From the tables of one model on one dataset; `summary` and `layers` have the headline's rows only."""
+
+    def curve(anchor: str, intervention: str) -> ResampledCurve:
         wanted = {"rule": RULE, "anchor": anchor, "intervention": intervention}
         mean = summary.filter(**wanted).sort("layer")["delta_p"].cast(pl.Float64).to_numpy().astype(np.float64)
         drawn = resampled.filter(**wanted).sort("draw")["delta_p"].to_numpy().astype(np.float64)
-        return Measured(mean, drawn.reshape(-1, len(mean)))
+        return ResampledCurve(mean, drawn.reshape(-1, len(mean)))
 
     return Run(
-        model,
-        dataset,
-        *(measured(anchor, "exact_question") for anchor in ("question", "answer", "gap")),
-        control=measured("all", "random_question"),
+        model=model,
+        dataset=dataset,
+        question=curve("question", "exact_question"),
+        answer=curve("answer", "exact_question"),
+        gap=curve("gap", "exact_question"),
+        control=curve("all", "random_question"),
         reads_truth=reads_truth(layers),
     )
 
@@ -87,9 +128,9 @@ def reads_truth(layers: pl.DataFrame) -> bool:
 
 
 def beside_null(series: pl.DataFrame, runs: list[Run]) -> list[dict]:
-    """The headline's gap beside what one mechanism would give, mean over layers, for each model and dataset.
+    """The headline's gap beside what one mechanism would give, as means over layers: one row per model and dataset.
 
-    Whether it is beyond that is not said where the probe reads nothing.
+    `beyond` is None where the probe reads nothing.
     """
     read = pl.DataFrame(
         [(run.model, run.dataset, run.reads_truth) for run in runs],
@@ -109,7 +150,7 @@ def beside_null(series: pl.DataFrame, runs: list[Run]) -> list[dict]:
     )
 
 
-def judge(low: float, high: float, region: tuple[float, float]) -> str:
+def verdict_on(low: float, high: float, region: Region) -> str:
     """By where the interval lies."""
     if region[0] <= low and high <= region[1]:
         return "supported"
@@ -117,134 +158,142 @@ def judge(low: float, high: float, region: tuple[float, float]) -> str:
 
 
 def larger_neighbours(families: list[list[str]], parameters: dict[str, int]) -> list[tuple[str, str]]:
-    """Neighbours in a family of which the second is the larger model; two of one size have no larger one."""
+    """Neighbours in a family, where the second is the larger model; of two models of one size, neither is."""
     pairs = [pair for family in families for pair in pairwise(family)]
     return [(first, second) for first, second in pairs if parameters[second] > LARGER * parameters[first]]
 
 
-def judge_claims(runs: list[Run], sizes: list[tuple[str, str]]) -> list[dict]:
-    """Every claim for every model on each dataset and on all of them, and for every smaller model and a larger one."""
-    found = []
+def judge_claims(runs: list[Run], sizes: list[tuple[str, str]]) -> list[JudgedClaim]:
+    """Every claim for every model, on each dataset and on all of them, and for every smaller model and a larger one."""
+    judged = []
     for model in dict.fromkeys(run.model for run in runs):
-        mine = [run for run in runs if run.model == model]
-        for some in [*([run] for run in mine), *([mine] if len(mine) > 1 else [])]:
-            found += _model_claims(some)
-        found.append(_similar(mine))
-    found += [_deeper(runs, smaller, larger) for smaller, larger in sizes]
-    return sorted(found, key=lambda row: row["claim"])
+        own = [run for run in runs if run.model == model]
+        for some in [*([run] for run in own), *([own] if len(own) > 1 else [])]:
+            judged += _model_claims(some)
+        judged.append(_similar(own))
+    judged += [_deeper(runs, smaller, larger) for smaller, larger in sizes]
+    return sorted(judged, key=lambda row: row.claim)
 
 
-def _model_claims(runs: list[Run]) -> list[dict]:
-    """The claims about one model on some datasets; those whose probe reads nothing have no say."""
-    about = {"model": runs[0].model, "dataset": runs[0].dataset if len(runs) == 1 else None}
+def _model_claims(runs: list[Run]) -> list[JudgedClaim]:
+    """The claims about one model on some datasets. A dataset whose probe reads nothing does not count."""
+    scope = Scope(runs[0].model, runs[0].dataset if len(runs) == 1 else None)
     usable = [run for run in runs if run.reads_truth]
     if not usable:
-        return [_undecided(number, about, "the probe is no better than chance") for number in (1, 2, 3, 6)]
+        return [_undecided(claim, scope, "the probe is no better than chance") for claim in (1, 2, 3, 6)]
     return [
-        _difference(1, about, [_area(run.gap) for run in usable], BELOW_ZERO),
-        _everywhere(2, about, [run.answer for run in usable], NEAR_ZERO),
-        _difference(3, about, [_deepening(run.question) for run in usable], BELOW_ZERO),
-        _everywhere(6, about, [run.control for run in usable], NOTHING),
+        _on_average(1, scope, effects=[_area(run.gap) for run in usable], region=BELOW_ZERO),
+        _everywhere(2, scope, curves=[run.answer for run in usable], bound=NEAR_ZERO),
+        _on_average(3, scope, effects=[_deepening(run.question) for run in usable], region=BELOW_ZERO),
+        _everywhere(6, scope, curves=[run.control for run in usable], bound=NOTHING),
     ]
 
 
-def _area(curve: Measured) -> tuple[float, np.ndarray]:
-    """The mean over layers: estimate, and resamples [draws]."""
+def _area(curve: ResampledCurve) -> Effect:
+    """The mean over layers."""
     known = np.isfinite(curve.mean)
     return _mean(curve.mean[known]), _means(curve.resampled[:, known])
 
 
-def _deepening(curve: Measured) -> tuple[float, np.ndarray]:
+def _some_layers(curve: ResampledCurve, layers: slice | np.ndarray) -> ResampledCurve:
+    return ResampledCurve(curve.mean[layers], curve.resampled[:, layers])
+
+
+def _difference(first: Effect, second: Effect) -> Effect:
+    """First minus second, in as many resamples as both have."""
+    draws = min(len(first[1]), len(second[1]))
+    return first[0] - second[0], first[1][:draws] - second[1][:draws]
+
+
+def _deepening(curve: ResampledCurve) -> Effect:
     """Later layers minus the first ones."""
     first = -(-len(curve.mean) // BEGINNING)
-    early, late = (Measured(curve.mean[part], curve.resampled[:, part]) for part in (slice(first), slice(first, None)))
-    (one, ones), (two, twos) = _area(early), _area(late)
-    return two - one, twos - ones
+    early, late = (_area(_some_layers(curve, layers)) for layers in (slice(first), slice(first, None)))
+    return _difference(late, early)
 
 
-def _deeper(runs: list[Run], smaller: str, larger: str) -> dict:
+def _deeper(runs: list[Run], smaller: str, larger: str) -> JudgedClaim:
     """Claim 4: the deepest layer of each model, averaged over the datasets that both were measured on."""
-    about = {"model": f"{larger} against {smaller}", "dataset": None}
-    by_name = {(run.model, run.dataset): run for run in runs if run.reads_truth}
-    shared = [name for model, name in by_name if model == smaller and (larger, name) in by_name]
+    scope = Scope(f"{larger} against {smaller}", None)
+    questions = {(run.model, run.dataset): run.question for run in runs if run.reads_truth}
+    shared = [name for model, name in questions if model == smaller and (larger, name) in questions]
     if not shared:
-        return _undecided(4, about, "there is no dataset on which both models' probes are better than chance")
-    differences = []
-    for name in shared:
-        (one, ones), (two, twos) = (_deepest(by_name[model, name].question) for model in (smaller, larger))
-        count = min(len(ones), len(twos))
-        differences.append((two - one, twos[:count] - ones[:count]))
-    return _difference(4, about, differences, BELOW_ZERO)
+        return _undecided(4, scope, "there is no dataset on which both models' probes are better than chance")
+    effects = [_difference(_deepest(questions[larger, name]), _deepest(questions[smaller, name])) for name in shared]
+    return _on_average(4, scope, effects=effects, region=BELOW_ZERO)
 
 
-def _deepest(curve: Measured) -> tuple[float, np.ndarray]:
-    """The lowest mean, and what that layer has in each resample."""
+def _deepest(curve: ResampledCurve) -> Effect:
+    """The lowest mean, and that layer's value in each resample."""
     if not np.isfinite(curve.mean).any():
         return np.nan, np.full(len(curve.resampled), np.nan)
     layer = int(np.nanargmin(curve.mean))
     return float(curve.mean[layer]), curve.resampled[:, layer]
 
 
-def _similar(runs: list[Run]) -> dict:
+def _similar(runs: list[Run]) -> JudgedClaim:
     """Claim 5: every pair of datasets in every third of the depth, at once."""
-    about = {"model": runs[0].model, "dataset": None}
-    usable = [run for run in runs if run.reads_truth]
+    scope = Scope(runs[0].model, None)
+    usable = [run.question for run in runs if run.reads_truth]
     if len(usable) < 2:
-        return _undecided(5, about, "fewer than two datasets have a probe that is better than chance")
-    estimates, resamples = [], []
-    for one, two in combinations(usable, 2):
-        for part in np.array_split(np.arange(len(one.question.mean)), 3):
-            if not len(part):
-                continue
-            (first, firsts), (second, seconds) = (
-                _area(Measured(run.question.mean[part], run.question.resampled[:, part])) for run in (one, two)
-            )
-            estimates.append(first - second)
-            resamples.append(firsts - seconds)
-    return _everywhere(5, about, [Measured(np.array(estimates), np.stack(resamples, axis=1))], SIMILAR)
+        return _undecided(5, scope, "fewer than two datasets have a probe that is better than chance")
+    differences = [
+        _difference(_area(_some_layers(first, third)), _area(_some_layers(second, third)))
+        for first, second in combinations(usable, 2)
+        for third in np.array_split(np.arange(len(first.mean)), 3)
+        if len(third)
+    ]
+    means, resamples = zip(*differences, strict=True)
+    curve = ResampledCurve(np.array(means), np.stack(resamples, axis=1))
+    return _everywhere(5, scope, curves=[curve], bound=SIMILAR)
 
 
-def _difference(
-    number: int, about: dict, estimates: list[tuple[float, np.ndarray]], region: tuple[float, float]
-) -> dict:
+def _on_average(claim: int, scope: Scope, effects: list[Effect], region: Region) -> JudgedClaim:
     """A claim about one number, averaged over datasets; those without an estimate are left out."""
-    known = [(value, drawn) for value, drawn in estimates if np.isfinite(value)]
+    known = [(value, drawn) for value, drawn in effects if np.isfinite(value)]
     if not known:
-        return _undecided(number, about, "a group has no examples")
+        return _undecided(claim, scope, "a group has no examples")
     effect = float(np.mean([value for value, _ in known]))
     low, high = (float(end[0]) for end in interval(np.mean([drawn for _, drawn in known], axis=0)[:, None]))
-    return _row(number, about, judge(low, high, region), effect, low, high)
+    return JudgedClaim(
+        claim=claim,
+        model=scope.model,
+        dataset=scope.dataset,
+        verdict=verdict_on(low, high, region),
+        effect=effect,
+        low=low,
+        high=high,
+    )
 
 
-def _everywhere(number: int, about: dict, curves: list[Measured], bound: float) -> dict:
+def _everywhere(claim: int, scope: Scope, curves: list[ResampledCurve], bound: float) -> JudgedClaim:
     """A claim that every layer of every curve lies within `bound` of zero, by a band that holds for all at once."""
     mean = np.concatenate([curve.mean for curve in curves])
     resampled = np.concatenate([curve.resampled for curve in curves], axis=1)
     known = np.isfinite(mean) & (np.isfinite(resampled).mean(0) > 0.5)
     if not known.any():
-        return _undecided(number, about, "a group has no examples")
+        return _undecided(claim, scope, "a group has no examples")
     mean, resampled = mean[known], resampled[:, known]
     error = np.nanstd(resampled, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         distance = np.nan_to_num(np.abs(resampled - mean) / error)
     reach = np.quantile(distance.max(1), 0.95) * error
-    verdicts = [judge(*ends, (-bound, bound)) for ends in zip(mean - reach, mean + reach, strict=True)]
-    if "contradicted" in verdicts:
-        verdict = "contradicted"
-    else:
-        verdict = "supported" if set(verdicts) == {"supported"} else "undecided"
-    far = int(np.argmax(np.abs(mean)))
-    return _row(number, about, verdict, *map(float, (mean[far], mean[far] - reach[far], mean[far] + reach[far])))
+    verdicts = {verdict_on(low, high, (-bound, bound)) for low, high in zip(mean - reach, mean + reach, strict=True)}
+    farthest = int(np.argmax(np.abs(mean)))
+    return JudgedClaim(
+        claim=claim,
+        model=scope.model,
+        dataset=scope.dataset,
+        # One layer is enough to contradict; all are needed to support.
+        verdict=next(verdict for verdict in ("contradicted", "undecided", "supported") if verdict in verdicts),
+        effect=float(mean[farthest]),
+        low=float(mean[farthest] - reach[farthest]),
+        high=float(mean[farthest] + reach[farthest]),
+    )
 
 
-def _row(number: int, about: dict, verdict: str, effect: float, low: float, high: float) -> dict:
-    return {"claim": number, **about, "verdict": verdict, "effect": effect, "low": low, "high": high, "because": None}
-
-
-def _undecided(number: int, about: dict, because: str) -> dict:
-    return {"claim": number, **about, "verdict": "undecided", "effect": None, "low": None, "high": None} | {
-        "because": because
-    }
+def _undecided(claim: int, scope: Scope, because: str) -> JudgedClaim:
+    return JudgedClaim(claim=claim, model=scope.model, dataset=scope.dataset, verdict="undecided", because=because)
 
 
 def _mean(values: np.ndarray) -> float:
@@ -252,7 +301,7 @@ def _mean(values: np.ndarray) -> float:
 
 
 def _means(resampled: np.ndarray) -> np.ndarray:
-    """The mean over layers of each resample, NaN where it has none."""
+    """The mean over layers of each resample, NaN where it has no estimate."""
     known = np.isfinite(resampled)
     with np.errstate(invalid="ignore"):
         return np.where(known, resampled, 0.0).sum(1) / known.sum(1)

@@ -1,19 +1,19 @@
 """Claims and landmarks as a page of text."""
 
-from anchorscope.summarise.claims import EFFECTS, STATEMENTS
+from anchorscope.summarise.claims import EFFECTS, STATEMENTS, Findings, JudgedClaim
 
 
-def claims_page(claims: list[dict], null: list[dict], landmarks: list[dict], note: str) -> str:
-    """Markdown: one table a claim, what one mechanism would give, and the published landmarks beside the measured."""
-    parts = ["# Claims", note, EXPLAINED]
+def claims_page(findings: Findings) -> str:
+    """Markdown: one table per claim, what one mechanism would give, and published landmarks beside measured ones."""
+    parts = ["# Claims", findings.note, EXPLAINED]
     for number, statement in STATEMENTS.items():
-        rows = [row for row in claims if row["claim"] == number]
+        rows = [row for row in findings.claims if row.claim == number]
         if rows:
             parts += [f"## {number}. {statement[0].upper()}{statement[1:]}", _claim_table(rows, EFFECTS[number])]
-    if null:
-        parts += ["## What one mechanism would show", ONE_MECHANISM, _null_table(null)]
-    if landmarks:
-        parts += ["## Published landmarks", LANDMARKS, _landmark_table(landmarks)]
+    if findings.one_mechanism:
+        parts += ["## What one mechanism would show", ONE_MECHANISM, _one_mechanism_table(findings.one_mechanism)]
+    if findings.landmarks:
+        parts += ["## Published landmarks", LANDMARKS, _landmark_table(findings.landmarks)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -29,17 +29,17 @@ LANDMARKS = """The published values were read from the figures and are good to a
 from the rule `flip`, as there. A range spans datasets and layers."""
 
 
-def _claim_table(rows: list[dict], effect: str) -> str:
+def _claim_table(rows: list[JudgedClaim], effect: str) -> str:
     lines = [f"| model | dataset | verdict | {effect} | 95 % interval |", "|---|---|---|---|---|"]
     for row in rows:
-        value, ends = "–", row["because"]
-        if row["effect"] is not None:
-            value, ends = _points(row["effect"]), f"{_points(row['low'])} … {_points(row['high'])}"
-        lines.append(f"| {row['model']} | {row['dataset'] or 'all'} | {row['verdict']} | {value} | {ends} |")
+        value, ends = "–", row.because
+        if row.effect is not None and row.low is not None and row.high is not None:
+            value, ends = _points(row.effect), f"{_points(row.low)} … {_points(row.high)}"
+        lines.append(f"| {row.model} | {row.dataset or 'all'} | {row.verdict} | {value} | {ends} |")
     return "\n".join(lines)
 
 
-def _null_table(rows: list[dict]) -> str:
+def _one_mechanism_table(rows: list[dict]) -> str:
     lines = [
         "| model | dataset | gap | 95 % interval | one mechanism | 95 % of simulations | beyond |",
         "|---" * 7 + "|",

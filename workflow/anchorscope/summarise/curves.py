@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from anchorscope.probe.anchor_rules import role_columns
+from anchorscope.probe.anchor_rules import RoleResult, role_columns
 from anchorscope.summarise.bootstrap import group_means, interval
 
 ANCHORS = ("question", "answer", "all", "gap")  # gap: question minus answer
@@ -24,19 +24,17 @@ class Curve:
     resampled_share: np.ndarray  # [draws, layers]
 
 
-def curves(pairs: list[tuple[np.ndarray, np.ndarray]], weights: np.ndarray) -> dict[str, Curve]:
-    """The curve of each anchor, from (question_anchored, delta P) of each role, all [layers, examples].
-
-    `weights` are resamples [draws, examples].
-    """
+def curves(results: list[RoleResult], weights: np.ndarray) -> dict[str, Curve]:
+    """The curve of each anchor, averaged over roles; `weights` are resamples [draws, examples]."""
     once = np.ones((1, weights.shape[1]))
-    counts = [np.stack([mask.sum(1), (~mask).sum(1), np.full(len(mask), mask.shape[1])]) for mask, _ in pairs]
-    means, _ = _over_roles(group_means(once, *pair) for pair in pairs)
-    resampled, shares = _over_roles(group_means(weights, *pair) for pair in pairs)
-    found = {}
+    masks = [result.question_anchored for result in results]
+    counts = [np.stack([mask.sum(1), (~mask).sum(1), np.full(len(mask), mask.shape[1])]) for mask in masks]
+    means, _ = _over_roles(group_means(once, role.question_anchored, role.delta_p) for role in results)
+    resampled, shares = _over_roles(group_means(weights, role.question_anchored, role.delta_p) for role in results)
+    by_anchor = {}
     for number, anchor in enumerate(("question", "answer", "all")):
         n = np.mean([count[number] for count in counts], axis=0)
-        found[anchor] = Curve(
+        by_anchor[anchor] = Curve(
             n=n,
             fewest=np.min([count[number] for count in counts], axis=0),
             mean=means[number][0],
@@ -44,39 +42,39 @@ def curves(pairs: list[tuple[np.ndarray, np.ndarray]], weights: np.ndarray) -> d
             share=n / weights.shape[1],
             resampled_share=shares[number],
         )
-    question, answer = found["question"], found["answer"]
-    found["gap"] = Curve(
-        n=found["all"].n,
+    question, answer, everyone = (by_anchor[anchor] for anchor in ("question", "answer", "all"))
+    by_anchor["gap"] = Curve(
+        n=everyone.n,
         fewest=np.minimum(question.fewest, answer.fewest),
         mean=question.mean - answer.mean,
         resampled=question.resampled - answer.resampled,
-        share=found["all"].share,
-        resampled_share=found["all"].resampled_share,
+        share=everyone.share,
+        resampled_share=everyone.resampled_share,
     )
-    return found
+    return by_anchor
 
 
-def _over_roles(found: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, ...]:
+def _over_roles(by_role: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, ...]:
     """The mean over roles of what each gives."""
-    return tuple(np.mean(values, axis=0) for values in zip(*found, strict=True))
+    return tuple(np.mean(values, axis=0) for values in zip(*by_role, strict=True))
 
 
-def roles(unit: pl.DataFrame, rule: str) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(question_anchored, delta P) of each role, [layers, examples]; roles that were not measured are left out.
+def read_role_results(unit: pl.DataFrame, rule: str) -> list[RoleResult]:
+    """What each role of a rule says; roles that were not measured are left out.
 
     `unit` is the delta table of one component, position and intervention, sorted by layer and id.
     """
     layers = unit["layer"].n_unique()
-    pairs = []
+    results = []
     for columns in role_columns(rule):
         if all(unit[column].null_count() == 0 for column in columns):
             anchored, delta = (unit[column].to_numpy().reshape(layers, -1) for column in columns)
-            pairs.append((anchored, delta.astype(np.float64)))
-    return pairs
+            results.append(RoleResult(anchored, delta.astype(np.float64)))
+    return results
 
 
-def layer_rows(curve: Curve) -> pl.DataFrame:
-    """One row a layer: n, share and delta P with their intervals. An interval needs two examples."""
+def curve_rows(curve: Curve) -> pl.DataFrame:
+    """One row per layer: n, share and delta P with their intervals. An interval needs two examples."""
     low, high = interval(curve.resampled)
     share_low, share_high = interval(curve.resampled_share)
     known = curve.fewest >= 2
@@ -97,7 +95,7 @@ def layer_rows(curve: Curve) -> pl.DataFrame:
 def series_row(curve: Curve, flip: Curve | None = None) -> dict:
     """What a whole curve comes to: its area (the mean over layers) and its deepest layer.
 
-    With `flip`, the same group's curve under that rule, also the share of its area that is left under this one.
+    `flip` is the same group's curve under that rule. With it, also the share of its area that is left in this curve.
     """
     if not (curve.fewest >= 2).any():
         return {}

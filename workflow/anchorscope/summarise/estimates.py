@@ -1,93 +1,134 @@
 """All estimates of one model on one dataset, from its delta and layers tables."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from anchorscope.extract.axes import Headline
-from anchorscope.probe.anchor_rules import ROLES, role_columns
+from anchorscope.probe.anchor_rules import ROLES, RoleResult, role_columns
 from anchorscope.summarise.bootstrap import interval, resample
-from anchorscope.summarise.curves import ANCHORS, Curve, curves, layer_rows, roles, series_row
+from anchorscope.summarise.curves import ANCHORS, Curve, curve_rows, curves, read_role_results, series_row
+from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.one_mechanism import simulate_flip, simulate_replicate
-from anchorscope.summarise.two_kinds import KINDS, kinds
+from anchorscope.summarise.two_kinds import TWO_KINDS, BothPrompts, two_kinds
 
 UNIT = ["component", "position", "intervention"]
 NULL_DRAWS = 400  # simulations behind the band of one mechanism
 POPULARITY = ("unpopular", "middling", "popular")
 SERIES = ("area", "deepest_layer", "deepest", "of_flip", "area_null")
+Curves = dict[str, dict[str, Curve]]  # by rule and anchor
+Simulated = dict[str, dict[str, np.ndarray]]  # by rule and anchor, group means [draws, layers] under one mechanism
 
 
 @dataclass(frozen=True)
 class Estimates:
-    summary: pl.DataFrame  # one row a component, position, intervention, rule, anchor and layer
-    series: pl.DataFrame  # one row a component, position, intervention, rule and anchor
-    kinds: pl.DataFrame  # one row a component and position
+    """The tables of one model on one dataset."""
+
+    summary: pl.DataFrame  # one row per component, position, intervention, rule, anchor and layer
+    series: pl.DataFrame  # one row per component, position, intervention, rule and anchor
+    two_kinds: pl.DataFrame  # one row per component and position
     strata: pl.DataFrame  # the headline's summary for parts of the examples
-    deepest: pl.DataFrame  # the headline's examples at its deepest layer, one row an intervention and example
+    deepest: pl.DataFrame  # the headline's examples at its deepest layer, one row per intervention and example
     resampled: pl.DataFrame  # the headline's curves in every resample, for contrasts between runs
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """By the name of each table's file."""
+        return {
+            "summary": self.summary,
+            "series": self.series,
+            "kinds": self.two_kinds,
+            "strata": self.strata,
+            "deepest": self.deepest,
+            "resampled": self.resampled,
+        }
+
+
+def no_estimates(empty: pl.DataFrame) -> Estimates:
+    """Where nothing was probed, every table is the same empty one."""
+    return Estimates(**{field.name: empty for field in fields(Estimates)})
 
 
 def estimate(
-    delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, draws: int, seed: int, threads: int = 1
+    delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, *, draws: int, seed: int, threads: int = 1
 ) -> Estimates:
-    """Everything that is said of one model on one dataset."""
+    """Everything that is said about one model on one dataset."""
     delta = delta.sort(*UNIT, "layer", "id")
     weights = resample(_examples(delta)["cluster"].to_list(), draws, seed)
-    units = delta.partition_by(UNIT, as_dict=True, maintain_order=True)
+    units = _units(delta, layers)
     with ThreadPoolExecutor(threads) as pool:
-        parts = list(pool.map(lambda unit: _unit(*unit, layers, headline, weights, seed), units.items()))
+        parts = list(pool.map(lambda unit: _part(unit, headline=headline, weights=weights, seed=seed), units))
     series = pl.concat(part.series for part in parts)
     return Estimates(
         summary=with_auc(pl.concat((part.summary for part in parts), how="diagonal"), layers),
         series=series,
-        kinds=pl.concat(part.kinds for part in parts if part.kinds is not None),
+        two_kinds=pl.concat(part.two_kinds for part in parts if part.two_kinds is not None),
         strata=pl.concat(part.strata for part in parts if part.strata is not None),
-        deepest=deepest_examples(delta, series, layers, headline),
+        deepest=deepest_examples(delta, series=series, layers=layers, headline=headline),
         resampled=pl.concat(part.resampled for part in parts if part.resampled is not None),
     )
 
 
 @dataclass(frozen=True)
+class _Unit:
+    """One component, position and intervention."""
+
+    component: str
+    position: str
+    intervention: str
+    delta: pl.DataFrame  # its rows of the delta table, sorted by layer and id
+    reference: int  # the layer whose clean probe ranks best
+
+    def logits(self, state: str, probe: str) -> np.ndarray:
+        """Logits [layers, examples]."""
+        layers = self.delta["layer"].n_unique()
+        return self.delta[f"logit_{state}_{probe}"].cast(pl.Float64).to_numpy().reshape(layers, -1)
+
+
+@dataclass(frozen=True)
 class _Part:
-    """What one component, position and intervention adds to each table."""
+    """What one unit adds to each table."""
 
     summary: pl.DataFrame
     series: pl.DataFrame
-    kinds: pl.DataFrame | None = None
+    two_kinds: pl.DataFrame | None = None
     strata: pl.DataFrame | None = None
     resampled: pl.DataFrame | None = None
 
 
-def _unit(
-    names: tuple[str, str, str],
-    unit: pl.DataFrame,
-    layers: pl.DataFrame,
-    headline: Headline,
-    weights: np.ndarray,
-    seed: int,
-) -> _Part:
-    component, position, intervention = names
-    place = {"component": component, "position": position}
-    under = {**place, "intervention": intervention}
-    by_rule = {rule: curves(roles(unit, rule), weights) for rule in ROLES}
-    reference = layers.filter(pl.col("is_reference")).filter(**place)["layer"][0]
-    measured = intervention == "exact_question"
-    null = one_mechanism(unit, reference, seed) if measured else {}
-    part = _Part(_with(_layer_table(by_rule, null), under), _with(_series_table(by_rule, null), under))
-    if measured:
-        at_reference = unit.filter(pl.col("layer") == reference)
-        row = {**place, "reference_layer": reference, **_kinds(at_reference, weights, seed)}
-        part = replace(part, kinds=pl.DataFrame([row], schema_overrides=dict.fromkeys(KINDS, pl.Float64)))
-    if (component, position) == (headline.component, headline.position):
-        strata = _with(_strata_table(unit, weights), under)
-        part = replace(part, strata=strata, resampled=_with(_resampled_table(by_rule), {"intervention": intervention}))
+def _units(delta: pl.DataFrame, layers: pl.DataFrame) -> list[_Unit]:
+    units = []
+    for names, rows in delta.partition_by(UNIT, as_dict=True, maintain_order=True).items():
+        component, position, intervention = names
+        reference = layers.filter("is_reference", component=component, position=position)["layer"][0]
+        units.append(
+            _Unit(component=component, position=position, intervention=intervention, delta=rows, reference=reference)
+        )
+    return units
+
+
+def _part(unit: _Unit, headline: Headline, weights: np.ndarray, seed: int) -> _Part:
+    place = {"component": unit.component, "position": unit.position}
+    names = {**place, "intervention": unit.intervention}
+    by_rule = {rule: curves(read_role_results(unit.delta, rule), weights) for rule in ROLES}
+    is_knockout = unit.intervention == "exact_question"
+    null = one_mechanism(unit, seed) if is_knockout else {}
+    part = _Part(_with(_summary_table(by_rule, null), names), _with(_series_table(by_rule, null), names))
+    if is_knockout:
+        row = {**place, "reference_layer": unit.reference, **two_kinds(_both_prompts(unit), weights, seed)}
+        table = pl.DataFrame([row], schema_overrides=dict.fromkeys(TWO_KINDS, pl.Float64))
+        part = replace(part, two_kinds=table)
+    if Headline(**place) == headline:
+        strata = _with(_strata_table(unit.delta, weights), names)
+        resampled = _with(_resampled_table(by_rule), {"intervention": unit.intervention})
+        part = replace(part, strata=strata, resampled=resampled)
     return part
 
 
 def _examples(delta: pl.DataFrame) -> pl.DataFrame:
-    """One row an example, in the order of every unit and layer."""
+    """One row per example, in the order that every unit and layer has."""
     first = delta.row(0, named=True)
     return delta.filter(**{name: first[name] for name in [*UNIT, "layer"]})
 
@@ -96,49 +137,48 @@ def _with(table: pl.DataFrame, values: dict[str, str]) -> pl.DataFrame:
     return table.with_columns(**{name: pl.lit(value) for name, value in values.items()})
 
 
-def _layer_table(by_rule: dict[str, dict[str, Curve]], null: dict[str, dict[str, np.ndarray]]) -> pl.DataFrame:
-    """Every anchor's curve under every rule, with what one mechanism would show of it where that is known."""
+def _summary_table(by_rule: Curves, null: Simulated) -> pl.DataFrame:
+    """Every anchor's curve under every rule, beside what one mechanism would show where that is known."""
     tables = []
     for rule, by_anchor in by_rule.items():
         for anchor in ANCHORS:
-            table = _with(layer_rows(by_anchor[anchor]), {"rule": rule, "anchor": anchor})
+            table = _with(curve_rows(by_anchor[anchor]), {"rule": rule, "anchor": anchor})
             if anchor in null.get(rule, {}):
                 table = table.with_columns(**band(null[rule][anchor]))
             tables.append(table)
     return pl.concat(tables, how="diagonal")
 
 
-def one_mechanism(unit: pl.DataFrame, reference: int, seed: int) -> dict[str, dict[str, np.ndarray]]:
-    """By rule and anchor the group means [draws, layers] that one mechanism gives."""
-    layers = unit["layer"].n_unique()
-
-    def logits(state: str, probe: str) -> np.ndarray:
-        return unit[f"logit_{state}_{probe}"].cast(pl.Float64).to_numpy().reshape(layers, -1)
-
-    both = (np.stack([logits(state, prompt) for prompt in ("first", "second")]) for state in ("clean", "ko"))
-    return {
-        "flip": simulate_flip(logits("clean", "full"), logits("ko", "full"), NULL_DRAWS, seed),
-        "replicate": simulate_replicate(*both, reference, NULL_DRAWS, seed),
-    }
+def one_mechanism(unit: _Unit, seed: int) -> Simulated:
+    """The group means that one mechanism gives."""
+    flip = simulate_flip(
+        clean=unit.logits("clean", "full"), changed=unit.logits("ko", "full"), draws=NULL_DRAWS, seed=seed
+    )
+    clean, changed = (
+        np.stack([unit.logits(state, prompt) for prompt in ("first", "second")]) for state in ("clean", "ko")
+    )
+    replicate = simulate_replicate(clean, changed, reference=unit.reference, draws=NULL_DRAWS, seed=seed)
+    return {"flip": flip, "replicate": replicate}
 
 
 def band(means: np.ndarray) -> dict[str, pl.Series]:
     """Median and central 95 % of simulated means [draws, layers]."""
-    often = np.isfinite(means).mean(0) > 0.5  # a group that one mechanism hardly ever fills has no band
+    known = np.isfinite(means)
+    often = known.mean(0) > 0.5  # a group that one mechanism hardly ever fills has no band
     low, high = interval(means)
-    middle = [
-        np.median(column[np.isfinite(column)]) if ok else np.nan for column, ok in zip(means.T, often, strict=True)
-    ]
+    middle = np.full(len(often), np.nan)
+    for layer in np.flatnonzero(often):
+        middle[layer] = np.median(means[known[:, layer], layer])
     values = {"null": middle, "null_low": low, "null_high": high}
     return {name: pl.Series(np.where(often, value, np.nan)).fill_nan(None) for name, value in values.items()}
 
 
-def _series_table(by_rule: dict[str, dict[str, Curve]], null: dict[str, dict[str, np.ndarray]]) -> pl.DataFrame:
-    """Area and deepest layer of every curve; the gap's area also as a share of that under `flip`.
+def _series_table(by_rule: Curves, null: Simulated) -> pl.DataFrame:
+    """Area and deepest layer of every curve, and the gap's area as a share of that under `flip`.
 
-    With what one mechanism would give for the area where that is known.
+    Beside the area, what one mechanism would give where that is known.
     """
-    columns = {name: pl.Float64 for value in SERIES for name in (value, f"{value}_low", f"{value}_high")}
+    columns: dict[str, Any] = {f"{value}{end}": pl.Float64 for value in SERIES for end in ("", "_low", "_high")}
     columns |= {"rule": pl.String, "anchor": pl.String, "deepest_layer": pl.Int16}
     rows = [
         {"rule": rule, "anchor": anchor}
@@ -151,7 +191,7 @@ def _series_table(by_rule: dict[str, dict[str, Curve]], null: dict[str, dict[str
 
 
 def null_area(curve: Curve, means: np.ndarray | None) -> dict[str, float]:
-    """Median and central 95 % of the area of simulated means [draws, layers], over the layers that the curve has."""
+    """Median and central 95 % of the area of simulated means [draws, layers], over the layers of the curve."""
     if means is None or not (curve.fewest >= 2).any():
         return {}
     known = means[:, curve.fewest >= 2]
@@ -162,27 +202,29 @@ def null_area(curve: Curve, means: np.ndarray | None) -> dict[str, float]:
     return {"area_null": float(middle), "area_null_low": float(low), "area_null_high": float(high)}
 
 
-def _kinds(at_reference: pl.DataFrame, weights: np.ndarray, seed: int) -> dict:
-    """Both prompts at the reference layer; the first role of `replicate` labels under the first prompt and measures
-    under the second, its second role the other way round."""
+def _both_prompts(unit: _Unit) -> BothPrompts:
+    """Both prompts at the reference layer.
+
+    The first role of `replicate` labels under the first prompt and measures under the second, its second role the other
+    way round.
+    """
+    at_reference = unit.delta.filter(layer=unit.reference)
     (first_label, second_delta), (second_label, first_delta) = role_columns("replicate")
 
     def both(first: str, second: str) -> np.ndarray:
         return np.stack([at_reference[name].to_numpy() for name in (first, second)])
 
-    return kinds(
-        both(first_label, second_label),
-        both(first_delta, second_delta).astype(np.float64),
-        both("logit_clean_first", "logit_clean_second").astype(np.float64),
-        both("logit_ko_first", "logit_ko_second").astype(np.float64),
-        weights,
-        seed,
+    return BothPrompts(
+        question_anchored=both(first_label, second_label),
+        delta_p=both(first_delta, second_delta).astype(np.float64),
+        clean=both("logit_clean_first", "logit_clean_second").astype(np.float64),
+        changed=both("logit_ko_first", "logit_ko_second").astype(np.float64),
     )
 
 
-def _strata_table(unit: pl.DataFrame, weights: np.ndarray) -> pl.DataFrame:
-    """The curves of right and of hallucinated answers, and of each third by popularity where it is known."""
-    examples = _examples(unit)
+def _strata_table(delta: pl.DataFrame, weights: np.ndarray) -> pl.DataFrame:
+    """The curves of right and of hallucinated answers, and of each third by popularity where that is known."""
+    examples = _examples(delta)
     parts = {"right": ~examples["hallucinated"].to_numpy(), "hallucinated": examples["hallucinated"].to_numpy()}
     known = examples["popularity"].to_numpy().astype(np.float64)
     if np.isfinite(known).sum() >= len(POPULARITY):
@@ -194,9 +236,12 @@ def _strata_table(unit: pl.DataFrame, weights: np.ndarray) -> pl.DataFrame:
         if not mask.any():
             continue
         for rule in ROLES:
-            pairs = [(anchored[:, mask], delta[:, mask]) for anchored, delta in roles(unit, rule)]
-            for anchor, curve in curves(pairs, weights[:, mask]).items():
-                tables.append(_with(layer_rows(curve), {"stratum": stratum, "rule": rule, "anchor": anchor}))
+            results = [
+                RoleResult(result.question_anchored[:, mask], result.delta_p[:, mask])
+                for result in read_role_results(delta, rule)
+            ]
+            for anchor, curve in curves(results, weights[:, mask]).items():
+                tables.append(_with(curve_rows(curve), {"stratum": stratum, "rule": rule, "anchor": anchor}))
     return pl.concat(tables)
 
 
@@ -207,23 +252,28 @@ def deepest_examples(
 
     At the reference layer where there is no such mean.
     """
-    place = {"component": headline.component, "position": headline.position}
-    lowest = series.filter(**place, intervention="exact_question", rule="flip", anchor="question")["deepest_layer"][0]
-    reference = layers.filter(pl.col("is_reference")).filter(**place)["layer"][0]
-    return delta.filter(**place, layer=reference if lowest is None else lowest).select(
-        "intervention",
-        "layer",
-        "id",
-        "hallucinated",
-        "p_clean",
-        "p_ko",
-        "delta_p",
-        question_anchored="question_anchored_flip",
+    curve = at_headline(series, headline).filter(intervention="exact_question", rule="flip", anchor="question")
+    lowest = curve["deepest_layer"][0]
+    if lowest is None:
+        lowest = at_headline(layers, headline).filter("is_reference")["layer"][0]
+    return (
+        at_headline(delta, headline)
+        .filter(layer=lowest)
+        .select(
+            "intervention",
+            "layer",
+            "id",
+            "hallucinated",
+            "p_clean",
+            "p_ko",
+            "delta_p",
+            question_anchored="question_anchored_flip",
+        )
     )
 
 
-def _resampled_table(by_rule: dict[str, dict[str, Curve]]) -> pl.DataFrame:
-    """One row a rule, anchor and draw: delta P of all layers."""
+def _resampled_table(by_rule: Curves) -> pl.DataFrame:
+    """One row per rule, anchor and draw: delta P of all layers."""
     return pl.concat(
         pl.DataFrame(
             {

@@ -4,18 +4,18 @@ import polars as pl
 
 
 def compare(landmarks: list[dict], tolerance: float, flip: pl.DataFrame, layouts: dict[str, str]) -> list[dict]:
-    """One row a landmark of a model: published and measured range over the datasets, and whether they agree.
+    """One row per landmark of a model: published and measured range over the datasets, and whether they agree.
 
     `flip` holds the model's headline summary under that rule; `layouts` says whose questions a dataset has.
     """
-    return [_compare(landmark, tolerance, flip, layouts) for landmark in landmarks]
+    return [_compare(landmark, tolerance=tolerance, flip=flip, layouts=layouts) for landmark in landmarks]
 
 
 def _compare(landmark: dict, tolerance: float, flip: pl.DataFrame, layouts: dict[str, str]) -> dict:
     first, last = landmark["layers"]
     low, high = landmark["published"]
     rows = flip.filter(anchor=landmark["anchor"]).drop_nulls("delta_p")
-    row = {"landmark": landmark["name"], "published_low": low, "published_high": high}
+    published = {"landmark": landmark["name"], "published_low": low, "published_high": high}
     if "deepest" in landmark:
         wanted = [name for name, layout in layouts.items() if layout == landmark["deepest"]]
         rows = rows.filter(pl.col("dataset").is_in(wanted)).sort("delta_p").head(1)
@@ -23,12 +23,12 @@ def _compare(landmark: dict, tolerance: float, flip: pl.DataFrame, layouts: dict
     else:
         rows = inside = rows.filter(pl.col("layer").is_between(first, last))
     if rows.is_empty():
-        return row | {"measured_low": None, "measured_high": None, "layers": None, "agrees": None}
-    measured = rows["delta_p"].min(), rows["delta_p"].max()
-    near = low - tolerance <= measured[0] and measured[1] <= high + tolerance
-    return row | {
-        "measured_low": measured[0],
-        "measured_high": measured[1],
-        "layers": f"{rows['layer'].min()}–{rows['layer'].max()}",
+        return published | {"measured_low": None, "measured_high": None, "layers": None, "agrees": None}
+    values, layers = rows["delta_p"].to_list(), rows["layer"].to_list()
+    near = low - tolerance <= min(values) and max(values) <= high + tolerance
+    return published | {
+        "measured_low": min(values),
+        "measured_high": max(values),
+        "layers": f"{min(layers)}–{max(layers)}",
         "agrees": near and not inside.is_empty(),
     }

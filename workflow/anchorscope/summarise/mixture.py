@@ -1,16 +1,21 @@
-"""One normal distribution or two? Maximum likelihood in one dimension, compared by BIC."""
+"""One normal distribution or two? Maximum likelihood in one dimension, compared by BIC.
+
+Expectation maximisation is written here because scikit-learn is not a dependency at run time.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 STEPS = 2000
-TOLERANCE = 1e-9  # gain in log likelihood an example at which a fit has ended
-SMALLEST_SPREAD = 0.05  # of the sample's own; a component cannot collapse onto a few examples
+TOLERANCE = 1e-9  # a fit ends when the log likelihood gains less than this per example
+SMALLEST_SPREAD = 0.05  # of the sample's own, so that a component cannot collapse onto a few examples
 
 
 @dataclass(frozen=True)
 class TwoNormals:
+    """The better of the fits of two components."""
+
     bic_gain: float  # BIC of one normal distribution minus that of two: above zero, two describe the sample better
     share: float  # of the lower component
     means: tuple[float, float]  # lower first
@@ -30,12 +35,12 @@ def two_normals(sample: np.ndarray) -> TwoNormals:
         bic_gain=(2 * np.log(count) - 2 * one) - (5 * np.log(count) - 2 * likelihood),
         share=float(share[order][0]),
         means=(float(back[0]), float(back[1])),
-        spreads=tuple((spread * spreads[order]).tolist()),
+        spreads=(float(spread * spreads[order][0]), float(spread * spreads[order][1])),
     )
 
 
 def _fit(sample: np.ndarray, lower: int) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """Log likelihood, shares, means and spreads of two components that begin as the `lower` first and the others."""
+    """Log likelihood, shares, means and spreads of two components; at the start, the first has the `lower` lowest."""
     below = np.arange(len(sample)) < lower
     belongs = np.stack([below, ~below]).astype(np.float64)  # [components, examples]
     before = -np.inf

@@ -1,7 +1,7 @@
 """What `flip` and `replicate` would show if there were one mechanism and not two pathways (the null N2).
 
 Under N2 the knockout shifts every example's logit by a draw from one normal distribution, whose mean depends on the
-clean logit along a line. Fitted to a run, it has that run's mean, spread and dependence, and no kinds of examples.
+clean logit along a line. Fitted to a run, it has that run's mean, spread and dependence, but not two kinds of examples.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Shift:
     spread: float
 
     def residuals(self, clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
-        """What is left of each example's shift."""
+        """The part of each example's shift that the line does not explain."""
         return changed - clean - self.level - self.slope * clean
 
 
@@ -41,11 +41,11 @@ def simulate_flip(clean: np.ndarray, changed: np.ndarray, draws: int, seed: int)
     The same standard normal numbers serve every layer.
     """
     noise = np.random.default_rng(seed).standard_normal((draws, clean.shape[1]))
-    found = []
+    by_layer = []
     for before, after in zip(clean, changed, strict=True):
         moved = _moved(before, after, noise)
-        found.append(_group_means(flips(before, moved), delta_p(before, moved)))
-    return _with_gap(np.stack(found, axis=-1))
+        by_layer.append(_group_means(flips(before, moved), delta_p(before, moved)))
+    return _with_gap(np.stack(by_layer, axis=-1))
 
 
 def simulate_replicate(
@@ -53,19 +53,19 @@ def simulate_replicate(
 ) -> dict[str, np.ndarray]:
     """Group means [draws, layers] of delta P under `replicate`, from logits [2 prompts, layers, examples].
 
-    Each prompt has shifts of its own. One prompt labels at the reference layer and the other measures; then the other
-    way round, and the mean of both.
+    Each prompt has its own shifts. One prompt labels at the reference layer and the other measures, then the other way
+    round; the result is the mean of both.
     """
     noise = np.random.default_rng(seed).standard_normal((2, draws, clean.shape[2]))
-    means = []
+    by_role = []
     for labels, measures in ((0, 1), (1, 0)):
         before = clean[labels, reference]
         flipped = flips(before, _moved(before, changed[labels, reference], noise[labels]))
-        found = []
+        by_layer = []
         for before, after in zip(clean[measures], changed[measures], strict=True):
-            found.append(_group_means(flipped, delta_p(before, _moved(before, after, noise[measures]))))
-        means.append(np.stack(found, axis=-1))
-    return _with_gap(np.mean(means, axis=0))
+            by_layer.append(_group_means(flipped, delta_p(before, _moved(before, after, noise[measures]))))
+        by_role.append(np.stack(by_layer, axis=-1))
+    return _with_gap(np.mean(by_role, axis=0))
 
 
 def _moved(clean: np.ndarray, changed: np.ndarray, noise: np.ndarray) -> np.ndarray:

@@ -1,4 +1,7 @@
-"""Are there two kinds of examples? What one component and position says of it at its reference layer."""
+"""Are there two kinds of examples? What one component and position says about it at its reference layer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,33 +12,40 @@ from anchorscope.summarise.one_mechanism import fit_shift
 
 SHAPE = ("dip", "dip_p", "bic_gain", "lower_share", "lower_mean", "upper_mean")
 AGREEMENT = tuple(f"{name}{end}" for name in ("kappa", "correlation") for end in ("", "_low", "_high"))
-KINDS = (*AGREEMENT, *SHAPE)
-FEWEST = 8  # examples that a mixture of five parameters or a dip can say anything about
+TWO_KINDS = (*AGREEMENT, *SHAPE)
+FEWEST = 8  # examples; fewer say nothing about a mixture of five parameters or a dip
+Estimate = tuple[float | None, float | None, float | None]  # with both ends of its interval; None: cannot be said
 
 
-def kinds(
-    labels: np.ndarray,  # [prompts, examples], question_anchored at the reference layer
-    delta: np.ndarray,  # [prompts, examples], delta P there
-    clean: np.ndarray,  # [prompts, examples], logits there
-    changed: np.ndarray,  # [prompts, examples]
-    weights: np.ndarray,  # [draws, examples], resamples
-    seed: int,
-) -> dict:
-    """Agreement of the two prompts, and the shape of the logit shifts; None where something cannot be said."""
-    agreement = dict(zip(AGREEMENT, (*_kappa(labels, weights), *_correlation(delta, weights)), strict=True))
-    found = {"n": labels.shape[1], **agreement}
-    shifts = unexplained_shifts(clean, changed)
-    if len(shifts) < FEWEST or shifts.std() <= 1e-6 * max(1e-6, np.abs(clean).mean()):
-        return found | dict.fromkeys(SHAPE)  # the knockout does the same to all
+@dataclass(frozen=True)
+class BothPrompts:
+    """What both prompts say about every example at the reference layer: arrays [prompts, examples]."""
+
+    question_anchored: np.ndarray  # bool
+    delta_p: np.ndarray
+    clean: np.ndarray  # logits
+    changed: np.ndarray  # logits under the knockout
+
+
+def two_kinds(prompts: BothPrompts, weights: np.ndarray, seed: int) -> dict:
+    """Agreement of the two prompts, and the shape of the logit shifts; None where something cannot be said.
+
+    `weights` are resamples [draws, examples].
+    """
+    agreement = (*_kappa(prompts.question_anchored, weights), *_correlation(prompts.delta_p, weights))
+    row = {"n": prompts.delta_p.shape[1], **dict(zip(AGREEMENT, agreement, strict=True))}
+    shifts = unexplained_shifts(prompts.clean, prompts.changed)
+    if len(shifts) < FEWEST or shifts.std() <= 1e-6 * max(1e-6, np.abs(prompts.clean).mean()):
+        return row | dict.fromkeys(SHAPE)  # too few, or the knockout does the same to all
     two = two_normals(shifts)
-    return found | dict(zip(SHAPE, (*dip_test(shifts, seed), two.bic_gain, two.share, *two.means), strict=True))
+    return row | dict(zip(SHAPE, (*dip_test(shifts, seed), two.bic_gain, two.share, *two.means), strict=True))
 
 
 def unexplained_shifts(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
     """Each example's logit shift towards its clean verdict, averaged over prompts: [examples].
 
-    Less what the clean logit explains: a knockout that shrinks every logit alike would otherwise give two modes, one
-    for each verdict.
+    What the clean logit explains is taken out first. Otherwise a knockout that shrinks every logit alike would give two
+    modes, one for each verdict.
     """
     signed = [
         np.where(before >= 0, 1.0, -1.0) * fit_shift(before, after).residuals(before, after)
@@ -44,7 +54,7 @@ def unexplained_shifts(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
     return np.mean(signed, axis=0)
 
 
-def _kappa(labels: np.ndarray, weights: np.ndarray) -> tuple[float | None, float | None, float | None]:
+def _kappa(labels: np.ndarray, weights: np.ndarray) -> Estimate:
     """Cohen's kappa of two labellings, with its interval."""
 
     def kappa(drawn: np.ndarray) -> np.ndarray:
@@ -57,7 +67,7 @@ def _kappa(labels: np.ndarray, weights: np.ndarray) -> tuple[float | None, float
     return _with_interval(kappa, weights)
 
 
-def _correlation(values: np.ndarray, weights: np.ndarray) -> tuple[float | None, float | None, float | None]:
+def _correlation(values: np.ndarray, weights: np.ndarray) -> Estimate:
     """Pearson's correlation of two rows, with its interval."""
     first, second = values - values.mean(1, keepdims=True)
 
@@ -73,7 +83,7 @@ def _correlation(values: np.ndarray, weights: np.ndarray) -> tuple[float | None,
     return _with_interval(correlation, weights)
 
 
-def _with_interval(estimate, weights: np.ndarray) -> tuple[float | None, float | None, float | None]:
+def _with_interval(estimate: Callable[[np.ndarray], np.ndarray], weights: np.ndarray) -> Estimate:
     value = float(estimate(np.ones((1, weights.shape[1])))[0])
     if not np.isfinite(value):
         return None, None, None

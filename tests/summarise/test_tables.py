@@ -1,0 +1,52 @@
+"""The tables of all models and datasets hold what was probed, and name what was not."""
+
+import polars as pl
+import pytest
+
+from anchorscope.extract.axes import Headline
+from anchorscope.files.frames import write_frame
+from anchorscope.files.provenance import provenance
+from anchorscope.summarise.estimates import no_estimates
+from anchorscope.summarise.headline import at_headline
+from anchorscope.summarise.tables import as_text, gather, read_coverage
+
+PAIRS = [["m", "one"], ["m", "two"]]
+MANIFEST = {"weights": "trained"}
+
+
+def write_estimates(folder, not_probed: dict[str, str]) -> dict[str, list[str]]:
+    """One file per table and dataset."""
+    files: dict[str, list[str]] = {"layers": []}
+    for _, dataset in PAIRS:
+        made = {"model": MANIFEST} | ({"not_probed": not_probed[dataset]} if dataset in not_probed else {})
+        table = pl.DataFrame({"component": ["resid"], "layer": [0]})
+        for name, frame in {**no_estimates(table).tables(), "layers": table}.items():
+            path = str(folder / f"{name}.{dataset}.parquet")
+            write_frame(path, frame, provenance(**made))
+            files.setdefault(name, []).append(path)
+    return files
+
+
+def test_what_was_not_probed_is_left_out_of_the_tables_and_named(tmp_path):
+    files = write_estimates(tmp_path, {"two": "too few answers"})
+    coverage = read_coverage(PAIRS, files["summary"])
+    assert coverage.probed() == [("m", "one")]
+    assert coverage.metadata() == {"models": {"m": MANIFEST}, "not_probed": [["m", "two", "too few answers"]]}
+    tables = gather(coverage, files=files, sources={"one": "bundled", "two": "hub"}, window=None)
+    (row,) = tables["kinds"].to_dicts()
+    assert (row["model"], row["weights"], row["dataset"], row["source"]) == ("m", "trained", "one", "bundled")
+
+
+def test_a_run_in_which_nothing_was_probed_says_why(tmp_path):
+    files = write_estimates(tmp_path, {"one": "too few answers", "two": "one class only"})
+    with pytest.raises(ValueError, match=r"Nothing could be probed\. too few answers"):
+        read_coverage(PAIRS, files["summary"])
+
+
+def test_lists_are_numbers_with_spaces_between_them_in_csv():
+    assert as_text(pl.DataFrame({"folds": [[0, 2], []]}))["folds"].to_list() == ["0 2", ""]
+
+
+def test_the_headline_is_one_component_at_one_position():
+    table = pl.DataFrame({"component": ["resid", "resid", "mlp"], "position": ["final", "answer_last", "final"]})
+    assert at_headline(table, Headline("resid", "final")).rows() == [("resid", "final")]

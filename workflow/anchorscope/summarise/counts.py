@@ -1,0 +1,64 @@
+"""How many questions and answers were kept or left out, and why."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from anchorscope.files.frames import read_frame
+from anchorscope.files.sealed_parquet import made_from, read_metadata
+
+
+def count_examples(
+    pairs: Sequence[Sequence[str]], questions: Mapping[str, str], answers: Sequence[str], activations: Sequence[str]
+) -> pl.DataFrame:
+    """One row per model and dataset.
+
+    `questions` has one file per dataset. `answers` and `activations` have one file per shard; those of a pair stand
+    together, in the order of the pairs.
+    """
+    shards = len(answers) // len(pairs)
+    rows = []
+    for index, (model, dataset) in enumerate(pairs):
+        own = slice(index * shards, (index + 1) * shards)
+        counts = count_pair(questions[dataset], answers[own], activations[own])
+        weights = made_from(answers[own][0])["model"]["weights"]
+        rows.append({"model": model, "weights": weights, "dataset": dataset, **counts})
+    return pl.DataFrame(rows)
+
+
+def count_pair(questions: str, answers: Sequence[str], activations: Sequence[str]) -> dict:
+    """The counts of one model on one dataset, from its files."""
+    dropped = rows_by_verdict(questions)
+    kept = dropped.pop("kept")
+    verdicts = pl.concat(read_frame(path, ["right"])["right"] for path in answers)
+    right, refused = int(verdicts.sum()), verdicts.null_count()
+    wrong = len(verdicts) - right - refused
+    analysed = sum(read_metadata(path).num_rows for path in activations)
+    return {
+        "questions": kept,
+        "dropped_questions": sum(dropped.values()),
+        "dropped_because": ", ".join(f"{number} {reason}" for reason, number in dropped.items()),
+        "asked": len(verdicts),
+        "right": right,
+        "wrong": wrong,
+        "refused": refused,
+        "left_out_by_balance": right + wrong - analysed,
+        "analysed": analysed,
+    }
+
+
+def count_questions(questions: Mapping[str, str]) -> pl.DataFrame:
+    """One row per dataset and reason why its rows were kept or dropped."""
+    return pl.DataFrame(
+        [
+            {"dataset": dataset, "verdict": verdict, "rows": number}
+            for dataset, path in questions.items()
+            for verdict, number in rows_by_verdict(path).items()
+        ]
+    )
+
+
+def rows_by_verdict(questions: str) -> dict[str, int]:
+    """How many of a dataset's rows were kept, and how many were dropped for each reason."""
+    return json.loads(read_metadata(questions).metadata[b"counts"])

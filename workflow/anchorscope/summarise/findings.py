@@ -1,0 +1,74 @@
+"""What a run found: the verdicts on the claims, and what to read beside them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from anchorscope.extract.axes import Headline
+from anchorscope.files.frames import read_frame
+from anchorscope.summarise.claims import Findings, beside_null, judge_claims, larger_neighbours, read_run
+from anchorscope.summarise.headline import at_headline
+from anchorscope.summarise.landmarks import compare
+from anchorscope.summarise.notes import notes, unprobed
+from anchorscope.summarise.tables import Coverage
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the numbers of a run are compared with."""
+
+    families: list[list[str]]  # models that are shown side by side, the smaller one left
+    layouts: dict[str, str]  # by dataset, whose questions it has
+    published: dict  # landmarks of the published figures, by model, and their tolerance
+
+
+def find(
+    tables: Mapping[str, pl.DataFrame],
+    resampled: Sequence[str],
+    headline: Headline,
+    coverage: Coverage,
+    comparison: Comparison,
+) -> Findings:
+    """Judge the claims by the tables of all models and datasets; `resampled` are the files of the probed pairs."""
+    summary, series, layers = (at_headline(tables[name], headline) for name in ("summary", "series", "layers"))
+    runs = [
+        read_run(
+            model=model,
+            dataset=dataset,
+            summary=summary.filter(model=model, dataset=dataset),
+            resampled=read_frame(path),
+            layers=layers.filter(model=model, dataset=dataset),
+        )
+        for (model, dataset), path in zip(coverage.probed(), resampled, strict=True)
+    ]
+    parameters = {name: manifest["parameters"] for name, manifest in coverage.models.items()}
+    return Findings(
+        claims=judge_claims(runs, larger_neighbours(comparison.families, parameters)),
+        one_mechanism=beside_null(series, runs),
+        landmarks=published_beside_measured(comparison, summary, coverage.models),
+        weights={name: manifest["weights"] for name, manifest in coverage.models.items()},
+        note=note_on(tables["summary"], coverage),
+    )
+
+
+def published_beside_measured(comparison: Comparison, summary: pl.DataFrame, models: Mapping[str, dict]) -> list[dict]:
+    """One row per landmark of each trained model of this run that the published figures show."""
+    published, rows = comparison.published, []
+    for name, manifest in models.items():
+        flip = summary.filter(model=name, rule="flip", intervention="exact_question")
+        compared = compare(
+            landmarks=published["models"].get(manifest["source"].get("hub"), []),
+            tolerance=published["tolerance"],
+            flip=flip,
+            layouts=comparison.layouts,
+        )
+        rows += [{"model": name, **row} for row in compared]
+    return rows
+
+
+def note_on(summary: pl.DataFrame, coverage: Coverage) -> str:
+    """What a reader must know about the numbers, one sentence per line."""
+    models, datasets = ({name: name for name in names} for names in zip(*coverage.pairs, strict=True))
+    sentences = [*notes(summary, models, datasets), unprobed(coverage.metadata(), models, datasets)]
+    return "\n".join(filter(None, sentences))

@@ -1,0 +1,79 @@
+"""One table per kind of estimate, with the rows of all models and datasets."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from anchorscope.files.atomic import atomic
+from anchorscope.files.frames import read_frame, write_frame
+from anchorscope.files.sealed_parquet import made_from
+from anchorscope.summarise.notes import described
+
+TABLES = ("summary", "series", "kinds", "strata", "deepest", "layers")
+Pair = tuple[str, str]  # a model and a dataset
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Every model with every dataset, and which of these pairs could be probed."""
+
+    pairs: list[Pair]
+    models: dict[str, dict]  # the manifest of each model
+    not_probed: dict[Pair, str]  # why
+
+    def probed(self) -> list[Pair]:
+        return [pair for pair in self.pairs if pair not in self.not_probed]
+
+    def files_of_probed(self, paths: Sequence[str]) -> list[str]:
+        """The files of the pairs that were probed, from one file per pair."""
+        return [path for pair, path in zip(self.pairs, paths, strict=True) if pair not in self.not_probed]
+
+    def metadata(self) -> dict[str, object]:
+        """What the tables say in their metadata about models and missing pairs."""
+        return {"models": self.models, "not_probed": [[*pair, why] for pair, why in self.not_probed.items()]}
+
+
+def read_coverage(pairs: Sequence[Sequence[str]], estimates: Sequence[str]) -> Coverage:
+    """Read from one file of estimates per pair whether it was probed. A run in which nothing was is an error."""
+    made = {(model, dataset): made_from(path) for (model, dataset), path in zip(pairs, estimates, strict=True)}
+    not_probed = {pair: origin["not_probed"] for pair, origin in made.items() if "not_probed" in origin}
+    if len(not_probed) == len(made):
+        raise ValueError(f"Nothing could be probed. {next(iter(not_probed.values()))}")
+    return Coverage(list(made), {model: origin["model"] for (model, _), origin in made.items()}, not_probed)
+
+
+def gather(
+    coverage: Coverage, files: Mapping[str, Sequence[str]], sources: Mapping[str, str], window: int | None
+) -> dict[str, pl.DataFrame]:
+    """Every table with the rows of all probed pairs, and with what a reader must know about each of them.
+
+    `files` has one file per pair for each table, and `sources` says where each dataset comes from.
+    """
+    return {
+        name: pl.concat(
+            described(
+                read_frame(path),
+                model=model,
+                weights=coverage.models[model]["weights"],
+                dataset=dataset,
+                source=sources[dataset],
+                window=window,
+            )
+            for (model, dataset), path in zip(coverage.probed(), coverage.files_of_probed(files[name]), strict=True)
+        )
+        for name in TABLES
+    }
+
+
+def write_tables(tables: Mapping[str, pl.DataFrame], outputs: Mapping[str, str], metadata: dict[str, str]) -> None:
+    """Write each table as Parquet and as CSV."""
+    for name, table in tables.items():
+        write_frame(outputs[name], table, metadata)
+        with atomic(outputs[f"{name}_csv"]) as target:
+            as_text(table).write_csv(target, float_precision=6)
+
+
+def as_text(table: pl.DataFrame) -> pl.DataFrame:
+    """A table that CSV can hold: lists become numbers with spaces between them."""
+    return table.with_columns(pl.col(pl.List).list.eval(pl.element().cast(pl.String)).list.join(" "))
