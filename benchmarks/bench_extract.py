@@ -8,10 +8,12 @@ All three use the same weights, dtype, examples and passes. Random weights of th
 drawn on the device; `--model` takes a folder with real ones.
 """
 
+import argparse
 import copy
 import gc
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -24,7 +26,7 @@ from common import (
     operations_a_token,
     report,
     seconds,
-    synthetic_rows,
+    synthetic_workload,
 )
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
@@ -33,8 +35,8 @@ from anchorscope.engine.attention import packed_attention
 from anchorscope.engine.batches import default_tokens
 from anchorscope.extract.axes import COMPONENTS, FULL, HEADLINE, PASSES, Grid
 from anchorscope.extract.recorder import recording
-from anchorscope.extract.run import Engine, extract_rows
-from anchorscope.extract.sequences import Row
+from anchorscope.extract.run import Engine, run_workload
+from anchorscope.extract.sequences import Row, Workload
 from anchorscope.extract.store import ActivationWriter, example_bytes
 from anchorscope.extract.writer import to_host
 from anchorscope.models.loading import pick_dtype, random_model
@@ -53,35 +55,40 @@ class Nowhere:
 
 
 def load(shape: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
-    return random_model(ROOT / "workflow" / "resources" / "shapes" / f"{shape}.json", 0, dtype, device)
+    file = ROOT / "workflow" / "resources" / "shapes" / f"{shape}.json"
+    return random_model(file, seed=0, dtype=dtype, device=device)
 
 
-KEY = {"id": "", "right": True, "subject": None, "popularity": None}
+def writer_to(folder: Path, model: PreTrainedModel, grid: Grid) -> ActivationWriter:
+    shape = {"layers": model.config.num_hidden_layers, "width": model.config.hidden_size}
+    return ActivationWriter(folder, **shape, dtype=model.dtype, made_from={}, grid=grid)
 
 
-def run_engine(model, rows, shared, batch_tokens, passes) -> None:
-    extract_rows(model, rows, shared, [KEY] * len(rows), Nowhere(), batch_tokens, passes=passes)
+def run_engine(model: PreTrainedModel, workload: Workload, batch_tokens: int) -> None:
+    run_workload(model, workload, Nowhere(), batch_tokens=batch_tokens)
 
 
-def run_to_disk(model, rows, shared, batch_tokens, folder, grid) -> None:
-    """(a) with the workflow's five passes, as the extract stage writes them: checked, sealed and on the disk."""
-    keys = [{**KEY, "id": str(number)} for number in range(len(rows))]
-    shape = (model.config.num_hidden_layers, model.config.hidden_size)
-    with ActivationWriter(folder, *shape, model.dtype, {}, grid) as writer:
-        extract_rows(model, rows, shared, keys, writer, batch_tokens)
-
-
-def compare_with_memory(model, name, grid, gigabytes, options) -> dict:
-    """Some activations, to disk and through the same passes without a disk."""
-    shape = (model.config.num_hidden_layers, model.config.hidden_size)
-    each = example_bytes(*shape, model.dtype, len(PASSES), grid)
+def compare_with_memory(
+    model: PreTrainedModel, name: str, grid: Grid, gigabytes: float, options: argparse.Namespace
+) -> dict:
+    """The workflow's five passes, to disk as the extract stage writes them (checked and sealed), and without a disk."""
+    config = model.config
+    each = example_bytes(
+        layers=config.num_hidden_layers, width=config.hidden_size, dtype=model.dtype, passes=len(PASSES), grid=grid
+    )
     count = max(64, int(gigabytes * 1e9 / each))
-    rows, shared = synthetic_rows(count, options.prefix, options.suffix, PASSES, positions=len(grid.positions))
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        run_to_disk(model, rows[:64], shared, options.batch_tokens, Path(folder) / "warm", grid)
-        stored = seconds(lambda: run_to_disk(model, rows, shared, options.batch_tokens, Path(folder) / "a", grid))
-    keys, nowhere = [KEY] * count, Nowhere(grid)
-    memory = seconds(lambda: extract_rows(model, rows, shared, keys, nowhere, options.batch_tokens))
+    workload = synthetic_workload(
+        count, prefix=options.prefix, suffix=options.suffix, passes=PASSES, positions=len(grid.positions)
+    )
+
+    def to_disk(folder: Path, work: Workload) -> None:
+        with writer_to(folder, model, grid) as writer:
+            run_workload(model, work, writer, batch_tokens=options.batch_tokens)
+
+    with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
+        to_disk(Path(temporary) / "warm", replace(workload, keys=workload.keys[:64], rows=workload.rows[:64]))
+        stored = seconds(lambda: to_disk(Path(temporary) / "a", workload))
+    memory = seconds(lambda: run_workload(model, workload, Nowhere(grid), batch_tokens=options.batch_tokens))
     return {
         f"{name} to disk ex/s": count / stored,
         f"{name} in memory ex/s": count / memory,
@@ -98,10 +105,11 @@ def dd_rate(gigabytes: float, folder: str | None) -> float:
         return blocks * 2**26 / 1e9 / seconds(lambda: subprocess.run(command, check=True, capture_output=True))
 
 
-def compare_with_disk(model, options) -> dict:
+def compare_with_disk(model: PreTrainedModel, options: argparse.Namespace) -> dict:
     """The headline's activations against memory, and the whole grid's bytes against `dd`'s."""
-    found = compare_with_memory(model, "headline", HEADLINE, options.stored / 4, options)
-    found |= compare_with_memory(model, "grid", FULL, options.stored, options)
+    found: dict[str, float] = {}
+    for name, grid, gigabytes in (("headline", HEADLINE, options.stored / 4), ("grid", FULL, options.stored)):
+        found |= compare_with_memory(model, name=name, grid=grid, gigabytes=gigabytes, options=options)
     rate = dd_rate(options.stored, options.folder)
     return found | {"dd GB/s": rate, "grid / dd": found["grid GB/s"] / rate}
 
@@ -173,17 +181,19 @@ def run_single(model: PreTrainedModel, rows: list[list[Row]]) -> None:
 
 
 @torch.inference_mode()
-def accuracy(model: PreTrainedModel, passes: list[tuple[str, str]], options) -> dict:
+def accuracy(model: PreTrainedModel, options: argparse.Namespace) -> dict:
     """How far the engine and plain batching are from each other, and each from float32 where that fits."""
-    rows, shared = synthetic_rows(4, options.prefix, options.suffix, passes)
+    workload = synthetic_workload(4, prefix=options.prefix, suffix=options.suffix, passes=TWO_PASSES)
 
     def plain(some: PreTrainedModel) -> Tensor:  # [examples, passes, layers x components, positions, width]
-        found = torch.stack([torch.stack([run_plain(some, [[row]], 1)[:, 0] for row in item]) for item in rows])
+        found = torch.stack(
+            [torch.stack([run_plain(some, [[row]], 1)[:, 0] for row in item]) for item in workload.rows]
+        )
         attention_mlp_block = found.float().unflatten(2, (-1, len(COMPONENTS)))  # in the order in which they end
         return attention_mlp_block[:, :, :, [2, 0, 1]].flatten(2, 3)
 
     with packed_attention(model), recording(model) as recorder:
-        block = Engine(model, recorder, passes, rows[0], shared).run(rows)[0].float().cpu()
+        block = Engine(model, recorder, workload).run(workload.rows)[0].float().cpu()
     fast = block.permute(4, 2, 1, 0, 3, 5).flatten(2, 3)  # as above
     slow = plain(model)
     errors = {"engine - plain": _distance(fast, slow)}
@@ -197,44 +207,44 @@ def _distance(some: Tensor, other: Tensor) -> float:
     return ((some - other).norm() / other.norm()).item()
 
 
-def compare(shape: str, model: PreTrainedModel, rate: float, options) -> dict:
-    passes = TWO_PASSES
+def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.Namespace) -> dict:
     cuda = model.device.type == "cuda"
     budget = options.batch_tokens or default_tokens(model)
     weights = torch.cuda.memory_allocated() if cuda else 0
 
-    def examples(count: int):
-        return synthetic_rows(count, options.prefix, options.suffix, passes)
+    def examples(count: int) -> Workload:
+        return synthetic_workload(count, prefix=options.prefix, suffix=options.suffix, passes=TWO_PASSES)
 
-    rows, shared = examples(options.examples)
+    workload = examples(options.examples)
+    count = len(workload.rows)
     with torch.inference_mode(), packed_attention(model), recording(model) as recorder:
-        engine = Engine(model, recorder, passes, rows[0], shared)
-        tokens = sum(sum(engine.tokens(item).values()) for item in rows)
-    run_engine(model, rows, shared, budget, passes)  # warm
+        engine = Engine(model, recorder, workload)
+        tokens = sum(sum(engine.tokens(item).values()) for item in workload.rows)
+    run_engine(model, workload, budget)  # warm
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    fast = seconds(lambda: run_engine(model, rows, shared, budget, passes)) / len(rows)
+    fast = seconds(lambda: run_engine(model, workload, budget)) / count
     peak = (torch.cuda.max_memory_allocated() - weights) / 2**30 if cuda else None
     result = {
         "model": Path(shape).name,
         "engine ex/s": 1 / fast,
-        "engine tok/s": tokens / len(rows) / fast,
-        "tok/ex": tokens / len(rows),
-        "matmul share": tokens / len(rows) / fast * operations_a_token(model) / rate,
+        "engine tok/s": tokens / count / fast,
+        "tok/ex": tokens / count,
+        "matmul share": tokens / count / fast * operations_a_token(model) / rate,
         "peak GiB": peak,
     }
-    for name, work, count in (
+    for name, work, fewer in (
         ("plain", lambda some: run_plain(model, some, budget), options.plain),
         ("single", lambda some: run_single(model, some), options.single),
     ):
-        if count:
-            some = examples(count)[0]
+        if fewer:
+            some = examples(fewer).rows
             work(some)  # warm
-            slow = seconds(lambda: work(some)) / count  # noqa: B023
+            slow = seconds(lambda: work(some)) / fewer  # noqa: B023
             result |= {f"{name} ex/s": 1 / slow, f"engine / {name}": slow / fast}
     if options.stored:
         result |= compare_with_disk(model, options)
-    return result | accuracy(model, passes, options)
+    return result | accuracy(model, options)
 
 
 if __name__ == "__main__":
@@ -262,7 +272,7 @@ if __name__ == "__main__":
             model = AutoModelForCausalLM.from_pretrained(shape, dtype=dtype).to(device).eval().requires_grad_(False)
         else:
             model = load(shape, dtype, device)
-        results.append(compare(shape, model, rate, options))
+        results.append(compare(shape, model=model, rate=rate, options=options))
         print(results[-1], flush=True)
         del model
         gc.collect()

@@ -140,7 +140,7 @@ if __name__ == "__main__":
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = pick_dtype(options.dtype, device)
     if options.shape:
-        model = random_model(RESOURCES / "shapes" / f"{options.shape}.json", 0, dtype, device)
+        model = random_model(RESOURCES / "shapes" / f"{options.shape}.json", seed=0, dtype=dtype, device=device)
         given = synthetic_prompts(model, options.count)
     else:
         model = AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype).to(device)

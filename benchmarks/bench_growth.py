@@ -66,7 +66,7 @@ def make_model(tokenizer: PreTrainedTokenizerBase, folder: Path, layers: int, wi
     LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     manifest = folder.with_suffix(".json")
-    manifest.write_text(json.dumps(describe(folder, "growth", {"path": str(folder)})))
+    describe(folder, "growth", {"path": str(folder)}).write(manifest)
     return manifest
 
 

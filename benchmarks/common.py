@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "workflow"))
 
-from anchorscope.extract.sequences import Row  # noqa: E402
+from anchorscope.extract.sequences import Row, Workload  # noqa: E402
 
 TWO_PASSES = [("first", "clean"), ("first", "exact_question")]
 
@@ -78,12 +78,12 @@ def operations_a_token(model: PreTrainedModel) -> int:
     return sum(2 * module.weight.numel() for module in linear)
 
 
-def synthetic_rows(
-    count: int, prefix: int, suffix: int, passes: list[tuple[str, str]], seed: int = 0, positions: int = 3
-):
+def synthetic_workload(
+    count: int, prefix: int, suffix: int, passes: list[tuple[str, str]], positions: int = 3
+) -> Workload:
     """Examples with the bundled TriviaQA set's lengths: question and answer of `suffix` tokens on average with a
     standard deviation of 4, the first exact question token after 1.7, and 9.2 of them."""
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(0)
     starts = {name: draw.integers(1000, 40000, prefix) for name in dict.fromkeys(prompt for prompt, _ in passes)}
     rows = []
     for _ in range(count):
@@ -100,7 +100,8 @@ def synthetic_rows(
         keep = [prefix + length - 2, prefix + length - 1, prefix + length - 6][:positions]
         ids = {name: np.concatenate([start, tail]) for name, start in starts.items()}
         rows.append([Row(ids[prompt], cuts[intervention], keep) for prompt, intervention in passes])
-    return rows, dict.fromkeys(starts, prefix)
+    keys = [{"id": str(number), "right": True, "subject": None, "popularity": None} for number in range(count)]
+    return Workload(keys=keys, rows=rows, shared=dict.fromkeys(starts, prefix), passes=passes)
 
 
 def arguments(**options: dict) -> argparse.Namespace:

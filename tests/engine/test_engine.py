@@ -13,8 +13,8 @@ from anchorscope.engine.batches import run_batches
 from anchorscope.engine.fused import fused
 from anchorscope.engine.packing import Pack
 from anchorscope.engine.self_check import check_packed
-from anchorscope.extract.run import extract
-from anchorscope.extract.sequences import build_rows, grow_tree
+from anchorscope.extract.run import run_workload
+from anchorscope.extract.sequences import build_workload, grow_tree
 from anchorscope.extract.store import PASSES, ActivationReader, ActivationWriter
 from anchorscope.extract.writer import writing
 from anchorscope.fingerprint import PACKAGE, _reachable
@@ -46,8 +46,9 @@ def test_each_branch_alone_as_a_causal_sequence_is_the_tree_under_its_mask():
 
 
 def activations(model, tokenizer, path, batch_tokens=4096):
-    with ActivationWriter(path, 4, 32, torch.float32, {}) as writer:
-        extract(model, tokenizer, prompts(), examples(tokenizer), writer, batch_tokens)
+    with ActivationWriter(path, layers=4, width=32, dtype=torch.float32, made_from={}) as writer:
+        workload = build_workload(tokenizer, prompts(), examples(tokenizer))
+        run_workload(model, workload, writer, batch_tokens=batch_tokens)
     return ActivationReader([path])
 
 
@@ -167,9 +168,9 @@ def test_a_model_is_left_as_it_was():
 def test_the_first_tokens_are_shared_whatever_the_order_of_the_prompts(tokenizer):
     rows = examples(tokenizer)
     backwards = dict(reversed(prompts().items()))
-    found, expected = (build_rows(tokenizer, some, rows, PASSES) for some in (backwards, prompts()))
-    assert found[1] == expected[1]
-    for some, other in zip(found[0], expected[0], strict=True):
+    found, expected = (build_workload(tokenizer, some, rows) for some in (backwards, prompts()))
+    assert found.shared == expected.shared
+    for some, other in zip(found.rows, expected.rows, strict=True):
         for row, same in zip(some, other, strict=True):
             assert (row.ids == same.ids).all()
             assert (row.cut, row.keep) == (same.cut, same.keep)

@@ -14,8 +14,8 @@ from anchorscope.answer.prompts import common_prefix, encode
 from anchorscope.extract import store
 from anchorscope.extract.axes import COMPONENTS, FULL, HEADLINE, PASSES, POSITIONS, Grid
 from anchorscope.extract.job import read_examples
-from anchorscope.extract.run import balanced, extract
-from anchorscope.extract.sequences import build_rows
+from anchorscope.extract.run import balanced, run_workload
+from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter, check_finite, column, grid_of
 from anchorscope.files.sealed_parquet import write_table
 from few_examples import QUESTIONS, examples, prompts
@@ -43,14 +43,15 @@ def test_stored_activations_equal_the_plain_reference(family, batch_tokens, wind
     slow = tiny_model(family, len(tokenizer), attention="eager")
     rows = examples(tokenizer)
     writer = ActivationWriter(tmp_path / "a", 4, 32, torch.float32, {})
-    extract(fast, tokenizer, prompts(), rows, writer, batch_tokens, window)
+    workload = build_workload(tokenizer, prompts(), rows)
+    run_workload(fast, workload, writer, batch_tokens=batch_tokens, window=window)
     writer.close()
     reader = ActivationReader([tmp_path / "a"])
-    built, shared = build_rows(tokenizer, prompts(), rows, PASSES)
-    assert shared["first"] > 20, "the shared prefix is what this test is about"
-    assert any(min(row.cut) < shared["first"] for row in (item[2] for item in built)), "no control reaches back"
+    shared = workload.shared["first"]
+    assert shared > 20, "the shared prefix is what this test is about"
+    assert any(min(row.cut) < shared for row in (item[2] for item in workload.rows)), "no control reaches back"
     order = {key["id"]: index for index, key in enumerate(reader.keys)}
-    for example, passes in zip(rows.to_pylist(), built, strict=True):
+    for example, passes in zip(rows.to_pylist(), workload.rows, strict=True):
         for (prompt, intervention), row in zip(PASSES, passes, strict=True):
             for layer in range(4):
                 expected = plain_states(slow, row.ids.tolist(), row.cut, row.keep, layer, window)
@@ -65,7 +66,7 @@ def test_stored_activations_equal_the_plain_reference(family, batch_tokens, wind
 def test_the_kept_positions_are_the_ones_that_the_method_names(tokenizer):
     rows = examples(tokenizer).to_pylist()
     rows[0] |= {"exact_first": 0, "exact_last": 0}
-    built, _ = build_rows(tokenizer, prompts(), pa.Table.from_pylist(rows), PASSES)
+    built = build_workload(tokenizer, prompts(), pa.Table.from_pylist(rows)).rows
     for example, passes in zip(rows, built, strict=True):
         for (prompt, _), row in zip(PASSES, passes, strict=True):
             (encoded,) = encode(tokenizer, prompts()[prompt], [example["question"]])
@@ -81,7 +82,7 @@ def test_the_kept_positions_are_the_ones_that_the_method_names(tokenizer):
 def test_the_knockout_changes_every_stored_layer(tokenizer, tmp_path):
     """Guards the test above: clean and knocked-out references must differ for equality to mean anything."""
     slow = tiny_model("llama", len(tokenizer), attention="eager")
-    built, _ = build_rows(tokenizer, prompts(), examples(tokenizer), PASSES)
+    built = build_workload(tokenizer, prompts(), examples(tokenizer)).rows
     clean, cut = built[0][0], built[0][1]
     for layer in range(4):
         before = plain_states(slow, clean.ids.tolist(), [], clean.keep, layer)["resid"]
@@ -129,7 +130,8 @@ def test_answers_keep_the_generated_ids_and_point_into_them(tokenizer):
 def test_a_batch_of_no_examples_writes_a_file_of_no_rows(tokenizer, tmp_path):
     model = tiny_model("llama", len(tokenizer), layers=1)
     writer = ActivationWriter(tmp_path / "a", 1, 32, torch.float32, {})
-    extract(model, tokenizer, prompts(), examples(tokenizer).slice(0, 0), writer, 4096)
+    workload = build_workload(tokenizer, prompts(), examples(tokenizer).slice(0, 0))
+    run_workload(model, workload, writer, batch_tokens=4096)
     writer.close()
     files = sorted((tmp_path / "a").iterdir())
     assert len(files) == 9
@@ -177,7 +179,8 @@ def test_a_part_of_the_grid_holds_what_the_whole_grid_holds_of_it(grid, tokenize
     model, rows = tiny_model("llama", len(tokenizer)), examples(tokenizer)
     for name, kept in (("whole", FULL), ("part", grid)):
         with ActivationWriter(tmp_path / name, 4, 32, torch.float32, {}, kept) as writer:
-            extract(model, tokenizer, prompts(), rows, writer, 4096)
+            workload = build_workload(tokenizer, prompts(), rows, positions=kept.positions)
+            run_workload(model, workload, writer, batch_tokens=4096)
     assert grid_of(tmp_path / "part") == grid
     whole, part = (ActivationReader([tmp_path / name]) for name in ("whole", "part"))
     for place in grid.places():

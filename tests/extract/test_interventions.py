@@ -11,7 +11,7 @@ from anchorscope.engine.packing import Pack
 from anchorscope.extract.interventions import CONTROL_REACH, exact_question, random_question
 from anchorscope.extract.recorder import recording
 from anchorscope.extract.run import Engine
-from anchorscope.extract.sequences import Row, grow_tree
+from anchorscope.extract.sequences import Row, Workload, grow_tree
 from anchorscope.text.content_words import Span
 from small_things import tiny_model
 
@@ -54,7 +54,8 @@ def states(model, ids: list[int], cut: list[int], keep: list[int]) -> torch.Tens
     """Residual states [layers, positions, width] of one row."""
     row = Row(np.array(ids), cut, keep)
     with packed_attention(model), recording(model) as recorder, torch.inference_mode():
-        engine = Engine(model, recorder, [("first", "exact_question")], [row], {"first": 0})
+        workload = Workload(keys=[], rows=[[row]], shared={"first": 0}, passes=[("first", "exact_question")])
+        engine = Engine(model, recorder, workload)
         return engine.run([[row]])[0][0, :, 0, :, 0]
 
 

@@ -4,10 +4,9 @@ import argparse
 import os
 from pathlib import Path
 
-from anchorscope.answer.prompts import BUNDLED_PROMPTS
+from anchorscope.answer.prompts import PromptSet
 from anchorscope.extract.axes import COMPONENTS, HEADLINE, POSITIONS, Grid
-from anchorscope.extract.job import extract_file
-from anchorscope.files.identity import read_json
+from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.fingerprint import fingerprint
@@ -44,12 +43,8 @@ def parse() -> argparse.Namespace:
 if __name__ == "__main__":
     options = parse()
     configure_logging(options.log)
-    style = made_from(options.answers)["prompt"]["style"]
-    extract_file(
-        options.answers,
-        options.manifest,
-        options.output,
-        prompts={"style": style, "texts": read_json(BUNDLED_PROMPTS)[style]},
+    settings = ExtractSettings(
+        prompts=PromptSet.bundled(made_from(options.answers)["prompt"]["style"]),
         grid=Grid.of(options.components, options.positions),
         dtype=options.dtype,
         threads=options.threads,
@@ -59,3 +54,4 @@ if __name__ == "__main__":
         window=options.window,
         code=fingerprint(Path(__file__)),
     )
+    extract_file(answers=options.answers, manifest=options.manifest, folder=options.output, settings=settings)

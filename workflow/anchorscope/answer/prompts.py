@@ -1,16 +1,46 @@
 """A prompt is text before the question and text after it; and where the question's tokens lie in it."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import cast
 
 from transformers import PreTrainedTokenizerBase
 
+from anchorscope.files.identity import read_json
 from anchorscope.text.spans import Span
 
 # Some chat templates print the day. A fixed one keeps prompts the same tomorrow.
 TEMPLATE_DATE = "26 Jul 2024"
 PLACEHOLDER = "{question}"
 BUNDLED_PROMPTS = Path(__file__).resolve().parents[2] / "resources" / "prompts.json"
+
+
+Demonstrations = list[dict[str, str]]  # questions with their answers
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """The prompts of one style, by name: "first", under which a model answers, and "second"."""
+
+    style: str  # few_shot or chat
+    texts: dict[str, Demonstrations | str]  # demonstrations for few_shot, an instruction for chat
+
+    @classmethod
+    def from_json(cls, text: str) -> "PromptSet":
+        return cls(**json.loads(text))
+
+    @classmethod
+    def bundled(cls, style: str) -> "PromptSet":
+        """The prompts that come with the workflow."""
+        return cls(style, read_json(BUNDLED_PROMPTS)[style])
+
+    def as_json(self) -> dict:
+        return asdict(self)
+
+    def built(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, "Prompt"]:
+        """Every prompt as a model with this tokenizer reads it."""
+        return {name: build_prompt(tokenizer, text) for name, text in self.texts.items()}
 
 
 @dataclass(frozen=True)
@@ -39,7 +69,7 @@ class Encoded:
         return tokens_over(self.offsets, [Span(span.start + shift, span.end + shift) for span in spans])
 
 
-def few_shot_prompt(demonstrations: list[dict[str, str]]) -> Prompt:
+def few_shot_prompt(demonstrations: Demonstrations) -> Prompt:
     """Question-answer pairs, then the question, for a base model."""
     shots = "".join(f"Question: {shot['question']}\nAnswer: {shot['answer']}\n\n" for shot in demonstrations)
     return Prompt(f"{shots}Question: ", "\nAnswer:", special_tokens=True)
@@ -49,22 +79,22 @@ def chat_prompt(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Prompt:
     """The model's own chat template around `instruction`, thinking switched off where the model has it."""
     if not tokenizer.chat_template:
         raise ValueError("The model's tokenizer has no chat template; use `prompt: few_shot`.")
-    text = tokenizer.apply_chat_template(
+    rendered = tokenizer.apply_chat_template(
         [{"role": "user", "content": instruction}],
         tokenize=False,
         add_generation_prompt=True,
         enable_thinking=False,
         date_string=TEMPLATE_DATE,
     )
-    before, found, after = text.partition(PLACEHOLDER)
+    before, found, after = cast(str, rendered).partition(PLACEHOLDER)
     if not found:
         raise ValueError("The model's chat template changes the text of the user's message; use `prompt: few_shot`.")
     return Prompt(before, after, special_tokens=False)
 
 
-def build_prompt(tokenizer: PreTrainedTokenizerBase, style: str, content: list[dict[str, str]] | str) -> Prompt:
-    """The prompt of a style: `few_shot` takes demonstrations, `chat` an instruction."""
-    return few_shot_prompt(content) if style == "few_shot" else chat_prompt(tokenizer, content)
+def build_prompt(tokenizer: PreTrainedTokenizerBase, text: Demonstrations | str) -> Prompt:
+    """A few-shot prompt from demonstrations, a chat prompt from an instruction."""
+    return chat_prompt(tokenizer, text) if isinstance(text, str) else few_shot_prompt(text)
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[str]) -> list[Encoded]:
@@ -119,7 +149,7 @@ def decoded_offsets(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> tuple
 
 
 def _decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
-    return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return cast(str, tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
 def _shared(text: str, other: str) -> int:

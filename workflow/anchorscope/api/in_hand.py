@@ -9,10 +9,10 @@ import polars as pl
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
-from anchorscope.answer.prompts import BUNDLED_PROMPTS, build_prompt
+from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
 from anchorscope.extract.axes import COMPONENTS, HEADLINE, POSITIONS, Grid, Headline
-from anchorscope.extract.run import analysed
-from anchorscope.extract.run import extract as extract_activations
+from anchorscope.extract.run import analysed, run_workload
+from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
@@ -52,23 +52,39 @@ def extract(
     """
     _check(model, prompt, components, positions)
     questions = _questions(examples, seed)
-    texts = read_json(BUNDLED_PROMPTS)[prompt]
-    prompts = {name: build_prompt(tokenizer, prompt, text) for name, text in texts.items()}
+    grid, bundled = Grid.of(components, positions), PromptSet.bundled(prompt)
+    prompts = bundled.built(tokenizer)
     was_training = model.training
     model.eval()
     try:
         answers = answer_questions(
-            model, tokenizer, prompts["first"], questions.to_dicts(), MAX_NEW_TOKENS, batch_tokens
+            model,
+            tokenizer,
+            prompt=prompts["first"],
+            questions=questions.to_dicts(),
+            max_new_tokens=MAX_NEW_TOKENS,
+            batch_tokens=batch_tokens,
         )
-        config = model.config.get_text_config()
-        about = provenance(stage="extract", model={"weights": GIVEN}, prompts=texts, window=window)
-        grid = Grid.of(components, positions)
-        with ActivationWriter(folder, config.num_hidden_layers, config.hidden_size, model.dtype, about, grid) as writer:
-            kept = analysed(answers, balance, seed)
-            extract_activations(model, tokenizer, prompts, kept, writer, batch_tokens, window)
+        workload = build_workload(tokenizer, prompts, analysed(answers, balance, seed), positions=grid.positions)
+        with _writer(folder, model, grid, prompts=bundled, window=window) as writer:
+            run_workload(model, workload, writer, batch_tokens=batch_tokens, window=window)
     finally:
         model.train(was_training)
     return pl.from_arrow(answers)
+
+
+def _writer(
+    folder: Path | str, model: PreTrainedModel, grid: Grid, *, prompts: PromptSet, window: int | None
+) -> ActivationWriter:
+    config = model.config.get_text_config()
+    return ActivationWriter(
+        folder,
+        layers=config.num_hidden_layers,
+        width=config.hidden_size,
+        dtype=model.dtype,
+        made_from=provenance(stage="extract", model={"weights": GIVEN}, prompts=prompts.texts, window=window),
+        grid=grid,
+    )
 
 
 def _questions(examples: Iterable[Mapping[str, object]], seed: int) -> pl.DataFrame:
@@ -117,5 +133,5 @@ def summarise(
     headline = reader.grid.places()[0]
     delta, layers = measure(reader, folds, seed, f"{model} on {dataset}")
     summary = estimate(delta, layers, Headline(*headline), draws, seed).summary
-    about = made_from(file_of(paths[0], *headline))
-    return described(summary, model, about["model"]["weights"], dataset, GIVEN, about["window"])
+    origin = made_from(file_of(paths[0], *headline))
+    return described(summary, model, origin["model"]["weights"], dataset, GIVEN, origin["window"])

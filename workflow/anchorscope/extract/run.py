@@ -13,17 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
-from anchorscope.answer.prompts import Prompt
 from anchorscope.engine.attention import compute_prefix, packed_attention, run_decoder
 from anchorscope.engine.batches import default_tokens, run_batches
 from anchorscope.engine.packing import Pack, place
 from anchorscope.engine.self_check import check_packed
-from anchorscope.extract.axes import PASSES, Grid
+from anchorscope.extract.axes import Grid
 from anchorscope.extract.recorder import Recorder, Watch, recording
-from anchorscope.extract.sequences import Row, build_rows, grow_tree
-from anchorscope.extract.store import KEYS, ActivationWriter, example_bytes
+from anchorscope.extract.sequences import Row, Workload, grow_tree
+from anchorscope.extract.store import ActivationWriter, example_bytes
 from anchorscope.extract.writer import writing
 from anchorscope.files.logs import log
 
@@ -53,67 +52,47 @@ def analysed(answers: pa.Table, balance: bool, seed: int) -> pa.Table:
     return examples
 
 
-def extract(
+def run_workload(
     model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: dict[str, Prompt],
-    examples: pa.Table,
+    workload: Workload,
     writer: ActivationWriter,
+    *,
     batch_tokens: int | None,
     window: int | None = None,
+    computed: Callable[[], None] = lambda: None,
 ) -> None:
     """Run every pass of every example and stream the kept vectors to `writer`.
 
-    With a `window` the knockout acts in the last `window` layers up to the one that is read.
-    """
-    rows, shared = build_rows(tokenizer, prompts, examples, PASSES, writer.grid.positions)
-    keys = examples.select(KEYS.names).to_pylist()
-    extract_rows(model, rows, shared, keys, writer, batch_tokens, window)
-
-
-def extract_rows(
-    model: PreTrainedModel,
-    rows: list[list[Row]],  # for each example one row a pass
-    shared: dict[str, int],
-    keys: list[dict],
-    writer: ActivationWriter,
-    batch_tokens: int | None,
-    window: int | None = None,
-    passes: list[tuple[str, str]] = PASSES,
-    computed: Callable[[], None] = lambda: None,
-) -> None:
-    """Run rows whose first `shared` tokens under each prompt are equal.
-
-    `computed` is called when the model is no longer needed, while the last batches are still being written.
+    With a `window` the knockout acts in the last `window` layers up to the one that is read. `computed` is called when
+    the model is no longer needed, while the last batches are still being written.
     """
     with writing(writer) as write:
-        if rows:
-            _run_rows(model, rows, shared, keys, writer.grid, write, batch_tokens, window, passes)
+        if workload.rows:
+            _run_batches(model, workload, writer.grid, write=write, batch_tokens=batch_tokens, window=window)
         computed()
 
 
 @torch.inference_mode()
-def _run_rows(
+def _run_batches(
     model: PreTrainedModel,
-    rows: list[list[Row]],
-    shared: dict[str, int],
-    keys: list[dict],
+    workload: Workload,
     grid: Grid,
+    *,
     write: Callable[[list[dict], list[Tensor]], None],
     batch_tokens: int | None,
     window: int | None,
-    passes: list[tuple[str, str]],
 ) -> None:
-    check_packed(model, rows[0][0].ids.tolist(), shared[passes[0][0]])
+    rows, keys, (first_prompt, _) = workload.rows, workload.keys, workload.passes[0]
+    check_packed(model, rows[0][0].ids.tolist(), workload.shared[first_prompt])
     with packed_attention(model), recording(model, grid.components) as recorder:
-        engine = Engine(model, recorder, passes, rows[0], shared, window)
+        engine = Engine(model, recorder, workload, window=window)
 
         def run(batch: list[int]) -> None:
             blocks = engine.run([rows[index] for index in batch])
             write([keys[index] for index in batch], blocks)
 
         sizes = [max(engine.tokens(item).values()) for item in rows]
-        budget = batch_tokens or _budget(model, sizes, len(passes), grid)
+        budget = batch_tokens or _budget(model, sizes, len(workload.passes), grid)
         run_batches(run, sizes, budget, "extracting activations")
 
 
@@ -132,9 +111,7 @@ class Engine:
         self,
         model: PreTrainedModel,
         recorder: Recorder,
-        passes: list[tuple[str, str]],
-        first: list[Row],
-        shared: dict[str, int],
+        workload: Workload,
         window: int | None = None,
     ):
         self.model = model
@@ -142,9 +119,14 @@ class Engine:
         self.width = model.config.get_text_config().hidden_size
         self.copies = None if window is None else min(window, len(self.recorder.layers))
         # The passes of a prompt stand side by side, so that what one forward pass keeps is one stretch of the block.
-        self.parts = {name: [i for i, (prompt, _) in enumerate(passes) if prompt == name] for name in shared}
+        self.parts = {
+            name: [number for number, (prompt, _) in enumerate(workload.passes) if prompt == name]
+            for name in workload.shared
+        }
+        first = workload.rows[0]
         self.prefixes = {
-            name: compute_prefix(model, first[numbers[0]].ids[: shared[name]]) for name, numbers in self.parts.items()
+            name: compute_prefix(model, first[numbers[0]].ids[: workload.shared[name]])
+            for name, numbers in self.parts.items()
         }
 
     def tokens(self, item: list[Row]) -> dict[str, int]:

@@ -9,8 +9,9 @@ from transformers import PreTrainedTokenizerBase
 
 from anchorscope.answer.prompts import Encoded, Prompt, common_prefix, encode
 from anchorscope.engine.packing import Branch, Tree, trunk
-from anchorscope.extract.axes import POSITIONS
+from anchorscope.extract.axes import PASSES, POSITIONS
 from anchorscope.extract.interventions import INTERVENTIONS
+from anchorscope.extract.store import KEYS
 from anchorscope.text.spans import Span
 
 NOTHING = np.arange(0)
@@ -40,15 +41,24 @@ class Row:
         return len(self.ids) - self.fork - len(self.cut)
 
 
-def build_rows(
+@dataclass(frozen=True)
+class Workload:
+    """Everything that is to be run: for each example one row per pass."""
+
+    keys: list[dict]  # of each example
+    rows: list[list[Row]]  # of each example, in the order of the passes
+    shared: dict[str, int]  # how many leading tokens all rows under each prompt have in common
+    passes: list[tuple[str, str]]
+
+
+def build_workload(
     tokenizer: PreTrainedTokenizerBase,
     prompts: dict[str, Prompt],
     examples: pa.Table,
-    passes: list[tuple[str, str]],
+    passes: list[tuple[str, str]] = PASSES,
     positions: Sequence[str] = POSITIONS,
-) -> tuple[list[list[Row]], dict[str, int]]:
-    """For each example one row per pass, which keeps the `positions`; and how many leading tokens a prompt's rows
-    share."""
+) -> Workload:
+    """Every pass of every example, each of which keeps the `positions`."""
     rows: list[list[Row]] = []
     firsts: dict[str, Encoded] = {}
     shared: dict[str, int] = {}
@@ -62,7 +72,7 @@ def build_rows(
         for index, example in enumerate(part):
             mine = {name: items[index] for name, items in encoded.items()}
             rows.append(_rows_of(example, mine, passes, positions))
-    return rows, shared
+    return Workload(keys=examples.select(KEYS.names).to_pylist(), rows=rows, shared=shared, passes=passes)
 
 
 def _rows_of(

