@@ -36,7 +36,7 @@ from anchorscope.engine.batches import default_tokens
 from anchorscope.extract.axes import COMPONENTS, FULL, HEADLINE, PASSES, Grid
 from anchorscope.extract.recorder import recording
 from anchorscope.extract.run import Engine, run_workload
-from anchorscope.extract.sequences import Row, Workload
+from anchorscope.extract.sequences import TokenSequence, Workload
 from anchorscope.extract.store import ActivationWriter, example_bytes
 from anchorscope.extract.writer import to_host
 from anchorscope.models.loading import pick_dtype, random_model
@@ -86,7 +86,7 @@ def compare_with_memory(
             run_workload(model, work, writer, batch_tokens=options.batch_tokens)
 
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
-        to_disk(Path(temporary) / "warm", replace(workload, keys=workload.keys[:64], rows=workload.rows[:64]))
+        to_disk(Path(temporary) / "warm", replace(workload, keys=workload.keys[:64], sequences=workload.sequences[:64]))
         stored = seconds(lambda: to_disk(Path(temporary) / "a", workload))
     memory = seconds(lambda: run_workload(model, workload, Nowhere(grid), batch_tokens=options.batch_tokens))
     return {
@@ -114,23 +114,23 @@ def compare_with_disk(model: PreTrainedModel, options: argparse.Namespace) -> di
     return found | {"dd GB/s": rate, "grid / dd": found["grid GB/s"] / rate}
 
 
-def whole_mask(rows: list[Row], longest: int, device: torch.device) -> Tensor:
-    """The method's definition of the knockout for padded whole sequences, boolean [rows, 1, queries, keys]."""
-    cut = torch.zeros(len(rows), longest, dtype=torch.bool)
-    for index, row in enumerate(rows):
-        cut[index, row.cut] = True
+def whole_mask(sequences: list[TokenSequence], longest: int, device: torch.device) -> Tensor:
+    """The method's definition of the knockout for padded whole sequences, boolean [sequences, 1, queries, keys]."""
+    cut = torch.zeros(len(sequences), longest, dtype=torch.bool)
+    for index, sequence in enumerate(sequences):
+        cut[index, sequence.cut] = True
     cut = cut.to(device)
     causal = torch.ones(longest, longest, dtype=torch.bool, device=device).tril()
     return (causal & ~(cut[:, None, :] & ~cut[:, :, None]))[:, None]
 
 
 @torch.inference_mode()
-def run_plain(model: PreTrainedModel, rows: list[list[Row]], batch_tokens: int) -> Tensor:
-    """(b): [layers x components, rows, positions, width] of the last batch, on the host.
+def run_plain(model: PreTrainedModel, sequences: list[list[TokenSequence]], batch_tokens: int) -> Tensor:
+    """(b): [layers x components, sequences, positions, width] of the last batch, on the host.
 
     Copied to pinned memory beside the next batch's computation, as (a) does it.
     """
-    flat = sorted((row for item in rows for row in item), key=lambda row: -len(row.ids))
+    flat = sorted((sequence for item in sequences for sequence in item), key=lambda sequence: -len(sequence.ids))
     size = max(1, batch_tokens // len(flat[0].ids))
     kept: list[Tensor] = []
     places = None
@@ -145,8 +145,10 @@ def run_plain(model: PreTrainedModel, rows: list[list[Row]], batch_tokens: int) 
     for start in range(0, len(flat), size):
         batch = flat[start : start + size]
         longest = len(batch[0].ids)
-        ids = torch.tensor([row.ids.tolist() + [0] * (longest - len(row.ids)) for row in batch], device=model.device)
-        places = torch.tensor([row.keep for row in batch], device=model.device)
+        ids = torch.tensor(
+            [sequence.ids.tolist() + [0] * (longest - len(sequence.ids)) for sequence in batch], device=model.device
+        )
+        places = torch.tensor([sequence.keep for sequence in batch], device=model.device)
         mask = whole_mask(batch, longest, model.device)
         # Models with several kinds of layers take a mask for each.
         kinds = getattr(model.config, "layer_types", None)
@@ -164,14 +166,14 @@ def run_plain(model: PreTrainedModel, rows: list[list[Row]], batch_tokens: int) 
 
 
 @torch.inference_mode()
-def run_single(model: PreTrainedModel, rows: list[list[Row]]) -> None:
+def run_single(model: PreTrainedModel, sequences: list[list[TokenSequence]]) -> None:
     """(c)"""
     kinds = getattr(model.config, "layer_types", None)
-    for item in rows:
-        for row in item:
-            mask = whole_mask([row], len(row.ids), model.device)
+    for item in sequences:
+        for sequence in item:
+            mask = whole_mask([sequence], len(sequence.ids), model.device)
             output = model(
-                input_ids=torch.tensor(row.ids[None], device=model.device),
+                input_ids=torch.tensor(sequence.ids[None], device=model.device),
                 attention_mask=dict.fromkeys(kinds, mask) if kinds else mask,
                 output_hidden_states=True,
                 use_cache=False,
@@ -187,13 +189,13 @@ def accuracy(model: PreTrainedModel, options: argparse.Namespace) -> dict:
 
     def plain(some: PreTrainedModel) -> Tensor:  # [examples, passes, layers x components, positions, width]
         found = torch.stack(
-            [torch.stack([run_plain(some, [[row]], 1)[:, 0] for row in item]) for item in workload.rows]
+            [torch.stack([run_plain(some, [[sequence]], 1)[:, 0] for sequence in item]) for item in workload.sequences]
         )
         attention_mlp_block = found.float().unflatten(2, (-1, len(COMPONENTS)))  # in the order in which they end
         return attention_mlp_block[:, :, :, [2, 0, 1]].flatten(2, 3)
 
     with packed_attention(model), recording(model) as recorder:
-        block = Engine(model, recorder, workload).run(workload.rows)[0].float().cpu()
+        block = Engine(model, recorder, workload).run(workload.sequences)[0].float().cpu()
     fast = block.permute(4, 2, 1, 0, 3, 5).flatten(2, 3)  # as above
     slow = plain(model)
     errors = {"engine - plain": _distance(fast, slow)}
@@ -216,10 +218,10 @@ def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.N
         return synthetic_workload(count, prefix=options.prefix, suffix=options.suffix, passes=TWO_PASSES)
 
     workload = examples(options.examples)
-    count = len(workload.rows)
+    count = len(workload.sequences)
     with torch.inference_mode(), packed_attention(model), recording(model) as recorder:
         engine = Engine(model, recorder, workload)
-        tokens = sum(sum(engine.tokens(item).values()) for item in workload.rows)
+        tokens = sum(sum(engine.tokens(item).values()) for item in workload.sequences)
     run_engine(model, workload, budget)  # warm
     if cuda:
         torch.cuda.reset_peak_memory_stats()
@@ -238,7 +240,7 @@ def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.N
         ("single", lambda some: run_single(model, some), options.single),
     ):
         if fewer:
-            some = examples(fewer).rows
+            some = examples(fewer).sequences
             work(some)  # warm
             slow = seconds(lambda: work(some)) / fewer  # noqa: B023
             result |= {f"{name} ex/s": 1 / slow, f"engine / {name}": slow / fast}

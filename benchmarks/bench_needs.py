@@ -39,7 +39,9 @@ def measure(shape: str, model: PreTrainedModel, expected: Needs, options: argpar
     stops[:] = False
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "a"
-        extract_to(folder, model, replace(workload, keys=workload.keys[:512], rows=workload.rows[:512]))  # warm
+        extract_to(
+            folder, model, replace(workload, keys=workload.keys[:512], sequences=workload.sequences[:512])
+        )  # warm
         torch.cuda.reset_peak_memory_stats()
         extracting = seconds(lambda: extract_to(folder, model, workload)) / options.examples
         file = file_of(folder, *HEADLINE.places()[0]).stat().st_size / options.examples

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "workflow"))
 
-from anchorscope.extract.sequences import Row, Workload  # noqa: E402
+from anchorscope.extract.sequences import TokenSequence, Workload  # noqa: E402
 
 TWO_PASSES = [("first", "clean"), ("first", "exact_question")]
 
@@ -85,7 +85,7 @@ def synthetic_workload(
     standard deviation of 4, the first exact question token after 1.7, and 9.2 of them."""
     draw = np.random.default_rng(0)
     starts = {name: draw.integers(1000, 40000, prefix) for name in dict.fromkeys(prompt for prompt, _ in passes)}
-    rows = []
+    sequences = []
     for _ in range(count):
         length = int(np.clip(round(draw.normal(suffix, 4)), suffix - 10, suffix + 16))
         first = int(draw.integers(0, 4))
@@ -99,9 +99,9 @@ def synthetic_workload(
         tail = draw.integers(1000, 40000, length)
         keep = [prefix + length - 2, prefix + length - 1, prefix + length - 6][:positions]
         ids = {name: np.concatenate([start, tail]) for name, start in starts.items()}
-        rows.append([Row(ids[prompt], cuts[intervention], keep) for prompt, intervention in passes])
+        sequences.append([TokenSequence(ids[prompt], cuts[intervention], keep) for prompt, intervention in passes])
     keys = [{"id": str(number), "right": True, "subject": None, "popularity": None} for number in range(count)]
-    return Workload(keys=keys, rows=rows, shared=dict.fromkeys(starts, prefix), passes=passes)
+    return Workload(keys=keys, sequences=sequences, shared=dict.fromkeys(starts, prefix), passes=passes)
 
 
 def arguments(**options: dict) -> argparse.Namespace:

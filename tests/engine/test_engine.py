@@ -25,7 +25,7 @@ from small_things import tiny_model
 def test_each_branch_alone_as_a_causal_sequence_is_the_tree_under_its_mask():
     """The GPU's kernel of ragged sequences gets these key places; here each is attended to in a plain loop."""
     prefix, heads, groups, width = 7, 2, 3, 8
-    pack = Pack([grow_tree(rows, prefix) for rows in forest(4, prefix)], prefix)
+    pack = Pack([grow_tree(sequences, prefix) for sequences in forest(4, prefix)], prefix)
     torch.manual_seed(0)
     query = torch.randn(len(pack.tokens), heads * groups, width)
     keys, values = (torch.randn(prefix + len(pack.tokens), heads, width) for _ in range(2))
@@ -170,10 +170,10 @@ def test_the_first_tokens_are_shared_whatever_the_order_of_the_prompts(tokenizer
     backwards = dict(reversed(prompts().items()))
     found, expected = (build_workload(tokenizer, some, rows) for some in (backwards, prompts()))
     assert found.shared == expected.shared
-    for some, other in zip(found.rows, expected.rows, strict=True):
-        for row, same in zip(some, other, strict=True):
-            assert (row.ids == same.ids).all()
-            assert (row.cut, row.keep) == (same.cut, same.keep)
+    for some, other in zip(found.sequences, expected.sequences, strict=True):
+        for sequence, same in zip(some, other, strict=True):
+            assert (sequence.ids == same.ids).all()
+            assert (sequence.cut, sequence.keep) == (same.cut, same.keep)
 
 
 def test_the_extract_command_imports_nothing_beyond_torch_transformers_numpy_and_pyarrow():

@@ -33,9 +33,11 @@ PASSES_HERE = [("first", str(number)) for number in range(4)] + [("second", "cle
 
 
 def workload(copies: int = 1) -> Workload:
-    rows = [item + item[:1] for item in forest(30, PREFIX)] * copies  # four cuts, and one pass under the second prompt
-    keys = [{"id": f"{number:05d}", "right": True, "subject": None, "popularity": None} for number in range(len(rows))]
-    return Workload(keys=keys, rows=rows, shared={"first": PREFIX, "second": PREFIX}, passes=PASSES_HERE)
+    """Examples with four cuts under the first prompt and one pass under the second."""
+    sequences = [item + item[:1] for item in forest(30, PREFIX)] * copies
+    ids = [f"{number:05d}" for number in range(len(sequences))]
+    keys = [{"id": name, "right": True, "subject": None, "popularity": None} for name in ids]
+    return Workload(keys=keys, sequences=sequences, shared={"first": PREFIX, "second": PREFIX}, passes=PASSES_HERE)
 
 
 def states(model) -> torch.Tensor:
@@ -43,7 +45,7 @@ def states(model) -> torch.Tensor:
     work = workload()
     with torch.inference_mode(), packed_attention(model), recording(model) as recorder:
         engine = Engine(model, recorder, work)
-        return torch.cat([block.float().cpu() for block in engine.run(work.rows)], dim=1)
+        return torch.cat([block.float().cpu() for block in engine.run(work.sequences)], dim=1)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -84,7 +86,7 @@ def test_generation_on_the_gpu_equals_the_cpu():
     model = tiny_model("qwen3", 500)
     stops = torch.zeros(500, dtype=torch.bool)
     stops[::5] = True
-    prompts = [item[0].ids.tolist() for item in workload().rows]
+    prompts = [item[0].ids.tolist() for item in workload().sequences]
     shared = [list(range(PREFIX)) + prompt[PREFIX:] for prompt in prompts]
     expected = generate(model, shared, PREFIX, stops, 12, 128)
     assert generate(model.cuda(), shared, PREFIX, stops.cuda(), 12, 128) == expected

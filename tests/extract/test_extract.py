@@ -49,12 +49,14 @@ def test_stored_activations_equal_the_plain_reference(family, batch_tokens, wind
     reader = ActivationReader([tmp_path / "a"])
     shared = workload.shared["first"]
     assert shared > 20, "the shared prefix is what this test is about"
-    assert any(min(row.cut) < shared for row in (item[2] for item in workload.rows)), "no control reaches back"
+    assert any(min(item[2].cut) < shared for item in workload.sequences), "no control reaches back"
     order = {key["id"]: index for index, key in enumerate(reader.keys)}
-    for example, passes in zip(rows.to_pylist(), workload.rows, strict=True):
-        for (prompt, intervention), row in zip(PASSES, passes, strict=True):
+    for example, passes in zip(rows.to_pylist(), workload.sequences, strict=True):
+        for (prompt, intervention), sequence in zip(PASSES, passes, strict=True):
             for layer in range(4):
-                expected = plain_states(slow, row.ids.tolist(), row.cut, row.keep, layer, window)
+                expected = plain_states(
+                    slow, sequence.ids.tolist(), cut=sequence.cut, keep=sequence.keep, layer=layer, window=window
+                )
                 for component in COMPONENTS:
                     for place, position in enumerate(POSITIONS):
                         stored = reader.read(component, position, prompt, intervention, range(layer, layer + 1))[
@@ -66,27 +68,27 @@ def test_stored_activations_equal_the_plain_reference(family, batch_tokens, wind
 def test_the_kept_positions_are_the_ones_that_the_method_names(tokenizer):
     rows = examples(tokenizer).to_pylist()
     rows[0] |= {"exact_first": 0, "exact_last": 0}
-    built = build_workload(tokenizer, prompts(), pa.Table.from_pylist(rows)).rows
+    built = build_workload(tokenizer, prompts(), pa.Table.from_pylist(rows)).sequences
     for example, passes in zip(rows, built, strict=True):
-        for (prompt, _), row in zip(PASSES, passes, strict=True):
+        for (prompt, _), sequence in zip(PASSES, passes, strict=True):
             (encoded,) = encode(tokenizer, prompts()[prompt], [example["question"]])
             whole = encoded.ids + example["generated_ids"]
-            answer_last, final, before_answer = row.keep
+            answer_last, final, before_answer = sequence.keep
             assert whole[answer_last] == example["generated_ids"][example["exact_last"]]
             assert whole[final + 1] == 198, "the newline follows the answer's text"
             assert whole[before_answer + 1] == example["generated_ids"][example["exact_first"]]
-            assert row.ids.tolist() == whole[: len(row.ids)]
+            assert sequence.ids.tolist() == whole[: len(sequence.ids)]
     assert built[0][0].keep[2] == len(encode(tokenizer, prompts()["first"], [rows[0]["question"]])[0].ids) - 1
 
 
 def test_the_knockout_changes_every_stored_layer(tokenizer, tmp_path):
     """Guards the test above: clean and knocked-out references must differ for equality to mean anything."""
     slow = tiny_model("llama", len(tokenizer), attention="eager")
-    built = build_workload(tokenizer, prompts(), examples(tokenizer)).rows
+    built = build_workload(tokenizer, prompts(), examples(tokenizer)).sequences
     clean, cut = built[0][0], built[0][1]
     for layer in range(4):
-        before = plain_states(slow, clean.ids.tolist(), [], clean.keep, layer)["resid"]
-        after = plain_states(slow, cut.ids.tolist(), cut.cut, cut.keep, layer)["resid"]
+        before = plain_states(slow, clean.ids.tolist(), cut=[], keep=clean.keep, layer=layer)["resid"]
+        after = plain_states(slow, cut.ids.tolist(), cut=cut.cut, keep=cut.keep, layer=layer)["resid"]
         assert (before - after).abs().max() > 1e-2
 
 

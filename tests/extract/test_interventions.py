@@ -11,7 +11,7 @@ from anchorscope.engine.packing import Pack
 from anchorscope.extract.interventions import CONTROL_REACH, exact_question, random_question
 from anchorscope.extract.recorder import recording
 from anchorscope.extract.run import Engine
-from anchorscope.extract.sequences import Row, Workload, grow_tree
+from anchorscope.extract.sequences import TokenSequence, Workload, grow_tree
 from anchorscope.text.content_words import Span
 from small_things import tiny_model
 
@@ -51,12 +51,12 @@ def copying_toy() -> LlamaForCausalLM:
 
 
 def states(model, ids: list[int], cut: list[int], keep: list[int]) -> torch.Tensor:
-    """Residual states [layers, positions, width] of one row."""
-    row = Row(np.array(ids), cut, keep)
+    """Residual states [layers, positions, width] of one sequence."""
+    sequence = TokenSequence(np.array(ids), cut, keep)
     with packed_attention(model), recording(model) as recorder, torch.inference_mode():
-        workload = Workload(keys=[], rows=[[row]], shared={"first": 0}, passes=[("first", "exact_question")])
+        workload = Workload(keys=[], sequences=[[sequence]], shared={"first": 0}, passes=[("first", "exact_question")])
         engine = Engine(model, recorder, workload)
-        return engine.run([[row]])[0][0, :, 0, :, 0]
+        return engine.run([[sequence]])[0][0, :, 0, :, 0]
 
 
 def test_the_copied_feature_vanishes_under_exact_question_and_stays_under_random_question():
@@ -89,14 +89,14 @@ def test_later_tokens_do_not_depend_on_the_identity_of_knocked_out_ones(family):
     assert not torch.allclose(states(model, ids, [], later), states(model, other, [], later), atol=1e-3)
 
 
-@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("sliding", [None, 3])
 @pytest.mark.parametrize("prefix", [0, 2, 4])
-def test_the_mask_of_a_tree_is_the_written_definition(prefix, window):
-    """Every computed token of a knocked-out row sees what the method says, and clean ones see all before them."""
+def test_the_mask_of_a_tree_is_the_written_definition(prefix, sliding):
+    """Every computed token of a knocked-out sequence sees what the method says, and clean ones see all before them."""
     length, cut = 9, [3, 5]
-    row, clean = Row(np.arange(length), cut, [8]), Row(np.arange(length), [], [8])
-    tree = grow_tree([clean, row], prefix)
-    mask = Pack([tree], prefix).on(torch.device("cpu")).mask(window)[0, 0]
+    sequence, clean = TokenSequence(np.arange(length), cut, [8]), TokenSequence(np.arange(length), [], [8])
+    tree = grow_tree([clean, sequence], prefix)
+    mask = Pack([tree], prefix).on(torch.device("cpu")).mask(sliding)[0, 0]
     trunk, _, branch = tree.branches
     keys = [("trunk", place) for place in range(prefix)] + [("trunk", place) for place in trunk.positions]
     keys += [("branch", place) for place in branch.positions]
@@ -107,7 +107,7 @@ def test_the_mask_of_a_tree_is_the_written_definition(prefix, window):
         mine = "trunk" if number < len(trunk.positions) else "branch"
         seen = sorted(place for (whose, place), visible in zip(keys, mask[number].tolist(), strict=True) if visible)
         hidden = cut if mine == "branch" else []
-        near = [place for place in range(query + 1) if window is None or query - place < window]
+        near = [place for place in range(query + 1) if sliding is None or query - place < sliding]
         assert seen == [place for place in near if place not in hidden], (mine, query)
         if mine == "branch":  # what the knockout has changed is its own, what it has not is the trunk's
             whose = {place: name for (name, place), visible in zip(keys, mask[number].tolist(), strict=True) if visible}
@@ -116,7 +116,7 @@ def test_the_mask_of_a_tree_is_the_written_definition(prefix, window):
 
 def test_a_token_that_is_cut_cannot_be_kept():
     with pytest.raises(ValueError, match="A token that is cut cannot be kept"):
-        Row(np.arange(6), [2, 3], [3])
+        TokenSequence(np.arange(6), [2, 3], [3])
 
 
 def question(tokenizer, text: str) -> Encoded:

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from anchorscope.answer.prompts import Prompt, few_shot_prompt
-from anchorscope.extract.sequences import Row
+from anchorscope.extract.sequences import TokenSequence
 from anchorscope.text.content_words import exact_question_spans
 
 SHOTS = {
@@ -47,12 +47,12 @@ def examples(tokenizer) -> pa.Table:
     return pa.Table.from_pylist(rows)
 
 
-def forest(trees: int, prefix: int) -> list[list[Row]]:
-    """Clean and cut rows of different lengths; some cuts reach into the prefix."""
+def forest(trees: int, prefix: int) -> list[list[TokenSequence]]:
+    """Clean and cut sequences of different lengths; some cuts reach into the prefix."""
     draw = np.random.default_rng(0)
-    rows = []
+    sequences = []
     for index in range(trees):
         ids = draw.integers(0, 500, prefix + 7 + index)
         cuts = [[], [prefix + 1, prefix + 3], [prefix - 2, prefix], [prefix + 4]]
-        rows.append([Row(ids, cut, [len(ids) - 2, len(ids) - 1, prefix + 6]) for cut in cuts])
-    return rows
+        sequences.append([TokenSequence(ids, cut, [len(ids) - 2, len(ids) - 1, prefix + 6]) for cut in cuts])
+    return sequences

@@ -4,7 +4,7 @@
 
 
 rule answer:
-    """Ask the model a shard of questions and judge its answers."""
+    """Ask the model a shard of questions and grade its answers."""
     input:
         questions="results/questions/{dataset}.parquet",
         manifest=local("results/models/{model}.json"),

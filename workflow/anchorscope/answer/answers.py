@@ -42,7 +42,7 @@ def answer_questions(
 ) -> pa.Table:
     """Ask every question under `prompt`; one row per question, refusals included."""
     asked = plan(tokenizer, prompt, questions)
-    return judge_all(tokenizer, questions, ask(model, asked, max_new_tokens, batch_tokens))
+    return grade_all(tokenizer, questions, ask(model, asked, max_new_tokens, batch_tokens))
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,15 @@ def ask(model: PreTrainedModel, asked: Asked, max_new_tokens: int, batch_tokens:
     return generate(model, asked.prompts, asked.shared, stop_tokens(model, asked.ends), max_new_tokens, batch_tokens)
 
 
-def judge_all(tokenizer: PreTrainedTokenizerBase, questions: list[dict], generated: list[list[int]]) -> pa.Table:
+def grade_all(tokenizer: PreTrainedTokenizerBase, questions: list[dict], generated: list[list[int]]) -> pa.Table:
     rows = [
-        {**question, **judge(tokenizer, ids, question["gold"], question["question"])}
+        {**question, **grade(tokenizer, ids, question["gold"], question["question"])}
         for question, ids in zip(questions, generated, strict=True)
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def judge(tokenizer: PreTrainedTokenizerBase, ids: list[int], gold: list[str], question: str) -> dict:
+def grade(tokenizer: PreTrainedTokenizerBase, ids: list[int], gold: list[str], question: str) -> dict:
     """Label generated ids and locate the exact answer among them."""
     text, offsets = decoded_offsets(tokenizer, ids)
     answer = text.split("\n", 1)[0]

@@ -43,7 +43,7 @@ def generate(
 
 
 @dataclass
-class Row:
+class Continuation:
     """An answer in the making: where its tokens lie in the pool, and those that come next."""
 
     known: np.ndarray
@@ -54,25 +54,25 @@ class Row:
 def _greedy(
     model: PreTrainedModel, prefix: Past, suffixes: list[list[int]], stops: Tensor, max_new_tokens: int
 ) -> list[list[int]]:
-    """The answers of a batch; a row that has reached a stop token leaves it."""
+    """The answers of a batch; one that has reached a stop token leaves it."""
     past = prefix.growing()
-    rows = [Row(np.arange(len(prefix)), suffix) for suffix in suffixes]
-    going = rows
+    continuations = [Continuation(np.arange(len(prefix)), suffix) for suffix in suffixes]
+    going = continuations
     for _ in range(max_new_tokens):
-        pack = Pack([trunk(row.known, row.new) for row in going], len(past))
+        pack = Pack([trunk(one.known, one.new) for one in going], len(past))
         hidden = run_decoder(model, pack, past)  # [tokens, width]
         starts = [start for (start,) in pack.starts[: len(going)]]
-        last = torch.tensor([start + len(row.new) - 1 for row, start in zip(going, starts, strict=True)])
+        last = torch.tensor([start + len(one.new) - 1 for one, start in zip(going, starts, strict=True)])
         chosen = model.get_output_embeddings()(hidden[last.to(hidden.device)]).argmax(dim=-1)
-        for row, start, token in zip(going, starts, chosen.tolist(), strict=True):
-            row.known = np.append(row.known, pack.pool + start + np.arange(len(row.new)))
-            row.new = [token]
-            row.answer.append(token)
+        for one, start, token in zip(going, starts, chosen.tolist(), strict=True):
+            one.known = np.append(one.known, pack.pool + start + np.arange(len(one.new)))
+            one.new = [token]
+            one.answer.append(token)
         stopped = stops.to(chosen.device)[chosen].tolist()
-        going = [row for row, done in zip(going, stopped, strict=True) if not done]
+        going = [one for one, done in zip(going, stopped, strict=True) if not done]
         if not going:
             break
-    return [row.answer for row in rows]
+    return [one.answer for one in continuations]
 
 
 def answer_ends(tokenizer: PreTrainedTokenizerBase) -> list[int]:

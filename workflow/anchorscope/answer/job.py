@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from anchorscope.answer.answers import MAX_NEW_TOKENS, ask, judge_all, plan
+from anchorscope.answer.answers import MAX_NEW_TOKENS, ask, grade_all, plan
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.files.logs import log
 from anchorscope.files.provenance import provenance
@@ -37,7 +37,7 @@ def answer_file(questions: Path | str, manifest: Path | str, target: Path | str,
     model = load_model(described, settings.dtype, settings.threads)
     generated = ask(model, asked, max_new_tokens=MAX_NEW_TOKENS, batch_tokens=settings.batch_tokens)
     leave_cards(model)
-    answers = judge_all(tokenizer, shard, generated)
+    answers = grade_all(tokenizer, shard, generated)
     verdicts = answers.column("right").to_pylist()
     log.info("%d right, %d wrong, %d refused", *(verdicts.count(verdict) for verdict in (True, False, None)))
     made_from = provenance(

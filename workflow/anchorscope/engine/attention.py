@@ -15,7 +15,7 @@ from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, PreTrainedModel
 
 from anchorscope.engine.fused import fused
-from anchorscope.engine.packing import Pack, Placed, place, trunk
+from anchorscope.engine.packing import Pack, Placed, to_device, trunk
 
 NAME = "anchorscope"
 # Fewer heads of keys than of queries: newer versions of torch want to be told.
@@ -64,11 +64,11 @@ def attend(
     query, key, value = (tensor.squeeze(0).transpose(0, 1) for tensor in (query, key, value))
     keys, values = past.extended(module.layer_idx, key, value)
     placed = pack.on(query.device)
-    window = sliding_window if sliding_window is not None and sliding_window < pack.longest else None
-    if query.is_cuda and query.dtype in RAGGED_DTYPES and window is None and softcap is None:
+    sliding = sliding_window if sliding_window is not None and sliding_window < pack.longest else None
+    if query.is_cuda and query.dtype in RAGGED_DTYPES and sliding is None and softcap is None:
         out = _ragged(query, keys, values, placed, scaling)
     else:
-        out = _padded(query, keys, values, placed, scaling, window, softcap)
+        out = _padded(query, keys, values, placed, scaling, sliding, softcap)
     return out[None], None
 
 
@@ -110,7 +110,7 @@ def _padded(
     values: Tensor,
     placed: Placed,
     scaling: float | None,
-    window: int | None,
+    sliding: int | None,
     softcap: float | None,
 ) -> Tensor:
     """Each tree as a row of equal length, under a mask."""
@@ -123,7 +123,7 @@ def _padded(
     # On a GPU the fused kernels take a mask only with as many heads of keys as of queries.
     if query.is_cuda or softcap is not None:
         keys, values = keys.repeat_interleave(groups, dim=1), values.repeat_interleave(groups, dim=1)
-    mask = placed.mask(window)
+    mask = placed.mask(sliding)
     if softcap is None:
         out = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scaling, enable_gqa=True)
     else:
@@ -135,7 +135,7 @@ def _padded(
 def run_decoder(model: PreTrainedModel, pack: Pack, past: Past) -> Tensor:
     """The decoder's last hidden state [tokens, width], without the language-model head."""
     device = model.get_input_embeddings().weight.device
-    tokens, positions = (place(array, device)[None] for array in (pack.tokens, pack.positions))
+    tokens, positions = (to_device(array, device)[None] for array in (pack.tokens, pack.positions))
     output = model.get_decoder()(input_ids=tokens, position_ids=positions, use_cache=False, pack=pack, past=past)
     return output.last_hidden_state[0, : pack.size]
 

@@ -82,7 +82,7 @@ class Pack:
         return np.concatenate(own), np.concatenate(clean)
 
 
-def place(array: np.ndarray, device: torch.device) -> Tensor:
+def to_device(array: np.ndarray, device: torch.device) -> Tensor:
     """The array on a device, without waiting for what the device is doing."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
@@ -99,7 +99,7 @@ class Placed:
         self._masks: dict[int | None, Tensor] = {}
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        return place(array, self.device)
+        return to_device(array, self.device)
 
     @cached_property
     def ragged(self) -> tuple[Tensor, Tensor, Tensor, int, int]:
@@ -161,13 +161,16 @@ class Placed:
             key_position[index, old:new] = positions
         return tuple(map(self._tensor, (query_branch, query_position, query_fork, key_branch, key_position)))
 
-    def mask(self, window: int | None) -> Tensor:
-        """Which query may see which key, boolean [trees, 1, queries, keys]; the same for every layer of a window."""
-        if window not in self._masks:
-            self._masks[window] = self._mask(window)
-        return self._masks[window]
+    def mask(self, sliding: int | None) -> Tensor:
+        """Which query may see which key, boolean [trees, 1, queries, keys].
 
-    def _mask(self, window: int | None) -> Tensor:
+        With `sliding` a token sees only so many tokens up to itself. Layers that agree on it share a mask.
+        """
+        if sliding not in self._masks:
+            self._masks[sliding] = self._mask(sliding)
+        return self._masks[sliding]
+
+    def _mask(self, sliding: int | None) -> Tensor:
         query_branch, query_position, query_fork, key_branch, key_position = self._who
         query_branch, query_position, query_fork = (
             tensor[:, :, None] for tensor in (query_branch, query_position, query_fork)
@@ -175,8 +178,8 @@ class Placed:
         key_branch, key_position = key_branch[:, None, :], key_position[:, None, :]
         mask = (key_branch == query_branch) & (key_position <= query_position)
         mask |= (key_branch == 0) & (key_position < query_fork)
-        if window is not None:
-            mask &= query_position - key_position < window
+        if sliding is not None:
+            mask &= query_position - key_position < sliding
         return mask[:, None]
 
 

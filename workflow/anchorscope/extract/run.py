@@ -17,11 +17,11 @@ from transformers import PreTrainedModel
 
 from anchorscope.engine.attention import compute_prefix, packed_attention, run_decoder
 from anchorscope.engine.batches import default_tokens, run_batches
-from anchorscope.engine.packing import Pack, place
+from anchorscope.engine.packing import Pack, to_device
 from anchorscope.engine.self_check import check_packed
 from anchorscope.extract.axes import Grid
 from anchorscope.extract.recorder import Recorder, Watch, recording
-from anchorscope.extract.sequences import Row, Workload, grow_tree
+from anchorscope.extract.sequences import TokenSequence, Workload, grow_tree
 from anchorscope.extract.store import ActivationWriter, example_bytes
 from anchorscope.extract.writer import writing
 from anchorscope.files.logs import log
@@ -67,7 +67,7 @@ def run_workload(
     the model is no longer needed, while the last batches are still being written.
     """
     with writing(writer) as write:
-        if workload.rows:
+        if workload.sequences:
             _run_batches(model, workload, writer.grid, write=write, batch_tokens=batch_tokens, window=window)
         computed()
 
@@ -82,16 +82,16 @@ def _run_batches(
     batch_tokens: int | None,
     window: int | None,
 ) -> None:
-    rows, keys, (first_prompt, _) = workload.rows, workload.keys, workload.passes[0]
-    check_packed(model, rows[0][0].ids.tolist(), workload.shared[first_prompt])
+    sequences, keys, (first_prompt, _) = workload.sequences, workload.keys, workload.passes[0]
+    check_packed(model, sequences[0][0].ids.tolist(), workload.shared[first_prompt])
     with packed_attention(model), recording(model, grid.components) as recorder:
         engine = Engine(model, recorder, workload, window=window)
 
         def run(batch: list[int]) -> None:
-            blocks = engine.run([rows[index] for index in batch])
+            blocks = engine.run([sequences[index] for index in batch])
             write([keys[index] for index in batch], blocks)
 
-        sizes = [max(engine.tokens(item).values()) for item in rows]
+        sizes = [max(engine.tokens(item).values()) for item in sequences]
         budget = batch_tokens or _budget(model, sizes, len(workload.passes), grid)
         run_batches(run, sizes, budget, "extracting activations")
 
@@ -123,13 +123,13 @@ class Engine:
             name: [number for number, (prompt, _) in enumerate(workload.passes) if prompt == name]
             for name in workload.shared
         }
-        first = workload.rows[0]
+        first = workload.sequences[0]
         self.prefixes = {
             name: compute_prefix(model, first[numbers[0]].ids[: workload.shared[name]])
             for name, numbers in self.parts.items()
         }
 
-    def tokens(self, item: list[Row]) -> dict[str, int]:
+    def tokens(self, item: list[TokenSequence]) -> dict[str, int]:
         """The tokens that an example adds to the forward pass of each prompt."""
         return {
             name: len(item[numbers[0]].ids)
@@ -138,7 +138,7 @@ class Engine:
             for name, numbers in self.parts.items()
         }
 
-    def run(self, items: list[list[Row]]) -> list[Tensor]:
+    def run(self, items: list[list[TokenSequence]]) -> list[Tensor]:
         """All passes of some examples, one block a device: [components, layers, passes, positions, examples, width].
 
         The blocks' layers follow one another.
@@ -150,26 +150,26 @@ class Engine:
         ]
         for name, numbers in self.parts.items():
             past = self.prefixes[name]
-            rows = [[item[i] for i in numbers] for item in items]
-            pack = Pack([grow_tree(some, len(past), self.copies) for some in rows], len(past))
+            sequences = [[item[i] for i in numbers] for item in items]
+            pack = Pack([grow_tree(some, len(past), self.copies) for some in sequences], len(past))
             mine = slice(numbers[0], numbers[-1] + 1)
             into = [layer for block in blocks for layer in block[:, :, mine].flatten(2, 4).unbind(1)]
-            with self.recorder.watching(self._watch(pack, rows, into)):
+            with self.recorder.watching(self._watch(pack, sequences, into)):
                 run_decoder(self.model, pack, past)
         return blocks
 
-    def _watch(self, pack: Pack, rows: list[list[Row]], into: list[Tensor]) -> Watch:
+    def _watch(self, pack: Pack, sequences: list[list[TokenSequence]], into: list[Tensor]) -> Watch:
         copies, device = self.copies or 1, into[0].device
         keep, back = [], []
         for copy in range(copies):
             places = np.array(
                 [
-                    [pack.places(tree, 1 + i * copies + copy, row.keep) for i, row in enumerate(some)]
-                    for tree, some in enumerate(rows)
+                    [pack.places(tree, 1 + i * copies + copy, sequence.keep) for i, sequence in enumerate(some)]
+                    for tree, some in enumerate(sequences)
                 ]
             )  # [examples, passes, positions]
-            keep.append(place(places.transpose(1, 2, 0).ravel(), device))
+            keep.append(to_device(places.transpose(1, 2, 0).ravel(), device))
             if self.copies is not None:
-                branches = range(1 + copy, 1 + len(rows[0]) * copies, copies)
-                back.append(tuple(place(array, device) for array in pack.with_trunk_places(branches)))
+                branches = range(1 + copy, 1 + len(sequences[0]) * copies, copies)
+                back.append(tuple(to_device(array, device) for array in pack.with_trunk_places(branches)))
         return Watch(keep, into, back)
