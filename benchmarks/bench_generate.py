@@ -55,7 +55,7 @@ def synthetic_prompts(model: PreTrainedModel, count: int, prefix: int = 119):
 
 
 def run_engine(model: PreTrainedModel, prompts: list[list[int]], shared: int, stops: Tensor, budget: int):
-    return generate(model, prompts, shared, stops, MAX_NEW_TOKENS, budget)
+    return generate(model, prompts, shared=shared, stops=stops, max_new_tokens=MAX_NEW_TOKENS, batch_tokens=budget)
 
 
 def run_plain(model: PreTrainedModel, prompts: list[list[int]], plan: list[list[int]], stops: Tensor):
@@ -87,15 +87,15 @@ def compare(name: str, model: PreTrainedModel, prompts: list[list[int]], shared:
     budget = round(rows * sum(sizes) / len(sizes))
     plan = plan_batches(sizes, budget)
     few = prompts[: 2 * rows]  # to warm up
-    run_engine(model, few, shared, stops, budget)
-    run_plain(model, few, plan_batches(sizes[: len(few)], budget), stops)
+    run_engine(model, few, shared=shared, stops=stops, budget=budget)
+    run_plain(model, few, plan=plan_batches(sizes[: len(few)], budget), stops=stops)
     answers, times = {}, {"engine": [], "plain": []}
 
     def engine() -> None:
-        answers["engine"] = run_engine(model, prompts, shared, stops, budget)
+        answers["engine"] = run_engine(model, prompts, shared=shared, stops=stops, budget=budget)
 
     def plain() -> None:
-        answers["plain"] = run_plain(model, prompts, plan, stops)
+        answers["plain"] = run_plain(model, prompts, plan=plan, stops=stops)
 
     cores = {}
     for _ in range(options.repeats):  # in turn, so that both meet the same moods of the machine
@@ -145,6 +145,6 @@ if __name__ == "__main__":
     else:
         model = AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype).to(device)
         model = model.eval().requires_grad_(False)
-        given = real_prompts(model, options.model, options.questions, options.count)
-    result = compare(Path(options.model or options.shape).name, model, *given, options)
+        given = real_prompts(model, options.model, questions=options.questions, count=options.count)
+    result = compare(Path(options.model or options.shape).name, model, *given, options=options)
     report([result], {"dtype": str(dtype), "new tokens at most": MAX_NEW_TOKENS, **machine()}, options.record)

@@ -143,10 +143,10 @@ if __name__ == "__main__":
         tokenizer = AutoTokenizer.from_pretrained(spare.parent, gguf_file=spare.name)
     answers = make_answers(tokenizer, max(options.examples))
     with tempfile.TemporaryDirectory() as name:
-        manifest = make_model(tokenizer, Path(name) / "model", options.layers, options.width)
+        manifest = make_model(tokenizer, Path(name) / "model", layers=options.layers, width=options.width)
         runs = {count: [] for count in options.examples}
         for count in options.examples * options.repeats:
-            runs[count].append(run(manifest, answers[:count], Path(name), options))
+            runs[count].append(run(manifest, answers[:count], folder=Path(name), options=options))
             print(runs[count][-1], flush=True)
     results = [{key: median(one[key] for one in same) for key in same[0]} for same in runs.values()]
     first, last = results[0], results[-1]

@@ -93,7 +93,7 @@ def test_exact_answer_tokens_cover_the_exact_answer_and_none_is_there_for_nothin
     for ids in [real(text, add_special_tokens=False)["input_ids"], *(pieces(real, text, draw) for _ in range(5))]:
         decoded, offsets = decoded_offsets(real, ids)
         assert decoded.lstrip() == text.lstrip()
-        row = grade(real, ids, gold, "")
+        row = grade(real, ids, gold=gold, question="")
         assert row["generated_ids"] == ids
         assert row["exact_answer"] == exact
         assert row["answer"][row["exact_start"] :].startswith(exact)
@@ -120,7 +120,7 @@ def test_every_character_belongs_to_the_tokens_that_hold_its_bytes(real, text):
 def test_the_analysed_sequence_ends_in_the_very_ids_that_were_generated(real):
     question = "Who is Björk Guðmundsdóttir?"
     ids = pieces(real, " Gabriel García Márquez was it", random.Random(3))
-    row = grade(real, ids, ["García Márquez"], question)
+    row = grade(real, ids, gold=["García Márquez"], question=question)
     spans = [{"start": span.start, "end": span.end} for span in exact_question_spans(question)]
     example = {"id": "q", "question": question, "spans": spans, "subject": None, "popularity": None, **row}
     prompt = build_prompt(real, PROMPTS["few_shot"]["first"])

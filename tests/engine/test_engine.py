@@ -42,7 +42,8 @@ def test_each_branch_alone_as_a_causal_sequence_is_the_tree_under_its_mask():
                 weights = (keys[visible, head // groups] @ query[mine][number, head] * 0.3).softmax(dim=0)
                 found[mine][number, head] = weights @ values[visible, head // groups]
     assert (most_queries, most_keys) == (query_bounds.diff().max(), key_bounds.diff().max())
-    torch.testing.assert_close(_padded(query, keys, values, placed, 0.3, None, None), found)
+    expected = _padded(query, keys, values, placed=placed, scaling=0.3, sliding=None, softcap=None)
+    torch.testing.assert_close(expected, found)
 
 
 def activations(model, tokenizer, path, batch_tokens=4096):
@@ -68,8 +69,8 @@ def test_a_batch_that_does_not_fit_is_halved_remembered_and_logged(tokenizer, tm
     with caplog.at_level(logging.WARNING, logger="anchorscope"):
         found = activations(model, tokenizer, tmp_path / "halved.parquet")
     assert [key["id"] for key in found.keys] == [key["id"] for key in expected.keys]
-    for prompt, intervention in PASSES:
-        read = [part.read("resid", "final", prompt, intervention, range(4)) for part in (found, expected)]
+    for run in PASSES:
+        read = [part.read("resid", "final", *run, layers=range(4)) for part in (found, expected)]
         torch.testing.assert_close(*read, atol=1e-4, rtol=0)
     assert sizes[0] > 120
     assert "out of memory at" in caplog.text
@@ -82,7 +83,7 @@ def test_an_example_that_never_fits_is_one_sentence():
         raise torch.OutOfMemoryError
 
     with pytest.raises(MemoryError, match="A single example of 30 tokens does not fit into memory"):
-        run_batches(run, [10, 30], 64, "trying")
+        run_batches(run, [10, 30], budget=64, what="trying")
 
 
 def test_a_failed_allocation_on_the_host_counts_as_out_of_memory_and_other_errors_do_not():
@@ -93,10 +94,10 @@ def test_a_failed_allocation_on_the_host_counts_as_out_of_memory_and_other_error
             torch.empty(2**60)
         done.extend(batch)
 
-    run_batches(run, [8] * 5, 64, "trying")
+    run_batches(run, [8] * 5, budget=64, what="trying")
     assert sorted(done) == list(range(5))
     with pytest.raises(RuntimeError, match="size of tensor"):
-        run_batches(lambda batch: torch.ones(2) + torch.ones(3), [8] * 5, 64, "trying")
+        run_batches(lambda batch: torch.ones(2) + torch.ones(3), [8] * 5, budget=64, what="trying")
 
 
 def test_a_number_that_is_not_finite_stops_the_job_and_is_named(tokenizer, tmp_path):

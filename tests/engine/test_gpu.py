@@ -86,10 +86,10 @@ def test_generation_on_the_gpu_equals_the_cpu():
     model = tiny_model("qwen3", 500)
     stops = torch.zeros(500, dtype=torch.bool)
     stops[::5] = True
-    prompts = [item[0].ids.tolist() for item in workload().sequences]
-    shared = [list(range(PREFIX)) + prompt[PREFIX:] for prompt in prompts]
-    expected = generate(model, shared, PREFIX, stops, 12, 128)
-    assert generate(model.cuda(), shared, PREFIX, stops.cuda(), 12, 128) == expected
+    prompts = [[*range(PREFIX), *item[0].ids[PREFIX:].tolist()] for item in workload().sequences]
+    how = {"shared": PREFIX, "max_new_tokens": 12, "batch_tokens": 128}
+    expected = generate(model, prompts, stops=stops, **how)
+    assert generate(model.cuda(), prompts, stops=stops.cuda(), **how) == expected
 
 
 def test_a_model_on_two_devices_gives_the_same(tmp_path):
@@ -111,10 +111,10 @@ def test_a_batch_too_large_for_the_card_is_halved(tmp_path, caplog):
     for name, room in (("plenty", 1.0), ("little", (torch.cuda.memory_reserved() + 60e6) / total)):
         torch.cuda.empty_cache()
         torch.cuda.set_per_process_memory_fraction(room)
-        with ActivationWriter(tmp_path / name, 2, 32, torch.float32, {}) as writer:
+        with ActivationWriter(tmp_path / name, layers=2, width=32, dtype=torch.float32, made_from={}) as writer:
             run_workload(model, work, writer, batch_tokens=10**6)
         reader = ActivationReader([tmp_path / name])
-        read.append([reader.read("resid", "final", *run, range(2)) for run in PASSES])
+        read.append([reader.read("resid", "final", *run, layers=range(2)) for run in PASSES])
     torch.cuda.set_per_process_memory_fraction(1.0)
     assert "out of memory at" in caplog.text
     for some, other in zip(*read, strict=True):
@@ -139,7 +139,7 @@ def test_the_card_is_free_and_empty_while_the_last_batch_is_still_written(tmp_pa
             lock.close()
         left.set()
 
-    with Slow(tmp_path / "a", 2, 32, torch.float32, {}) as writer:
+    with Slow(tmp_path / "a", layers=2, width=32, dtype=torch.float32, made_from={}) as writer:
         run_workload(model, work, writer, batch_tokens=10**6, computed=computed)
     assert seen[1:] == [True]
     assert seen[0] < 2**26, "no more than the matrix library keeps for itself"
@@ -167,9 +167,13 @@ def test_the_probe_stage_gives_the_same_on_the_card_and_on_the_cpu(tmp_path):
     block = torch.randn(1, layers, len(PASSES), 1, count, width, generator=generator)
     block[..., 0] += 1.5 * wrong
     keys = [{"id": f"{i:03d}", "right": not wrong[i], "subject": None, "popularity": None} for i in range(count)]
-    with ActivationWriter(tmp_path / "a", layers, width, torch.float32, {}, HEADLINE) as writer:
+    shape = {"layers": layers, "width": width, "dtype": torch.float32}
+    with ActivationWriter(tmp_path / "a", **shape, made_from={}, grid=HEADLINE) as writer:
         writer.add([{**key, "right": bool(key["right"])} for key in keys], block)
-    tables = [measure(ActivationReader([tmp_path / "a"]), 5, 0, "here", on_card) for on_card in (False, True)]
+    tables = [
+        measure(ActivationReader([tmp_path / "a"]), folds=5, seed=0, where="here", on_card=on_card)
+        for on_card in (False, True)
+    ]
     for on_cpu, on_card in zip(*tables, strict=True):
         assert on_cpu.columns == on_card.columns
         numbers = [name for name, kind in on_cpu.schema.items() if kind.is_float()]

@@ -62,9 +62,9 @@ def states(model, ids: list[int], cut: list[int], keep: list[int]) -> torch.Tens
 def test_the_copied_feature_vanishes_under_exact_question_and_stays_under_random_question():
     model = copying_toy()
     ids = [0, 1, SUBJECT, 2, 3, 4, 5]  # the subject stands in the question, the answer is the last token
-    clean = states(model, ids, [], [6])[:, 0, FEATURE]
-    cut = states(model, ids, [2], [6])[:, 0, FEATURE]
-    control = states(model, ids, [3], [6])[:, 0, FEATURE]
+    clean = states(model, ids, cut=[], keep=[6])[:, 0, FEATURE]
+    cut = states(model, ids, cut=[2], keep=[6])[:, 0, FEATURE]
+    control = states(model, ids, cut=[3], keep=[6])[:, 0, FEATURE]
     assert (clean > 0.05).all()
     assert (cut == 0).all()
     assert (control > 0.05).all()
@@ -73,7 +73,7 @@ def test_the_copied_feature_vanishes_under_exact_question_and_stays_under_random
 def test_information_does_not_flow_around_the_knockout_through_tokens_between():
     model = copying_toy()
     ids = [0, 1, SUBJECT, 2, 3, 4, 5]
-    between = states(model, ids, [2], [3, 4, 5, 6])
+    between = states(model, ids, cut=[2], keep=[3, 4, 5, 6])
     assert (between[:, :, FEATURE] == 0).all()
 
 
@@ -84,9 +84,11 @@ def test_later_tokens_do_not_depend_on_the_identity_of_knocked_out_ones(family):
     cut = [12, 13, 17]
     other = [401 + index if index in cut else token for index, token in enumerate(ids)]
     later = [index for index in range(12, 30) if index not in cut]
-    same = states(model, ids, cut, later)
-    assert torch.equal(same, states(model, other, cut, later))
-    assert not torch.allclose(states(model, ids, [], later), states(model, other, [], later), atol=1e-3)
+    same = states(model, ids, cut=cut, keep=later)
+    assert torch.equal(same, states(model, other, cut=cut, keep=later))
+    assert not torch.allclose(
+        states(model, ids, cut=[], keep=later), states(model, other, cut=[], keep=later), atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("sliding", [None, 3])

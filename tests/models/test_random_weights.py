@@ -61,7 +61,7 @@ def test_it_is_loaded_like_any_other_model_in_the_dtype_asked_for(tmp_path, toke
 def test_the_weights_are_made_on_the_device_asked_for_and_not_moved_there(tmp_path):
     """A draw of 65 GB in memory would not end well here; on the meta device it takes none."""
     (tmp_path / "config.json").write_bytes((SHAPES / "qwen3-32b.json").read_bytes())
-    model = random_model(tmp_path, 0, torch.bfloat16, torch.device("meta"))
+    model = random_model(tmp_path, seed=0, dtype=torch.bfloat16, device=torch.device("meta"))
     assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
     assert sum(parameter.nbytes for parameter in model.parameters()) > 65e9
 
@@ -97,7 +97,10 @@ def test_it_answers_although_its_tokens_and_its_end_of_text_lie_beyond_the_token
     manifest = fetched(tmp_path, tokenizer, vocab_size=150_000, eos_token_id=150_001)
     question = {"id": "q", "question": "who is it", "gold": ["he"], "subject": None, "popularity": None, "spans": []}
     prompt = few_shot_prompt([{"question": "who was it", "answer": "she"}])
-    (row,) = answer_questions(load_model(manifest, "float32", 1), tokenizer, prompt, [question], 8, 512).to_pylist()
+    model = load_model(manifest, "float32", threads=1)
+    (row,) = answer_questions(
+        model, tokenizer, prompt, questions=[question], max_new_tokens=8, batch_tokens=512
+    ).to_pylist()
     assert 1 <= len(row["generated_ids"]) <= 8
     assert max(row["generated_ids"]) >= len(tokenizer)
 

@@ -51,7 +51,9 @@ def needs(config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16, grid: G
     text = config.get_text_config()
     count = parameters(config)
     weights = count * dtype.itemsize
-    kept = example_bytes(text.num_hidden_layers, text.hidden_size, dtype, len(PASSES), grid)
+    kept = example_bytes(
+        layers=text.num_hidden_layers, width=text.hidden_size, dtype=dtype, passes=len(PASSES), grid=grid
+    )
     batch = min(KEPT_BYTES, GPU_TOKENS / (TOKENS_EXTRACTED / 2) * kept)
     states = GPU_TOKENS * (3 * text.intermediate_size + 2 * text.hidden_size) * dtype.itemsize
     matrices = count - text.vocab_size * text.hidden_size

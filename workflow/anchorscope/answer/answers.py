@@ -42,7 +42,8 @@ def answer_questions(
 ) -> pa.Table:
     """Ask every question under `prompt`; one row per question, refusals included."""
     asked = plan(tokenizer, prompt, questions)
-    return grade_all(tokenizer, questions, ask(model, asked, max_new_tokens, batch_tokens))
+    generated = ask(model, asked, max_new_tokens=max_new_tokens, batch_tokens=batch_tokens)
+    return grade_all(tokenizer, questions, generated)
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,19 @@ def ask(model: PreTrainedModel, asked: Asked, max_new_tokens: int, batch_tokens:
     """The token ids of every answer."""
     if not asked.prompts:
         return []
-    return generate(model, asked.prompts, asked.shared, stop_tokens(model, asked.ends), max_new_tokens, batch_tokens)
+    return generate(
+        model,
+        asked.prompts,
+        shared=asked.shared,
+        stops=stop_tokens(model, asked.ends),
+        max_new_tokens=max_new_tokens,
+        batch_tokens=batch_tokens,
+    )
 
 
 def grade_all(tokenizer: PreTrainedTokenizerBase, questions: list[dict], generated: list[list[int]]) -> pa.Table:
     rows = [
-        {**question, **grade(tokenizer, ids, question["gold"], question["question"])}
+        {**question, **grade(tokenizer, ids, gold=question["gold"], question=question["question"])}
         for question, ids in zip(questions, generated, strict=True)
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)

@@ -31,14 +31,16 @@ def generate(
     answers: list[list[int]] = [[] for _ in prompts]
 
     def answer(batch: list[int]) -> None:
-        found = _greedy(model, prefix, [suffixes[index] for index in batch], stops, max_new_tokens)
-        for index, tokens in zip(batch, found, strict=True):
+        asked = [suffixes[index] for index in batch]
+        said = _greedy(model, prefix, asked, stops=stops, max_new_tokens=max_new_tokens)
+        for index, tokens in zip(batch, said, strict=True):
             answers[index] = tokens
 
     check_packed(model, prompts[0], shared)
     with packed_attention(model):
         prefix = compute_prefix(model, prompts[0][:shared])
-        run_batches(answer, sizes, batch_tokens or default_tokens(model), "answering questions")
+        budget = batch_tokens or default_tokens(model)
+        run_batches(answer, sizes, budget, what="answering questions")
     return answers
 
 

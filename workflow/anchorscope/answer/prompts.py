@@ -111,10 +111,10 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[s
     marks = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
     return [
         Encoded(
-            ids,
-            [tuple(pair) for pair in offsets],
-            Span(start, start + len(question)),
-            frozenset(index for index, token in enumerate(ids) if token in marks),
+            ids=ids,
+            offsets=[tuple(pair) for pair in offsets],
+            question=Span(start, start + len(question)),
+            special=frozenset(index for index, token in enumerate(ids) if token in marks),
         )
         for ids, offsets, question in zip(batch["input_ids"], batch["offset_mapping"], questions, strict=True)
     ]

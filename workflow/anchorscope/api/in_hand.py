@@ -42,15 +42,15 @@ def extract(
 ) -> pl.DataFrame:
     """Let a model answer questions, keep its clean and knocked-out activations in a folder, and return its answers.
 
-    Each of `examples` has a `question` and `gold`, the list of its accepted answers, and may have a `subject`:
-    questions about one subject then stay together in folds and resamples. The model answers greedily under the few-shot
-    prompt or its own chat template, and what it says is judged. `folder` then has a Parquet file for each of the
-    `components` (resid, attn, mlp) at each of the `positions` (answer_last, final, before_answer), with the vectors of
-    every layer, prompt and intervention; `anchorscope.extract.store.ActivationReader([folder])` reads them.
-    `balance` keeps as many right as wrong answers, drawn by `seed`; `window` cuts in so many layers up to the one that
-    is read, instead of in all of them; `batch_tokens` are computed together, by default as many as suit the device.
+    Each of `examples` has a `question` and `gold`, the list of accepted answers. It may have a `subject`: questions
+    about one subject stay together in folds and resamples. The model answers greedily under the few-shot prompt or its
+    own chat template. `folder` gets a Parquet file for each of the `components` (resid, attn, mlp) at each of the
+    `positions` (answer_last, final, before_answer), with the vectors of every layer, prompt and intervention;
+    `anchorscope.extract.store.ActivationReader([folder])` reads them. `balance` keeps as many right as wrong answers,
+    drawn by `seed`. `window` knocks out in that many layers up to the one that is read, instead of in all of them.
+    `batch_tokens` are computed together, by default as many as suit the device.
     """
-    _check(model, prompt, components, positions)
+    _check(model, prompt, components=components, positions=positions)
     questions = _questions(examples, seed)
     grid, bundled = Grid.of(components, positions), PromptSet.bundled(prompt)
     prompts = bundled.built(tokenizer)
@@ -60,12 +60,13 @@ def extract(
         answers = answer_questions(
             model,
             tokenizer,
-            prompt=prompts["first"],
+            prompts["first"],
             questions=questions.to_dicts(),
             max_new_tokens=MAX_NEW_TOKENS,
             batch_tokens=batch_tokens,
         )
-        workload = build_workload(tokenizer, prompts, analysed(answers, balance, seed), positions=grid.positions)
+        kept = analysed(answers, balance, seed)
+        workload = build_workload(tokenizer, prompts, kept, positions=grid.positions)
         with _writer(folder, model, grid, prompts=bundled, window=window) as writer:
             run_workload(model, workload, writer, batch_tokens=batch_tokens, window=window)
     finally:
@@ -98,7 +99,8 @@ def _questions(examples: Iterable[Mapping[str, object]], seed: int) -> pl.DataFr
         gold = json.dumps(list(example["gold"]))
         rows.append({"question": example["question"], "possible_answers": gold, "subj": example.get("subject")})
     schema = dict.fromkeys(("question", "possible_answers", "subj"), pl.String) | {"s_pop": pl.Int64}
-    questions, counts = normalize(pl.DataFrame(rows, schema=schema), "popqa", seed, "examples")
+    raw = pl.DataFrame(rows, schema=schema)
+    questions, counts = normalize(raw, "popqa", seed=seed, where="examples")
     log.info("questions: %s", ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     return questions
 
@@ -131,7 +133,14 @@ def summarise(
     paths = [activations] if isinstance(activations, str | Path) else list(activations)
     reader = ActivationReader(paths)
     headline = reader.grid.places()[0]
-    delta, layers = measure(reader, folds, seed, f"{model} on {dataset}")
-    summary = estimate(delta, layers, Headline(*headline), draws, seed).summary
+    delta, layers = measure(reader, folds, seed=seed, where=f"{model} on {dataset}")
+    summary = estimate(delta, layers, Headline(*headline), draws=draws, seed=seed).summary
     origin = made_from(file_of(paths[0], *headline))
-    return described(summary, model, origin["model"]["weights"], dataset, GIVEN, origin["window"])
+    return described(
+        summary,
+        model=model,
+        weights=origin["model"]["weights"],
+        dataset=dataset,
+        source=GIVEN,
+        window=origin["window"],
+    )

@@ -66,9 +66,9 @@ def attend(
     placed = pack.on(query.device)
     sliding = sliding_window if sliding_window is not None and sliding_window < pack.longest else None
     if query.is_cuda and query.dtype in RAGGED_DTYPES and sliding is None and softcap is None:
-        out = _ragged(query, keys, values, placed, scaling)
+        out = _ragged(query, keys, values, placed=placed, scaling=scaling)
     else:
-        out = _padded(query, keys, values, placed, scaling, sliding, softcap)
+        out = _padded(query, keys, values, placed=placed, scaling=scaling, sliding=sliding, softcap=softcap)
     return out[None], None
 
 
@@ -94,10 +94,10 @@ def _ragged(query: Tensor, keys: Tensor, values: Tensor, placed: Placed, scaling
         query,
         keys.index_select(0, places),
         values.index_select(0, places),
-        query_bounds,
-        key_bounds,
-        most_queries,
-        most_keys,
+        cu_seq_q=query_bounds,
+        cu_seq_k=key_bounds,
+        max_q=most_queries,
+        max_k=most_keys,
         scale=scaling,
         window_size=(-1, 0),
         **GROUPED,

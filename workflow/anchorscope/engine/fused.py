@@ -44,7 +44,7 @@ def _norm(module: nn.Module) -> Callable | None:
 
 
 def _rms_norm(weight: Tensor, epsilon: float, states: Tensor) -> Tensor:
-    return F.rms_norm(states, weight.shape, weight, epsilon)
+    return F.rms_norm(states, weight.shape, weight, eps=epsilon)
 
 
 @cache

@@ -59,7 +59,7 @@ class Pack:
     def on(self, device: torch.device) -> "Placed":
         """The same pack with its indices on `device`."""
         if device not in self._on:
-            self._on[device] = Placed(self.trees, self.starts, self.pool, device)
+            self._on[device] = Placed(self.trees, self.starts, pool=self.pool, device=device)
         return self._on[device]
 
     def places(self, tree: int, branch: int, positions: list[int]) -> list[int]:

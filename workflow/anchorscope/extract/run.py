@@ -92,14 +92,16 @@ def _run_batches(
             write([keys[index] for index in batch], blocks)
 
         sizes = [max(engine.tokens(item).values()) for item in sequences]
-        budget = batch_tokens or _budget(model, sizes, len(workload.passes), grid)
-        run_batches(run, sizes, budget, "extracting activations")
+        budget = batch_tokens or _budget(model, sizes, passes=len(workload.passes), grid=grid)
+        run_batches(run, sizes, budget, what="extracting activations")
 
 
 def _budget(model: PreTrainedModel, sizes: list[int], passes: int, grid: Grid) -> int:
     """Tokens of a batch; fewer where what is kept of so many examples would fill the memory."""
     config = model.config.get_text_config()
-    kept = example_bytes(config.num_hidden_layers, config.hidden_size, model.dtype, passes, grid)
+    kept = example_bytes(
+        layers=config.num_hidden_layers, width=config.hidden_size, dtype=model.dtype, passes=passes, grid=grid
+    )
     mean = sum(sizes) / len(sizes)
     return min(default_tokens(model), max(1, int(KEPT_BYTES / kept * mean)))
 

@@ -71,7 +71,7 @@ def build_workload(
             shared[name] = min(shared.get(name, len(first.ids)), common_prefix([first, *items]))
         for index, example in enumerate(part):
             mine = {name: items[index] for name, items in encoded.items()}
-            sequences.append(_sequences_of(example, mine, passes, positions))
+            sequences.append(_sequences_of(example, mine, passes=passes, positions=positions))
     return Workload(keys=examples.select(KEYS.names).to_pylist(), sequences=sequences, shared=shared, passes=passes)
 
 

@@ -71,7 +71,7 @@ class ActivationWriter:
         }
         self.folder, self.grid = Path(folder), grid
         self.files = [
-            _PlaceWriter(file_of(folder, *place), place, layers, width * dtype.itemsize, described)
+            _PlaceWriter(file_of(folder, *place), place, layers=layers, size=width * dtype.itemsize, metadata=described)
             for place in grid.places()
         ]
         self.pool = ThreadPoolExecutor(len(self.files))
@@ -118,7 +118,7 @@ class _PlaceWriter:
     """Writes one file, a row group at a time, from one buffer that is filled again and again."""
 
     def __init__(self, target: Path, place: tuple[str, str], layers: int, size: int, metadata: dict[str, str]):
-        names = [column(*place, *run, layer) for layer in range(layers) for run in PASSES]
+        names = [column(*place, *run, layer=layer) for layer in range(layers) for run in PASSES]
         vector = pa.binary(size)
         self.schema = pa.schema([*KEYS, *((name, vector) for name in names)]).with_metadata(metadata)
         self.whole = ExitStack()
@@ -210,7 +210,8 @@ class ActivationReader:
 
     def read(self, component: str, position: str, prompt: str, intervention: str, layers: range) -> Tensor:
         """Vectors [layers, examples, width] in the stored dtype."""
-        return self.read_passes(component, position, [(prompt, intervention)], layers)[prompt, intervention]
+        run = (prompt, intervention)
+        return self.read_passes(component, position, [run], layers=layers)[run]
 
     def read_passes(
         self, component: str, position: str, passes: Sequence[tuple[str, str]], layers: range
@@ -219,7 +220,7 @@ class ActivationReader:
         if (component, position) not in self.files:
             kept = ", ".join(" at ".join(place) for place in self.files)
             raise ValueError(f"{component} at {position} was not kept; these activations are of {kept}.")
-        names = [column(component, position, *run, layer) for run in passes for layer in layers]
+        names = [column(component, position, *run, layer=layer) for run in passes for layer in layers]
         tables = [file.read(names) for file in self.files[component, position]]
         raw = np.empty((len(names), len(self.keys), self.width * self.dtype.itemsize), np.uint8)
 
@@ -242,4 +243,5 @@ def _shape(file: SealedFile) -> tuple[str, ...]:
 def _bytes(chunk: pa.FixedSizeBinaryArray) -> np.ndarray:
     """The vectors of a column chunk as bytes [examples, bytes], without a copy."""
     size = chunk.type.byte_width
-    return np.frombuffer(chunk.buffers()[1], np.uint8, len(chunk) * size, chunk.offset * size).reshape(-1, size)
+    raw = np.frombuffer(chunk.buffers()[1], np.uint8, count=len(chunk) * size, offset=chunk.offset * size)
+    return raw.reshape(-1, size)

@@ -53,7 +53,7 @@ def fetch(source: dict, target: Path) -> None:
             download,  # a GPU node that runs one stage alone need not have the hub's client
         )
 
-        folder = download("model", source["hub"], source["revision"], WANTED_FILES, UNWANTED_FILES)
+        folder = download("model", source["hub"], source["revision"], wanted=WANTED_FILES, unwanted=UNWANTED_FILES)
     for pattern in WANTED_FILES:
         for file in folder.glob(pattern):
             (target / file.name).symlink_to(file.resolve())
