@@ -13,14 +13,14 @@ from anchorscope.fingerprint import fingerprint
 
 
 def usable_cores() -> int:
-    """The cores that this process may run on, which can be fewer than there are: a scheduler or a container says so."""
+    """How many cores this process may run on. A scheduler or a container may allow fewer than there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m anchorscope",
-        description="Extract clean and knocked-out activations of a file of answers.",
+        description="Extract clean and knocked-out activations for a file of answers.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("manifest", type=Path, help="results/models/{model}.json")
@@ -32,10 +32,12 @@ def parse() -> argparse.Namespace:
         )
     parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16", "float16"], default="auto")
     parser.add_argument("--threads", type=int, default=usable_cores(), help="CPU threads")
-    parser.add_argument("--batch-tokens", type=int, help="tokens computed together; by default what suits the device")
+    parser.add_argument(
+        "--batch-tokens", type=int, help="tokens computed together; by default as many as suit the device"
+    )
     parser.add_argument("--all", action="store_true", help="keep all examples, not as many right as wrong ones")
     parser.add_argument("--seed", type=int, default=0, help="draws the balanced examples")
-    parser.add_argument("--window", type=int, help="knock out in so many layers up to the one read, not in all")
+    parser.add_argument("--window", type=int, help="knock out in this many layers up to the one read, not in all")
     parser.add_argument("--log", type=Path, default=os.devnull, help="a file for the log")
     return parser.parse_args()
 

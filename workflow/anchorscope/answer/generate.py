@@ -1,4 +1,4 @@
-"""Greedy answers, many at a time, on top of one shared prefix."""
+"""Greedy answers, many at a time, after one shared prefix."""
 
 from dataclasses import dataclass, field
 
@@ -22,9 +22,9 @@ def generate(
     max_new_tokens: int,
     batch_tokens: int | None,
 ) -> list[list[int]]:
-    """Greedy continuations of `prompts`, whose first `shared` tokens are equal, up to and with a stop token.
+    """Greedy continuations of `prompts`, up to and including a stop token.
 
-    `stops` is boolean [vocabulary].
+    The prompts have their first `shared` tokens in common. `stops` is boolean [vocabulary].
     """
     suffixes = [prompt[shared:] for prompt in prompts]
     sizes = [len(suffix) + max_new_tokens for suffix in suffixes]
@@ -46,7 +46,7 @@ def generate(
 
 @dataclass
 class Continuation:
-    """An answer in the making: where its tokens lie in the pool, and those that come next."""
+    """An answer in the making: where its tokens are in the pool, and which ones come next."""
 
     known: np.ndarray
     new: list[int]
@@ -56,7 +56,7 @@ class Continuation:
 def _greedy(
     model: PreTrainedModel, prefix: Past, suffixes: list[list[int]], stops: Tensor, max_new_tokens: int
 ) -> list[list[int]]:
-    """The answers of a batch; one that has reached a stop token leaves it."""
+    """The answers of a batch. A continuation that has reached a stop token leaves the batch."""
     past = prefix.growing()
     continuations = [Continuation(np.arange(len(prefix)), suffix) for suffix in suffixes]
     going = continuations
@@ -78,18 +78,18 @@ def _greedy(
 
 
 def answer_ends(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """The tokens at which an answer ends: the tokenizer's end of text, and every token whose text has a newline."""
+    """The tokens that end an answer: the tokenizer's end of text, and every token whose text has a newline."""
     texts = tokenizer.batch_decode([[token] for token in range(len(tokenizer))])
     ends = [index for index, text in enumerate(texts) if "\n" in text]
     return ends if tokenizer.eos_token_id is None else [*ends, tokenizer.eos_token_id]
 
 
 def stop_tokens(model: PreTrainedModel, ends: list[int]) -> Tensor:
-    """Boolean [vocabulary]: `ends`, and the tokens that the model's own settings end a text with."""
+    """Boolean [vocabulary]: `ends`, and the tokens that end a text by the model's own settings."""
     size = model.get_output_embeddings().weight.shape[0]
     own = model.generation_config.eos_token_id
     stops = torch.zeros(size, dtype=torch.bool)
     for end in [*ends, *(own if isinstance(own, list) else [own])]:
-        if end is not None and end < size:  # a tokenizer or a config may have tokens that the model cannot say
+        if end is not None and end < size:  # a tokenizer or a config may have tokens beyond the model's vocabulary
             stops[end] = True
     return stops.to(model.device)

@@ -1,4 +1,4 @@
-"""A prompt is text before the question and text after it; and where the question's tokens lie in it."""
+"""Prompts: text before and after the question, and which tokens the question has in them."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from anchorscope.files.identity import read_json
 from anchorscope.text.spans import Span
 
-# Some chat templates print the day. A fixed one keeps prompts the same tomorrow.
+# Some chat templates print the date. A fixed one keeps prompts the same tomorrow.
 TEMPLATE_DATE = "26 Jul 2024"
 PLACEHOLDER = "{question}"
 BUNDLED_PROMPTS = Path(__file__).resolve().parents[2] / "resources" / "prompts.json"
@@ -45,6 +45,8 @@ class PromptSet:
 
 @dataclass(frozen=True)
 class Prompt:
+    """The text around a question."""
+
     before: str
     after: str
     special_tokens: bool  # whether the tokenizer adds its own (a chat template already has them)
@@ -52,7 +54,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A prompt with its question filled in: token ids and, for each, its characters."""
+    """A prompt with its question filled in: token ids, and the characters that each covers."""
 
     ids: list[int]
     offsets: list[tuple[int, int]]
@@ -64,7 +66,7 @@ class Encoded:
         return tokens_over(self.offsets, [self.question])
 
     def tokens_of(self, spans: list[Span]) -> list[int]:
-        """Token indices of spans that are given relative to the question."""
+        """Indices of the tokens over some spans of the question."""
         shift = self.question.start
         return tokens_over(self.offsets, [Span(span.start + shift, span.end + shift) for span in spans])
 
@@ -76,7 +78,7 @@ def few_shot_prompt(demonstrations: Demonstrations) -> Prompt:
 
 
 def chat_prompt(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Prompt:
-    """The model's own chat template around `instruction`, thinking switched off where the model has it."""
+    """The model's own chat template around `instruction`, with thinking switched off where there is such a switch."""
     if not tokenizer.chat_template:
         raise ValueError("The model's tokenizer has no chat template; use `prompt: few_shot`.")
     rendered = tokenizer.apply_chat_template(
@@ -98,7 +100,7 @@ def build_prompt(tokenizer: PreTrainedTokenizerBase, text: Demonstrations | str)
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[str]) -> list[Encoded]:
-    """Tokenise the whole prompt of every question, with the characters behind each token."""
+    """Tokenise the whole prompt of every question."""
     if not questions:
         return []
     batch = tokenizer(
@@ -132,9 +134,9 @@ def tokens_over(offsets: list[tuple[int, int]], spans: list[Span]) -> list[int]:
 def decoded_offsets(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> tuple[str, list[tuple[int, int]]]:
     """The text of generated ids and the characters of each, without tokenising the text again.
 
-    A token that ends inside a character of several bytes covers that whole character, and so does
-    every token that completes it. Some tokenizers decode a run of bytes that is not yet whole to
-    replacement signs altogether, the characters already complete included; those stay complete here.
+    A token that ends inside a character of several bytes covers the whole character, and so does every token that
+    completes it. Some tokenizers decode an incomplete run of bytes to replacement signs only, even the characters that
+    are complete already; here those stay complete.
     """
     text = _decode(tokenizer, ids)
     offsets = []
@@ -158,7 +160,7 @@ def _shared(text: str, other: str) -> int:
 
 
 def common_prefix(encoded: list[Encoded]) -> int:
-    """How many leading tokens all prompts share, none of them touching a question."""
+    """How many leading tokens all prompts have in common, up to the first token of a question."""
     first = encoded[0].ids
     shortest = min(min(item.question_tokens) for item in encoded)
     for item in encoded:

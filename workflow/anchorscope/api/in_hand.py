@@ -1,9 +1,10 @@
 """The measurement without the workflow, for a model in hand: questions in, activations and a summary out."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 import polars as pl
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -23,13 +24,13 @@ from anchorscope.questions.normalize import normalize
 from anchorscope.summarise.estimates import estimate
 from anchorscope.summarise.notes import described
 
-GIVEN = "given"  # weights and questions of which only the caller knows where they come from
+GIVEN = "given"  # where weights and questions come from, as far as anyone but the caller knows
 
 
 def extract(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    examples: Iterable[Mapping[str, object]],
+    examples: Iterable[Mapping[str, Any]],
     folder: Path | str,
     *,
     components: Sequence[str] = HEADLINE.components,
@@ -40,7 +41,7 @@ def extract(
     window: int | None = None,
     batch_tokens: int | None = None,
 ) -> pl.DataFrame:
-    """Let a model answer questions, keep its clean and knocked-out activations in a folder, and return its answers.
+    """Let a model answer questions, write its clean and knocked-out activations to a folder, and return its answers.
 
     Each of `examples` has a `question` and `gold`, the list of accepted answers. It may have a `subject`: questions
     about one subject stay together in folds and resamples. The model answers greedily under the few-shot prompt or its
@@ -54,9 +55,7 @@ def extract(
     questions = _questions(examples, seed)
     grid, bundled = Grid.of(components, positions), PromptSet.bundled(prompt)
     prompts = bundled.built(tokenizer)
-    was_training = model.training
-    model.eval()
-    try:
+    with _in_eval_mode(model):
         answers = answer_questions(
             model,
             tokenizer,
@@ -69,9 +68,17 @@ def extract(
         workload = build_workload(tokenizer, prompts, kept, positions=grid.positions)
         with _writer(folder, model, grid, prompts=bundled, window=window) as writer:
             run_workload(model, workload, writer, batch_tokens=batch_tokens, window=window)
+    return cast(pl.DataFrame, pl.from_arrow(answers))
+
+
+@contextmanager
+def _in_eval_mode(model: PreTrainedModel) -> Iterator[None]:
+    was_training = model.training
+    model.eval()
+    try:
+        yield
     finally:
         model.train(was_training)
-    return pl.from_arrow(answers)
 
 
 def _writer(
@@ -88,7 +95,7 @@ def _writer(
     )
 
 
-def _questions(examples: Iterable[Mapping[str, object]], seed: int) -> pl.DataFrame:
+def _questions(examples: Iterable[Mapping[str, Any]], seed: int) -> pl.DataFrame:
     rows = []
     for number, example in enumerate(examples):
         missing = [name for name in ("question", "gold") if name not in example]
@@ -125,10 +132,10 @@ def summarise(
     draws: int = 2000,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Probe every layer and average delta P over each anchor's examples: a summary that `plot_family` draws.
+    """Probe every layer and average delta P over each anchor's examples. `plot_family` draws the summary.
 
-    `activations` is the folder that `extract` wrote, or those of a workflow's shards; `model` and `dataset` are the
-    names that the summary has for them. Summaries of several can be put together with `polars.concat`.
+    `activations` is the folder that `extract` wrote, or the folders of a workflow's shards. `model` and `dataset` are
+    their names in the summary. `polars.concat` puts several summaries together.
     """
     paths = [activations] if isinstance(activations, str | Path) else list(activations)
     reader = ActivationReader(paths)

@@ -1,7 +1,7 @@
-"""Clean and knocked-out activations of every layer, all passes of an example in one forward pass a prompt.
+"""Clean and knocked-out activations of every layer: one forward pass per prompt runs all passes of an example.
 
-The state at layer l depends on layers 0 ... l only. So one pass with the knockout in every layer
-gives the right state for every l.
+The state at layer l depends only on layers 0 ... l. So one pass with the knockout in every layer gives the right state
+for every l.
 """
 
 import hashlib
@@ -26,15 +26,15 @@ from anchorscope.extract.store import ActivationWriter, example_bytes
 from anchorscope.extract.writer import writing
 from anchorscope.files.logs import log
 
-# What is kept of a batch of examples of mean length. Four batches are on their way from the device to the file at most,
-# and memory for them is handed out in powers of two: so those of the shortest examples still fit into a gigabyte.
+# What is kept of a batch of examples of mean length. At most four batches are on their way from the device to the file,
+# and memory for them comes in powers of two: so even batches of the shortest examples fit into a gigabyte each.
 KEPT_BYTES = 5 * 2**27
 
 
 def balanced(ids: list[str], right: list[bool], seed: int) -> list[int]:
     """Which examples to keep: all of the smaller class and an equal, seeded draw of the larger one.
 
-    In an order that knows nothing of the classes: which examples share a batch must not either.
+    Their order does not depend on the classes, so which examples share a batch does not either.
     """
     drawn = sorted(range(len(ids)), key=lambda index: hashlib.sha256(f"{seed}\n{ids[index]}".encode()).digest())
     classes = [[index for index in drawn if right[index] is verdict] for verdict in (True, False)]
@@ -43,12 +43,16 @@ def balanced(ids: list[str], right: list[bool], seed: int) -> list[int]:
 
 
 def analysed(answers: pa.Table, balance: bool, seed: int) -> pa.Table:
-    """The answers that are analysed: refusals are not, and with `balance` as many right as wrong ones."""
+    """The answers that are analysed: no refusals, and with `balance` as many right as wrong ones."""
     usable = answers.filter(~pc.field("refused"))
     ids, right = usable["id"].to_pylist(), usable["right"].to_pylist()
-    # Arrow cannot tell of an empty list that it holds numbers.
+    # Arrow cannot know that an empty list would hold numbers.
     examples = usable.take(pa.array(balanced(ids, right, seed), pa.int64())) if balance else usable
-    log.info("%d answers can be analysed, %d are left out by the balance", len(usable), len(usable) - len(examples))
+    log.info(
+        "%d answers can be analysed, %d are left out to balance right and wrong",
+        len(usable),
+        len(usable) - len(examples),
+    )
     return examples
 
 
@@ -97,7 +101,7 @@ def _run_batches(
 
 
 def _budget(model: PreTrainedModel, sizes: list[int], passes: int, grid: Grid) -> int:
-    """Tokens of a batch; fewer where what is kept of so many examples would fill the memory."""
+    """Tokens per batch: fewer where the vectors kept of so many examples would fill the memory."""
     config = model.config.get_text_config()
     kept = example_bytes(
         layers=config.num_hidden_layers, width=config.hidden_size, dtype=model.dtype, passes=passes, grid=grid
@@ -120,7 +124,7 @@ class Engine:
         self.recorder = recorder
         self.width = model.config.get_text_config().hidden_size
         self.copies = None if window is None else min(window, len(self.recorder.layers))
-        # The passes of a prompt stand side by side, so that what one forward pass keeps is one stretch of the block.
+        # The passes of a prompt follow one another, so that one forward pass fills one stretch of the block.
         self.parts = {
             name: [number for number, (prompt, _) in enumerate(workload.passes) if prompt == name]
             for name in workload.shared
@@ -141,9 +145,9 @@ class Engine:
         }
 
     def run(self, items: list[list[TokenSequence]]) -> list[Tensor]:
-        """All passes of some examples, one block a device: [components, layers, passes, positions, examples, width].
+        """All passes of some examples, one block per device: [components, layers, passes, positions, examples, width].
 
-        The blocks' layers follow one another.
+        The layers of the blocks follow one another.
         """
         shape = (len(items[0]), len(items[0][0].keep), len(items), self.width)
         blocks = [
@@ -173,5 +177,6 @@ class Engine:
             keep.append(to_device(places.transpose(1, 2, 0).ravel(), device))
             if self.copies is not None:
                 branches = range(1 + copy, 1 + len(sequences[0]) * copies, copies)
-                back.append(tuple(to_device(array, device) for array in pack.with_trunk_places(branches)))
+                own, clean = pack.with_trunk_places(branches)
+                back.append((to_device(own, device), to_device(clean, device)))
         return Watch(keep, into, back)

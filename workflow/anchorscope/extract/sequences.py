@@ -15,12 +15,12 @@ from anchorscope.extract.store import KEYS
 from anchorscope.text.spans import Span
 
 NOTHING = np.arange(0)
-ENCODED_AT_ONCE = 256  # questions; as Python objects they take far more memory than their ids
+ENCODED_AT_ONCE = 256  # questions; encoded, they take far more memory than their ids alone
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSequence:
-    """One sequence as the method defines it: prompt and answer tokens, those cut, and the positions to keep."""
+    """One input as the method defines it: prompt and answer tokens, which of them are cut, and which are kept."""
 
     ids: np.ndarray
     cut: list[int]
@@ -32,7 +32,7 @@ class TokenSequence:
 
     @property
     def fork(self) -> int:
-        """The first token that the cut can change."""
+        """The first token that is cut; nothing before it changes."""
         return min(self.cut, default=len(self.ids))
 
     @property
@@ -43,7 +43,7 @@ class TokenSequence:
 
 @dataclass(frozen=True)
 class Workload:
-    """Everything that is to be run: for each example one sequence per pass."""
+    """Everything that is run: for each example one sequence per pass."""
 
     keys: list[dict]  # of each example
     sequences: list[list[TokenSequence]]  # of each example, in the order of the passes
@@ -78,9 +78,9 @@ def build_workload(
 def _sequences_of(
     example: dict, encoded: dict[str, Encoded], passes: list[tuple[str, str]], positions: Sequence[str]
 ) -> list[TokenSequence]:
-    """The sequences of one example under its encoded prompts; those of a prompt share their ids.
+    """The sequences of one example under its encoded prompts. Those under one prompt share their ids.
 
-    The answer ends with the last token that is kept: nothing before it depends on what follows.
+    The answer ends with the last token that is kept: nothing up to it depends on what follows.
     """
     places = {
         "answer_last": example["exact_last"],
@@ -105,9 +105,9 @@ def _sequences_of(
 def grow_tree(sequences: list[TokenSequence], prefix: int, copies: int | None = None) -> Tree:
     """The sequences under one prompt as a tree: the clean one is the trunk, and each is a branch of it.
 
-    A cut token is hidden from every later token that is not cut itself, in every layer. So what is
-    kept depends on no cut token at all, and a branch leaves them out: its tokens are those after the
-    first cut that are not cut, at their own positions. A clean sequence is a branch of no tokens.
+    A cut token is hidden, in every layer, from every later token that is not cut itself. So what is kept depends on no
+    cut token at all, and a branch leaves them out: it has the tokens after the first cut that are not cut, at their own
+    positions. A clean sequence is a branch without tokens.
 
     With `copies`, each sequence has that many branches, and the trunk begins before all of them.
     """

@@ -2,8 +2,8 @@
 
 A column `resid/answer_last/first/clean/07` of `resid.answer_last.parquet` holds, for every example, the vector of
 component `resid` at position `answer_last` under the prompt `first` with intervention `clean` in layer 7, as
-`fixed_size_binary` in the model's own dtype. Reading a layer touches that layer's bytes only. The files of a folder are
-written side by side, each by a thread of its own.
+`fixed_size_binary` in the model's own dtype. Reading a layer touches only that layer's bytes. Each file of a folder is
+written by its own thread.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from anchorscope.files.atomic import atomic
 from anchorscope.files.sealed_parquet import SealedFile, SealedWriter
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-GROUP_BYTES = 64 * 2**20  # a row group holds so much
-GROUP_EXAMPLES = 16  # and at least so many examples: each column of each group has its entry in the footer
-READERS = 4  # columns that are put together at a time
+GROUP_BYTES = 64 * 2**20  # of a row group
+GROUP_EXAMPLES = 16  # in a row group at least: each column of each group has an entry in the footer
+READERS = 4  # threads, each of which puts a column together
 KEYS = pa.schema(
     [("id", pa.string()), ("right", pa.bool_()), ("subject", pa.string()), ("popularity", pa.int64())],
 )
@@ -38,7 +38,7 @@ def file_of(folder: Path | str, component: str, position: str) -> Path:
 
 
 def grid_of(folder: Path | str) -> Grid:
-    """The components and positions that a folder has files of."""
+    """The components and positions that a folder has files for."""
     there = [place for place in FULL.places() if file_of(folder, *place).exists()]
     if not there:
         raise FileNotFoundError(f"{folder} holds no activations: no file such as {file_of('', *FULL.places()[0])}.")
@@ -47,12 +47,12 @@ def grid_of(folder: Path | str) -> Grid:
 
 
 def example_bytes(layers: int, width: int, dtype: torch.dtype, passes: int = len(PASSES), grid: Grid = FULL) -> int:
-    """What is kept of one example."""
+    """How many bytes are kept of one example."""
     return len(grid) * passes * layers * width * dtype.itemsize
 
 
 class ActivationWriter:
-    """Streams examples into the files of a folder; they are there, and whole, once it is closed."""
+    """Streams examples into the files of a folder. They are there, and whole, once it is closed."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class ActivationWriter:
         list(self.pool.map(lambda file, part: file.add(keys, part), self.files, parts))
 
     def close(self) -> None:
-        """Put the files in place, all of them or none, and remove those of an extraction that kept more."""
+        """Put the files in place, all of them or none, and remove those left by an extraction that kept more."""
         try:
             list(self.pool.map(_PlaceWriter.seal, self.files))
         except BaseException:
@@ -115,7 +115,7 @@ class _Abandoned(Exception):
 
 
 class _PlaceWriter:
-    """Writes one file, a row group at a time, from one buffer that is filled again and again."""
+    """Writes one file, one row group at a time, from one buffer that is filled again and again."""
 
     def __init__(self, target: Path, place: tuple[str, str], layers: int, size: int, metadata: dict[str, str]):
         names = [column(*place, *run, layer=layer) for layer in range(layers) for run in PASSES]
@@ -173,7 +173,7 @@ def check_finite(keys: list[dict], block: Tensor, grid: Grid) -> None:
         return
 
     def computed(place: list[int]) -> tuple:
-        """A block's own output is made after those of its parts."""
+        """A block's output is made after those of its parts."""
         return place[1], grid.components[place[0]] == "resid", place
 
     component, layer, run, position, example = min(bad, key=computed)
@@ -185,11 +185,11 @@ def check_finite(keys: list[dict], block: Tensor, grid: Grid) -> None:
 
 
 class ActivationReader:
-    """Reads vectors of several shards, a folder each, as one set, in the order of their ids."""
+    """Reads the vectors of several shards, one folder each, as one set in the order of the examples' ids."""
 
     def __init__(self, folders: Sequence[Path | str], grid: Grid | None = None):
         self.grid = grid or grid_of(folders[0])
-        # Opened once: a footer of thousands of columns takes longer to parse than a layer to read.
+        # Opened once: parsing a footer of thousands of columns takes longer than reading a layer.
         self.files = {
             place: [SealedFile(file_of(folder, *place)) for folder in folders] for place in self.grid.places()
         }
@@ -206,7 +206,7 @@ class ActivationReader:
         rows = [row for file in self.files[self.grid.places()[0]] for row in file.read(KEYS.names).to_pylist()]
         order = np.argsort([row["id"] for row in rows], kind="stable")
         self.keys = [rows[index] for index in order]
-        self.places = np.argsort(order)  # of each stored example among the ordered ones
+        self.places = np.argsort(order)  # of each stored example, in the order of ids
 
     def read(self, component: str, position: str, prompt: str, intervention: str, layers: range) -> Tensor:
         """Vectors [layers, examples, width] in the stored dtype."""
@@ -216,7 +216,7 @@ class ActivationReader:
     def read_passes(
         self, component: str, position: str, passes: Sequence[tuple[str, str]], layers: range
     ) -> dict[tuple[str, str], Tensor]:
-        """Vectors of several passes at once, each [layers, examples, width]; their columns are read side by side."""
+        """Vectors of several passes at once, each [layers, examples, width]."""
         if (component, position) not in self.files:
             kept = ", ".join(" at ".join(place) for place in self.files)
             raise ValueError(f"{component} at {position} was not kept; these activations are of {kept}.")

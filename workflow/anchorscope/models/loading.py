@@ -13,11 +13,11 @@ from anchorscope.models.manifest import Manifest
 from anchorscope.models.sizes import FOR_SHARDS, cards_needed, parameters
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel  # seconds to import, and not needed to describe a model
+    from transformers import PreTrainedModel  # takes seconds to import, and describing a model does not need it
 
 
 def read_config(folder: Path) -> PreTrainedConfig:
-    """A model's config. Not asking for code from its repository is not enough: the library would ask the user."""
+    """A model's config. Code from its repository is refused; otherwise the library would ask the user about it."""
     return AutoConfig.from_pretrained(folder, trust_remote_code=False)
 
 
@@ -94,7 +94,7 @@ def _frozen(manifest: Manifest, model: "PreTrainedModel") -> "PreTrainedModel":
 
 
 def random_model(folder: Path, seed: int, dtype: torch.dtype, device: torch.device) -> "PreTrainedModel":
-    """A model of the folder's config with freshly drawn weights, made where it will run.
+    """A model with the config in a folder and freshly drawn weights, made on the device that it will run on.
 
     The same seed gives the same weights on the same kind of device in the same dtype.
     """
@@ -107,7 +107,7 @@ def random_model(folder: Path, seed: int, dtype: torch.dtype, device: torch.devi
 
 
 def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """`auto` is bfloat16 where the hardware multiplies it fast, else float32."""
+    """The dtype to compute in: `auto` is bfloat16 where the hardware multiplies it fast, else float32."""
     if dtype != "auto":
         return getattr(torch, dtype)
     fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else has_matrix_units()
@@ -115,6 +115,6 @@ def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
 
 
 def has_matrix_units() -> bool:
-    """Whether this processor is an x86 with AMX. Torch has no public way to ask, so its private one may be gone."""
+    """Whether this processor is an x86 with AMX. Torch has only a private way to ask, which may be gone some day."""
     ask = getattr(torch.cpu, "_is_amx_tile_supported", None)
     return ask is not None and ask()
