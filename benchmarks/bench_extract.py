@@ -23,7 +23,7 @@ from common import (
     arguments,
     machine,
     matmul_rate,
-    operations_a_token,
+    operations_per_token,
     report,
     seconds,
     synthetic_workload,
@@ -98,7 +98,7 @@ def compare_with_memory(
 
 
 def dd_rate(gigabytes: float, folder: str | None) -> float:
-    """Gigabytes a second that `dd` writes there, until they are on the disk."""
+    """Gigabytes per second that `dd` writes there, until they are on the disk."""
     blocks = max(1, int(gigabytes * 1e9 / 2**26))
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         command = ["dd", "if=/dev/zero", f"of={temporary}/dd", "bs=64M", f"count={blocks}", "conv=fsync"]
@@ -167,7 +167,7 @@ def run_plain(model: PreTrainedModel, sequences: list[list[TokenSequence]], batc
 
 @torch.inference_mode()
 def run_single(model: PreTrainedModel, sequences: list[list[TokenSequence]]) -> None:
-    """(c)"""
+    """(c): one sequence at a time."""
     kinds = getattr(model.config, "layer_types", None)
     for item in sequences:
         for sequence in item:
@@ -232,7 +232,7 @@ def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.N
         "engine ex/s": 1 / fast,
         "engine tok/s": tokens / count / fast,
         "tok/ex": tokens / count,
-        "matmul share": tokens / count / fast * operations_a_token(model) / rate,
+        "matmul share": tokens / count / fast * operations_per_token(model) / rate,
         "peak GiB": peak,
     }
     for name, work, fewer in (
@@ -257,7 +257,7 @@ if __name__ == "__main__":
         plain={"type": int, "default": 512, "help": "examples of (b)"},
         single={"type": int, "default": 16, "help": "examples of (c)"},
         stored={"type": float, "default": 0, "help": "gigabytes of activations to write to disk, with all passes"},
-        folder={"help": "where to write them; without it in the folder for temporary files"},
+        folder={"help": "where to write them; by default the folder for temporary files"},
         prefix={"type": int, "default": 80},
         suffix={"type": int, "default": 24},
         batch_tokens={"type": int},

@@ -1,7 +1,7 @@
-"""What `anchorscope.needs` says of a model's shape, beside what it took: memory, file size and time.
+"""What `anchorscope.needs` predicts for a model's shape, and what was measured: memory, file size and time.
 
-Random weights; all five passes of synthetic examples into a Parquet file as the extract stage writes it, and answers of
-the full number of tokens, which is the most that the answer stage can have to do.
+Weights are random. All five passes of synthetic examples go into a Parquet file as the extract stage writes it. Answers
+have the full number of tokens, the most that the answer stage can have to do.
 """
 
 import argparse

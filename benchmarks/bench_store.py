@@ -3,16 +3,16 @@
 (a) store      ActivationWriter and ActivationReader: a Parquet column of fixed_size_binary for each vector
 (b) unchecked  the same without checksums and seal, through pyarrow's own writer and reader
 (c) lists      the same columns and row groups in Parquet as fixed_size_list<float16>
-(d) npy        one .npy file a layer and component, [passes, positions, examples, width]
+(d) npy        one .npy file per layer and component, [passes, positions, examples, width]
 
-(a) and (b) hold bfloat16, which neither of the others knows; they hold float16 of the same size. All but (d) take the
-examples a batch at a time, as they come from the device; (d) must have all of them before it can write. (a) and (b)
-also put what they read into the order of the ids, a copy that the others do not make.
+(a) and (b) hold bfloat16, which the others do not know; those hold float16 of the same size. All but (d) take the
+examples batch by batch, as they come from the device; (d) needs all of them before it can write. (a) and (b) also put
+what they read into the order of the ids, a copy that the others do not make.
 
-Files are opened once, and that time stands alone. Nothing is synced and everything was just written, so the page cache
-is warm in writing and in reading: these are the costs of the layouts, not of the disk. Every vector that was read is
-compared with what was written, outside the measured time. Processor seconds are all threads' together, and say more
-than the clock where the machine has other work.
+Files are opened once, and that time is reported on its own. Nothing is synced and everything was just written, so the
+page cache is warm for writing and reading: these are the costs of the layouts, not of the disk. Every vector that was
+read is compared with what was written, outside the measured time. Processor seconds are those of all threads together,
+and say more than the clock where the machine has other work.
 """
 
 import os
@@ -50,7 +50,7 @@ class Store:
         self.reader = ActivationReader([folder / "a"])
 
     def read(self, component: int, layer: int) -> Iterator[Tensor]:
-        """The vectors [examples, width] of every position and pass, a pass at a time as the probe stage reads them."""
+        """The vectors [examples, width] of every position and pass, one pass at a time as the probe stage reads them."""
         for position in POSITIONS:
             for run in PASSES:
                 yield self.reader.read(COMPONENTS[component], position, *run, layers=range(layer, layer + 1))[0]

@@ -48,22 +48,22 @@ def machine() -> dict[str, str]:
 
 
 def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """What the processor is called: by Linux where it knows a name, else by Python, which knows at least its kind."""
+    """The processor's name from Linux if it knows one, else from Python, which knows at least its kind."""
     lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
     fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    # x86; POWER; MIPS; some ARM boards; RISC-V. Most ARM machines have numbers only.
+    # x86; POWER; MIPS; some ARM boards; RISC-V. Most ARM machines give only numbers.
     names = [fields.get(field) for field in ("model name", "cpu", "cpu model", "hardware", "uarch")]
     return next(filter(None, [*names, platform.processor(), platform.machine()]), "unknown")
 
 
 def _without_record(words: list[str]) -> list[str]:
-    """The command line less where its record goes."""
+    """The command line without the file that its record goes to."""
     place = words.index("--record") if "--record" in words else len(words)
     return words[:place] + words[place + 2 :]
 
 
 def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """Floating-point operations a second of one large matrix product on random numbers."""
+    """Floating-point operations per second of one large matrix product on random numbers."""
     size = 8192 if device.type == "cuda" else 2048
     left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     for _ in range(3):
@@ -72,8 +72,8 @@ def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
     return 2 * size**3 / sorted(times)[len(times) // 2]
 
 
-def operations_a_token(model: PreTrainedModel) -> int:
-    """Multiplications and additions of the blocks' matrices; attention's own products are not counted."""
+def operations_per_token(model: PreTrainedModel) -> int:
+    """Multiplications and additions of the blocks' matrices, without attention's own products."""
     linear = (module for module in model.get_decoder().layers.modules() if isinstance(module, nn.Linear))
     return sum(2 * module.weight.numel() for module in linear)
 

@@ -1,4 +1,4 @@
-"""The same on a GPU: its own kernels, its memory, several devices. Skipped, and said so, where there is none."""
+"""The engine on a GPU: its own kernels, its memory, several devices. Skipped where there is no GPU."""
 
 import subprocess
 import sys
@@ -147,7 +147,7 @@ def test_the_card_is_free_and_empty_while_the_last_batch_is_still_written(tmp_pa
 
 
 def test_a_job_that_waits_for_a_card_has_nothing_on_it():
-    """But for what the driver itself keeps of a process that has asked it how many cards there are."""
+    """Apart from what the driver keeps for a process that has asked how many cards there are."""
     held = take(1)
     command = [sys.executable, "-c", "from anchorscope.models.cards import take; print(*take(1))"]
     waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

@@ -169,8 +169,8 @@ def test_blocks_of_any_size_fill_row_groups_of_one_size(tmp_path, monkeypatch):
     with ActivationWriter(tmp_path / "a", layers=1, width=3, dtype=torch.float32, made_from={}) as writer:
         for block, end in zip(blocks, accumulate(sizes), strict=True):
             writer.add(keys[end - block.shape[-2] : end], block)
-    about = pq.read_metadata(tmp_path / "a/attn.final.parquet")
-    assert [about.row_group(i).num_rows for i in range(about.num_row_groups)] == [16, 16, 16, 16, 7]
+    footer = pq.read_metadata(tmp_path / "a/attn.final.parquet")
+    assert [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] == [16, 16, 16, 16, 7]
     read = ActivationReader([tmp_path / "a"]).read(
         "attn", "final", prompt="first", intervention="exact_question", layers=range(1)
     )

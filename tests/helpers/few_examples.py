@@ -11,7 +11,7 @@ SHOTS = {
     "first": [{"question": "Who wrote Emma?", "answer": "Jane Austen"}, {"question": "is ice cold", "answer": "yes"}],
     "second": [{"question": "What is the capital of Peru?", "answer": "Lima"}],
 }
-# Of mixed lengths; the second and fourth have more exact words than others, so that their control reaches back.
+# Of mixed lengths. The second and fourth have more exact words than other words, so that their control reaches back.
 QUESTIONS = [
     "What is the capital of France?",
     "dante alighieri inferno year",
@@ -26,7 +26,7 @@ def prompts() -> dict[str, Prompt]:
 
 
 def examples(tokenizer) -> pa.Table:
-    """Questions with answers of several tokens whose exact part is not the whole."""
+    """Questions with answers of several tokens, of which only a part is the exact answer."""
     rows = []
     for index, question in enumerate(QUESTIONS):
         ids = tokenizer(" It was Paris in France, I think")["input_ids"][: 3 + index]

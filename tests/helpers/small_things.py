@@ -29,7 +29,7 @@ SLIDING = 24  # tokens of sliding attention; fewer than the few-shot prefix has,
 
 @contextmanager
 def one_at_a_time(what: str) -> Iterator[None]:
-    """Keep all other processes of this user out of the same thing meanwhile."""
+    """Keep this user's other processes out of the same work while the block runs."""
     with open(Path(tempfile.gettempdir()) / f"anchorscope-{os.getuid()}-{what}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -34,7 +34,7 @@ def saved(tmp_path, tokenizer) -> Path:
 
 
 def with_code(folder: Path, model_type: str) -> Path:
-    """Add code that leaves a mark when it is run, and a config that asks for it; the mark."""
+    """Add code that leaves a file when it is run, and a config that asks for the code. Returns that file's path."""
     marker = folder.parent / "the code was run"
     (folder / "own.py").write_text(CODE.format(marker=str(marker)))
     config = json.loads((folder / "config.json").read_text())

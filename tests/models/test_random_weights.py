@@ -59,7 +59,7 @@ def test_it_is_loaded_like_any_other_model_in_the_dtype_asked_for(tmp_path, toke
 
 
 def test_the_weights_are_made_on_the_device_asked_for_and_not_moved_there(tmp_path):
-    """A draw of 65 GB in memory would not end well here; on the meta device it takes none."""
+    """65 GB of weights would not fit into memory here; on the meta device they take none."""
     (tmp_path / "config.json").write_bytes((SHAPES / "qwen3-32b.json").read_bytes())
     model = random_model(tmp_path, seed=0, dtype=torch.bfloat16, device=torch.device("meta"))
     assert {parameter.device.type for parameter in model.parameters()} == {"meta"}

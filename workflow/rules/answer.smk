@@ -1,4 +1,4 @@
-# Answers: what the model says, whether it is right, and where the exact answer stands.
+# Answers: what the model says, whether it is right, and where in it the exact answer is.
 # In:  results/questions/{dataset}.parquet, results/models/{model}.json
 # Out: results/answers/{model}/{dataset}/{shard}.parquet
 
