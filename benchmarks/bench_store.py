@@ -50,7 +50,7 @@ class Store:
         self.reader = ActivationReader([folder / "a"])
 
     def read(self, component: int, layer: int) -> Iterator[Tensor]:
-        """The vectors [examples, width] of every position and pass, one pass at a time as the probe stage reads them."""
+        """The vectors [examples, width] of every position and pass, pass by pass as the probe stage reads them."""
         for position in POSITIONS:
             for run in PASSES:
                 yield self.reader.read(COMPONENTS[component], position, *run, layers=range(layer, layer + 1))[0]
