@@ -8,10 +8,12 @@ All three use the same weights, dtype, examples and passes. Random weights of th
 drawn on the device; `--model` takes a folder with real ones.
 """
 
+import argparse
 import copy
 import gc
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -21,10 +23,10 @@ from common import (
     arguments,
     machine,
     matmul_rate,
-    operations_a_token,
+    operations_per_token,
     report,
     seconds,
-    synthetic_rows,
+    synthetic_workload,
 )
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
@@ -33,8 +35,8 @@ from anchorscope.engine.attention import packed_attention
 from anchorscope.engine.batches import default_tokens
 from anchorscope.extract.axes import COMPONENTS, FULL, HEADLINE, PASSES, Grid
 from anchorscope.extract.recorder import recording
-from anchorscope.extract.run import Engine, extract_rows
-from anchorscope.extract.sequences import Row
+from anchorscope.extract.run import Engine, run_workload
+from anchorscope.extract.sequences import TokenSequence, Workload
 from anchorscope.extract.store import ActivationWriter, example_bytes
 from anchorscope.extract.writer import to_host
 from anchorscope.models.loading import pick_dtype, random_model
@@ -53,35 +55,40 @@ class Nowhere:
 
 
 def load(shape: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
-    return random_model(ROOT / "workflow" / "resources" / "shapes" / f"{shape}.json", 0, dtype, device)
+    file = ROOT / "workflow" / "resources" / "shapes" / f"{shape}.json"
+    return random_model(file, seed=0, dtype=dtype, device=device)
 
 
-KEY = {"id": "", "right": True, "subject": None, "popularity": None}
+def writer_to(folder: Path, model: PreTrainedModel, grid: Grid) -> ActivationWriter:
+    shape = {"layers": model.config.num_hidden_layers, "width": model.config.hidden_size}
+    return ActivationWriter(folder, **shape, dtype=model.dtype, made_from={}, grid=grid)
 
 
-def run_engine(model, rows, shared, batch_tokens, passes) -> None:
-    extract_rows(model, rows, shared, [KEY] * len(rows), Nowhere(), batch_tokens, passes=passes)
+def run_engine(model: PreTrainedModel, workload: Workload, batch_tokens: int) -> None:
+    run_workload(model, workload, Nowhere(), batch_tokens=batch_tokens)
 
 
-def run_to_disk(model, rows, shared, batch_tokens, folder, grid) -> None:
-    """(a) with the workflow's five passes, as the extract stage writes them: checked, sealed and on the disk."""
-    keys = [{**KEY, "id": str(number)} for number in range(len(rows))]
-    shape = (model.config.num_hidden_layers, model.config.hidden_size)
-    with ActivationWriter(folder, *shape, model.dtype, {}, grid) as writer:
-        extract_rows(model, rows, shared, keys, writer, batch_tokens)
-
-
-def compare_with_memory(model, name, grid, gigabytes, options) -> dict:
-    """Some activations, to disk and through the same passes without a disk."""
-    shape = (model.config.num_hidden_layers, model.config.hidden_size)
-    each = example_bytes(*shape, model.dtype, len(PASSES), grid)
+def compare_with_memory(
+    model: PreTrainedModel, name: str, grid: Grid, gigabytes: float, options: argparse.Namespace
+) -> dict:
+    """The workflow's five passes, to disk as the extract stage writes them (checked and sealed), and without a disk."""
+    config = model.config
+    each = example_bytes(
+        layers=config.num_hidden_layers, width=config.hidden_size, dtype=model.dtype, passes=len(PASSES), grid=grid
+    )
     count = max(64, int(gigabytes * 1e9 / each))
-    rows, shared = synthetic_rows(count, options.prefix, options.suffix, PASSES, positions=len(grid.positions))
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        run_to_disk(model, rows[:64], shared, options.batch_tokens, Path(folder) / "warm", grid)
-        stored = seconds(lambda: run_to_disk(model, rows, shared, options.batch_tokens, Path(folder) / "a", grid))
-    keys, nowhere = [KEY] * count, Nowhere(grid)
-    memory = seconds(lambda: extract_rows(model, rows, shared, keys, nowhere, options.batch_tokens))
+    workload = synthetic_workload(
+        count, prefix=options.prefix, suffix=options.suffix, passes=PASSES, positions=len(grid.positions)
+    )
+
+    def to_disk(folder: Path, work: Workload) -> None:
+        with writer_to(folder, model, grid) as writer:
+            run_workload(model, work, writer, batch_tokens=options.batch_tokens)
+
+    with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
+        to_disk(Path(temporary) / "warm", replace(workload, keys=workload.keys[:64], sequences=workload.sequences[:64]))
+        stored = seconds(lambda: to_disk(Path(temporary) / "a", workload))
+    memory = seconds(lambda: run_workload(model, workload, Nowhere(grid), batch_tokens=options.batch_tokens))
     return {
         f"{name} to disk ex/s": count / stored,
         f"{name} in memory ex/s": count / memory,
@@ -91,38 +98,39 @@ def compare_with_memory(model, name, grid, gigabytes, options) -> dict:
 
 
 def dd_rate(gigabytes: float, folder: str | None) -> float:
-    """Gigabytes a second that `dd` writes there, until they are on the disk."""
+    """Gigabytes per second that `dd` writes there, until they are on the disk."""
     blocks = max(1, int(gigabytes * 1e9 / 2**26))
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         command = ["dd", "if=/dev/zero", f"of={temporary}/dd", "bs=64M", f"count={blocks}", "conv=fsync"]
         return blocks * 2**26 / 1e9 / seconds(lambda: subprocess.run(command, check=True, capture_output=True))
 
 
-def compare_with_disk(model, options) -> dict:
+def compare_with_disk(model: PreTrainedModel, options: argparse.Namespace) -> dict:
     """The headline's activations against memory, and the whole grid's bytes against `dd`'s."""
-    found = compare_with_memory(model, "headline", HEADLINE, options.stored / 4, options)
-    found |= compare_with_memory(model, "grid", FULL, options.stored, options)
+    found: dict[str, float] = {}
+    for name, grid, gigabytes in (("headline", HEADLINE, options.stored / 4), ("grid", FULL, options.stored)):
+        found |= compare_with_memory(model, name=name, grid=grid, gigabytes=gigabytes, options=options)
     rate = dd_rate(options.stored, options.folder)
     return found | {"dd GB/s": rate, "grid / dd": found["grid GB/s"] / rate}
 
 
-def whole_mask(rows: list[Row], longest: int, device: torch.device) -> Tensor:
-    """The method's definition of the knockout for padded whole sequences, boolean [rows, 1, queries, keys]."""
-    cut = torch.zeros(len(rows), longest, dtype=torch.bool)
-    for index, row in enumerate(rows):
-        cut[index, row.cut] = True
+def whole_mask(sequences: list[TokenSequence], longest: int, device: torch.device) -> Tensor:
+    """The method's definition of the knockout for padded whole sequences, boolean [sequences, 1, queries, keys]."""
+    cut = torch.zeros(len(sequences), longest, dtype=torch.bool)
+    for index, sequence in enumerate(sequences):
+        cut[index, sequence.cut] = True
     cut = cut.to(device)
     causal = torch.ones(longest, longest, dtype=torch.bool, device=device).tril()
     return (causal & ~(cut[:, None, :] & ~cut[:, :, None]))[:, None]
 
 
 @torch.inference_mode()
-def run_plain(model: PreTrainedModel, rows: list[list[Row]], batch_tokens: int) -> Tensor:
-    """(b): [layers x components, rows, positions, width] of the last batch, on the host.
+def run_plain(model: PreTrainedModel, sequences: list[list[TokenSequence]], batch_tokens: int) -> Tensor:
+    """(b): [layers x components, sequences, positions, width] of the last batch, on the host.
 
     Copied to pinned memory beside the next batch's computation, as (a) does it.
     """
-    flat = sorted((row for item in rows for row in item), key=lambda row: -len(row.ids))
+    flat = sorted((sequence for item in sequences for sequence in item), key=lambda sequence: -len(sequence.ids))
     size = max(1, batch_tokens // len(flat[0].ids))
     kept: list[Tensor] = []
     places = None
@@ -137,8 +145,10 @@ def run_plain(model: PreTrainedModel, rows: list[list[Row]], batch_tokens: int) 
     for start in range(0, len(flat), size):
         batch = flat[start : start + size]
         longest = len(batch[0].ids)
-        ids = torch.tensor([row.ids.tolist() + [0] * (longest - len(row.ids)) for row in batch], device=model.device)
-        places = torch.tensor([row.keep for row in batch], device=model.device)
+        ids = torch.tensor(
+            [sequence.ids.tolist() + [0] * (longest - len(sequence.ids)) for sequence in batch], device=model.device
+        )
+        places = torch.tensor([sequence.keep for sequence in batch], device=model.device)
         mask = whole_mask(batch, longest, model.device)
         # Models with several kinds of layers take a mask for each.
         kinds = getattr(model.config, "layer_types", None)
@@ -156,14 +166,14 @@ def run_plain(model: PreTrainedModel, rows: list[list[Row]], batch_tokens: int) 
 
 
 @torch.inference_mode()
-def run_single(model: PreTrainedModel, rows: list[list[Row]]) -> None:
-    """(c)"""
+def run_single(model: PreTrainedModel, sequences: list[list[TokenSequence]]) -> None:
+    """(c): one sequence at a time."""
     kinds = getattr(model.config, "layer_types", None)
-    for item in rows:
-        for row in item:
-            mask = whole_mask([row], len(row.ids), model.device)
+    for item in sequences:
+        for sequence in item:
+            mask = whole_mask([sequence], len(sequence.ids), model.device)
             output = model(
-                input_ids=torch.tensor(row.ids[None], device=model.device),
+                input_ids=torch.tensor(sequence.ids[None], device=model.device),
                 attention_mask=dict.fromkeys(kinds, mask) if kinds else mask,
                 output_hidden_states=True,
                 use_cache=False,
@@ -173,17 +183,19 @@ def run_single(model: PreTrainedModel, rows: list[list[Row]]) -> None:
 
 
 @torch.inference_mode()
-def accuracy(model: PreTrainedModel, passes: list[tuple[str, str]], options) -> dict:
+def accuracy(model: PreTrainedModel, options: argparse.Namespace) -> dict:
     """How far the engine and plain batching are from each other, and each from float32 where that fits."""
-    rows, shared = synthetic_rows(4, options.prefix, options.suffix, passes)
+    workload = synthetic_workload(4, prefix=options.prefix, suffix=options.suffix, passes=TWO_PASSES)
 
     def plain(some: PreTrainedModel) -> Tensor:  # [examples, passes, layers x components, positions, width]
-        found = torch.stack([torch.stack([run_plain(some, [[row]], 1)[:, 0] for row in item]) for item in rows])
+        found = torch.stack(
+            [torch.stack([run_plain(some, [[sequence]], 1)[:, 0] for sequence in item]) for item in workload.sequences]
+        )
         attention_mlp_block = found.float().unflatten(2, (-1, len(COMPONENTS)))  # in the order in which they end
         return attention_mlp_block[:, :, :, [2, 0, 1]].flatten(2, 3)
 
     with packed_attention(model), recording(model) as recorder:
-        block = Engine(model, recorder, passes, rows[0], shared).run(rows)[0].float().cpu()
+        block = Engine(model, recorder, workload).run(workload.sequences)[0].float().cpu()
     fast = block.permute(4, 2, 1, 0, 3, 5).flatten(2, 3)  # as above
     slow = plain(model)
     errors = {"engine - plain": _distance(fast, slow)}
@@ -197,44 +209,44 @@ def _distance(some: Tensor, other: Tensor) -> float:
     return ((some - other).norm() / other.norm()).item()
 
 
-def compare(shape: str, model: PreTrainedModel, rate: float, options) -> dict:
-    passes = TWO_PASSES
+def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.Namespace) -> dict:
     cuda = model.device.type == "cuda"
     budget = options.batch_tokens or default_tokens(model)
     weights = torch.cuda.memory_allocated() if cuda else 0
 
-    def examples(count: int):
-        return synthetic_rows(count, options.prefix, options.suffix, passes)
+    def examples(count: int) -> Workload:
+        return synthetic_workload(count, prefix=options.prefix, suffix=options.suffix, passes=TWO_PASSES)
 
-    rows, shared = examples(options.examples)
+    workload = examples(options.examples)
+    count = len(workload.sequences)
     with torch.inference_mode(), packed_attention(model), recording(model) as recorder:
-        engine = Engine(model, recorder, passes, rows[0], shared)
-        tokens = sum(sum(engine.tokens(item).values()) for item in rows)
-    run_engine(model, rows, shared, budget, passes)  # warm
+        engine = Engine(model, recorder, workload)
+        tokens = sum(sum(engine.tokens(item).values()) for item in workload.sequences)
+    run_engine(model, workload, budget)  # warm
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    fast = seconds(lambda: run_engine(model, rows, shared, budget, passes)) / len(rows)
+    fast = seconds(lambda: run_engine(model, workload, budget)) / count
     peak = (torch.cuda.max_memory_allocated() - weights) / 2**30 if cuda else None
     result = {
         "model": Path(shape).name,
         "engine ex/s": 1 / fast,
-        "engine tok/s": tokens / len(rows) / fast,
-        "tok/ex": tokens / len(rows),
-        "matmul share": tokens / len(rows) / fast * operations_a_token(model) / rate,
+        "engine tok/s": tokens / count / fast,
+        "tok/ex": tokens / count,
+        "matmul share": tokens / count / fast * operations_per_token(model) / rate,
         "peak GiB": peak,
     }
-    for name, work, count in (
+    for name, work, fewer in (
         ("plain", lambda some: run_plain(model, some, budget), options.plain),
         ("single", lambda some: run_single(model, some), options.single),
     ):
-        if count:
-            some = examples(count)[0]
+        if fewer:
+            some = examples(fewer).sequences
             work(some)  # warm
-            slow = seconds(lambda: work(some)) / count  # noqa: B023
+            slow = seconds(lambda: work(some)) / fewer  # noqa: B023
             result |= {f"{name} ex/s": 1 / slow, f"engine / {name}": slow / fast}
     if options.stored:
         result |= compare_with_disk(model, options)
-    return result | accuracy(model, passes, options)
+    return result | accuracy(model, options)
 
 
 if __name__ == "__main__":
@@ -245,7 +257,7 @@ if __name__ == "__main__":
         plain={"type": int, "default": 512, "help": "examples of (b)"},
         single={"type": int, "default": 16, "help": "examples of (c)"},
         stored={"type": float, "default": 0, "help": "gigabytes of activations to write to disk, with all passes"},
-        folder={"help": "where to write them; without it in the folder for temporary files"},
+        folder={"help": "where to write them; by default the folder for temporary files"},
         prefix={"type": int, "default": 80},
         suffix={"type": int, "default": 24},
         batch_tokens={"type": int},
@@ -262,7 +274,7 @@ if __name__ == "__main__":
             model = AutoModelForCausalLM.from_pretrained(shape, dtype=dtype).to(device).eval().requires_grad_(False)
         else:
             model = load(shape, dtype, device)
-        results.append(compare(shape, model, rate, options))
+        results.append(compare(shape, model=model, rate=rate, options=options))
         print(results[-1], flush=True)
         del model
         gc.collect()

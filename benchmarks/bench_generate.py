@@ -1,7 +1,7 @@
 """Greedy answers, side by side: this engine's `generate` and `model.generate`.
 
-(a) engine  one shared prefix, packed tokens, a row leaves the batch at its stop token; its check of the model and
-            the computation of the prefix are part of the time
+(a) engine  one shared prefix, packed tokens, a row leaves the batch at its stop token; the time includes the
+            engine's check of the model and the computation of the prefix
 (b) plain   `model.generate` with a cache on left-padded batches under an attention mask; it stops at the same
             tokens, and ends a batch when its last row has stopped
 
@@ -55,7 +55,7 @@ def synthetic_prompts(model: PreTrainedModel, count: int, prefix: int = 119):
 
 
 def run_engine(model: PreTrainedModel, prompts: list[list[int]], shared: int, stops: Tensor, budget: int):
-    return generate(model, prompts, shared, stops, MAX_NEW_TOKENS, budget)
+    return generate(model, prompts, shared=shared, stops=stops, max_new_tokens=MAX_NEW_TOKENS, batch_tokens=budget)
 
 
 def run_plain(model: PreTrainedModel, prompts: list[list[int]], plan: list[list[int]], stops: Tensor):
@@ -87,22 +87,22 @@ def compare(name: str, model: PreTrainedModel, prompts: list[list[int]], shared:
     budget = round(rows * sum(sizes) / len(sizes))
     plan = plan_batches(sizes, budget)
     few = prompts[: 2 * rows]  # to warm up
-    run_engine(model, few, shared, stops, budget)
-    run_plain(model, few, plan_batches(sizes[: len(few)], budget), stops)
+    run_engine(model, few, shared=shared, stops=stops, budget=budget)
+    run_plain(model, few, plan=plan_batches(sizes[: len(few)], budget), stops=stops)
     answers, times = {}, {"engine": [], "plain": []}
 
     def engine() -> None:
-        answers["engine"] = run_engine(model, prompts, shared, stops, budget)
+        answers["engine"] = run_engine(model, prompts, shared=shared, stops=stops, budget=budget)
 
     def plain() -> None:
-        answers["plain"] = run_plain(model, prompts, plan, stops)
+        answers["plain"] = run_plain(model, prompts, plan=plan, stops=stops)
 
     cores = {}
-    for _ in range(options.repeats):  # in turn, so that both meet the same moods of the machine
+    for _ in range(options.repeats):  # in turn, so that both meet the machine in the same state
         for way, work in (("engine", engine), ("plain", plain)):
             before = time.process_time()
             times[way].append(seconds(work))
-            cores[f"{way} cores"] = (time.process_time() - before) / times[way][-1]  # few: others took them
+            cores[f"{way} cores"] = (time.process_time() - before) / times[way][-1]  # fewer where other work took them
     fast, slow = (statistics.median(times[way]) for way in ("engine", "plain"))
     tokens = {way: sum(len(answer) for answer in found) for way, found in answers.items()}
     same = sum(some == other for some, other in zip(answers["engine"], answers["plain"], strict=True))
@@ -127,8 +127,8 @@ if __name__ == "__main__":
         shape={"help": "a published shape with random weights, such as llama-3.2-1b"},
         questions={"type": Path, "default": RESOURCES / "questions" / "nq-mini.jsonl", "help": "JSONL with `question`"},
         count={"type": int, "default": 512, "help": "questions"},
-        rows={"type": int, "help": "rows a batch on average; by default 44 on a CPU and 256 on a GPU"},
-        repeats={"type": int, "default": 3, "help": "runs of each, of which the median counts"},
+        rows={"type": int, "help": "rows per batch on average; by default 44 on a CPU and 256 on a GPU"},
+        repeats={"type": int, "default": 3, "help": "runs of each; the median counts"},
         dtype={"default": "auto"},
         threads={"type": int, "default": torch.get_num_threads()},
     )
@@ -140,11 +140,11 @@ if __name__ == "__main__":
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = pick_dtype(options.dtype, device)
     if options.shape:
-        model = random_model(RESOURCES / "shapes" / f"{options.shape}.json", 0, dtype, device)
+        model = random_model(RESOURCES / "shapes" / f"{options.shape}.json", seed=0, dtype=dtype, device=device)
         given = synthetic_prompts(model, options.count)
     else:
         model = AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype).to(device)
         model = model.eval().requires_grad_(False)
-        given = real_prompts(model, options.model, options.questions, options.count)
-    result = compare(Path(options.model or options.shape).name, model, *given, options)
+        given = real_prompts(model, options.model, questions=options.questions, count=options.count)
+    result = compare(Path(options.model or options.shape).name, model, *given, options=options)
     report([result], {"dtype": str(dtype), "new tokens at most": MAX_NEW_TOKENS, **machine()}, options.record)

@@ -1,15 +1,15 @@
-"""Host memory and time of the extract stage as its examples grow, through the command that a GPU node runs.
+"""Host memory and time of the extract stage as the number of examples grows, through the command for a GPU node.
 
 `python -m anchorscope MANIFEST ANSWERS OUTPUT --all` runs in a process of its own for every number of examples, on a
 small random Llama with a real tokenizer. The questions are the bundled ones, numbered so that no two are the same, in
 a seeded order of which the smaller runs take the beginning: every size has the same distribution of lengths. Answers
 have 2 to 6 random tokens.
 
-Peak memory is the process's largest resident set; time is of the whole process ("wall") and of the extraction alone,
-without start-up, model loading and tokenising, as the stage logs it ("extract"); "processor" is what the process used
-of all cores. The sizes take turns, `--repeats` times, and the median of each is shown: a run of a few seconds varies by
-a tenth. They mean something only where all of them fill the writer's buffer of a row group; the default model's smaller
-run fills it at least once.
+Peak memory is the process's largest resident set. "wall" is the time of the whole process, "extract" that of the
+extraction alone, as the stage logs it, without start-up, model loading and tokenising; "processor" adds up all cores.
+The sizes take turns, `--repeats` times, and the median of each is shown: a run of a few seconds varies by a tenth. A
+comparison is meaningful only if every run fills the writer's buffer for a row group; with the default model even the
+smaller run does.
 """
 
 import json
@@ -40,7 +40,7 @@ from anchorscope.models.fetch import SPARE_TOKENIZER, describe
 from anchorscope.text.content_words import exact_question_spans
 
 QUESTIONS = ROOT / "workflow" / "resources" / "questions"
-# Between this benchmark and the stage, because a process inherits the peak of the one that starts it.
+# Stands between this benchmark and the stage, because a process inherits the peak of the one that starts it.
 LAUNCHER = """
 import os, sys
 process = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, *sys.argv[1:]])
@@ -51,7 +51,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def make_model(tokenizer: PreTrainedTokenizerBase, folder: Path, layers: int, width: int) -> Path:
-    """A random model with its tokenizer in `folder`; the path of its manifest."""
+    """Save a random model and its tokenizer in `folder`, and return the path of its manifest."""
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=width,
@@ -66,7 +66,7 @@ def make_model(tokenizer: PreTrainedTokenizerBase, folder: Path, layers: int, wi
     LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     manifest = folder.with_suffix(".json")
-    manifest.write_text(json.dumps(describe(folder, "growth", {"path": str(folder)})))
+    describe(folder, "growth", {"path": str(folder)}).write(manifest)
     return manifest
 
 
@@ -92,10 +92,10 @@ def make_answers(tokenizer: PreTrainedTokenizerBase, count: int) -> list[dict]:
 
 
 def run(manifest: Path, answers: list[dict], folder: Path, options) -> dict:
-    """One run of the stage; its output is deleted."""
+    """Run the stage once, and delete its output."""
     source, target, log = (folder / name for name in ("answers.parquet", "activations", "extract.log"))
-    about = provenance(stage="answer", prompt={"style": "few_shot"})
-    write_table(source, pa.Table.from_pylist(answers, schema=SCHEMA), about)
+    made_from = provenance(stage="answer", prompt={"style": "few_shot"})
+    write_table(source, pa.Table.from_pylist(answers, schema=SCHEMA), made_from)
     command = ["-m", "anchorscope", manifest, source, target, "--all", "--log", log, "--dtype", options.dtype]
     command += ["--threads", options.threads]
     command += ["--batch-tokens", options.batch_tokens] if options.batch_tokens else []
@@ -143,10 +143,10 @@ if __name__ == "__main__":
         tokenizer = AutoTokenizer.from_pretrained(spare.parent, gguf_file=spare.name)
     answers = make_answers(tokenizer, max(options.examples))
     with tempfile.TemporaryDirectory() as name:
-        manifest = make_model(tokenizer, Path(name) / "model", options.layers, options.width)
+        manifest = make_model(tokenizer, Path(name) / "model", layers=options.layers, width=options.width)
         runs = {count: [] for count in options.examples}
         for count in options.examples * options.repeats:
-            runs[count].append(run(manifest, answers[:count], Path(name), options))
+            runs[count].append(run(manifest, answers[:count], folder=Path(name), options=options))
             print(runs[count][-1], flush=True)
     results = [{key: median(one[key] for one in same) for key in same[0]} for same in runs.values()]
     first, last = results[0], results[-1]

@@ -1,46 +1,56 @@
-"""What `anchorscope.needs` says of a model's shape, beside what it took: memory, file size and time.
+"""What `anchorscope.needs` predicts for a model's shape, and what was measured: memory, file size and time.
 
-Random weights; all five passes of synthetic examples into a Parquet file as the extract stage writes it, and answers of
-the full number of tokens, which is the most that the answer stage can have to do.
+Weights are random. All five passes of synthetic examples go into a Parquet file as the extract stage writes it. Answers
+have the full number of tokens, the most that the answer stage can have to do.
 """
 
+import argparse
 import gc
 import resource
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import torch
-from bench_extract import KEY, SHAPES, load
+from bench_extract import SHAPES, load, writer_to
 from bench_generate import synthetic_prompts
-from common import ROOT, arguments, machine, report, seconds, synthetic_rows
+from common import ROOT, arguments, machine, report, seconds, synthetic_workload
 from transformers import AutoConfig, PreTrainedModel
 
 from anchorscope.answer.generate import generate
 from anchorscope.extract.axes import HEADLINE, PASSES
-from anchorscope.extract.run import extract_rows
-from anchorscope.extract.store import ActivationWriter, file_of
+from anchorscope.extract.run import run_workload
+from anchorscope.extract.sequences import Workload
+from anchorscope.extract.store import file_of
 from anchorscope.needs import NEW_TOKENS, Needs, needs
 
 
-def extract_to(folder: Path, model: PreTrainedModel, rows: list, shared: dict[str, int]) -> Path:
-    config, kept = model.config, folder / "a"
-    with ActivationWriter(kept, config.num_hidden_layers, config.hidden_size, model.dtype, {}, HEADLINE) as writer:
-        extract_rows(model, rows, shared, [KEY] * len(rows), writer, None)
-    return file_of(kept, *HEADLINE.places()[0])
+def extract_to(folder: Path, model: PreTrainedModel, workload: Workload) -> None:
+    with writer_to(folder, model, HEADLINE) as writer:
+        run_workload(model, workload, writer, batch_tokens=None)
 
 
-def measure(shape: str, model: PreTrainedModel, expected: Needs, options) -> dict:
+def measure(shape: str, model: PreTrainedModel, expected: Needs, options: argparse.Namespace) -> dict:
     weights = torch.cuda.memory_allocated()
-    rows, shared = synthetic_rows(options.examples, 80, 24, PASSES, positions=len(HEADLINE.positions))
+    workload = synthetic_workload(
+        options.examples, prefix=80, suffix=24, passes=PASSES, positions=len(HEADLINE.positions)
+    )
     prompts, prefix, stops = synthetic_prompts(model, options.questions)
     stops[:] = False
-    with tempfile.TemporaryDirectory() as folder:
-        extract_to(Path(folder), model, rows[:512], shared)  # warm
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "a"
+        extract_to(
+            folder, model, replace(workload, keys=workload.keys[:512], sequences=workload.sequences[:512])
+        )  # warm
         torch.cuda.reset_peak_memory_stats()
-        extracting = seconds(lambda: extract_to(Path(folder), model, rows, shared)) / len(rows)
-        file = file_of(Path(folder) / "a", *HEADLINE.places()[0]).stat().st_size / len(rows)
-    generate(model, prompts[:64], prefix, stops, NEW_TOKENS, None)  # warm
-    answering = seconds(lambda: generate(model, prompts, prefix, stops, NEW_TOKENS, None)) / len(prompts)
+        extracting = seconds(lambda: extract_to(folder, model, workload)) / options.examples
+        file = file_of(folder, *HEADLINE.places()[0]).stat().st_size / options.examples
+
+    def answer(some: list[list[int]]) -> None:
+        generate(model, some, shared=prefix, stops=stops, max_new_tokens=NEW_TOKENS, batch_tokens=None)
+
+    answer(prompts[:64])  # warm
+    answering = seconds(lambda: answer(prompts)) / len(prompts)
     found = {
         "weights GB": (weights / 1e9, expected.weight_bytes / 1e9),
         "GPU GB": (torch.cuda.max_memory_allocated() / 1e9, expected.gpu_bytes / 1e9),
@@ -64,7 +74,7 @@ if __name__ == "__main__":
     for shape in options.shapes:
         expected = needs(AutoConfig.from_pretrained(ROOT / "workflow" / "resources" / "shapes" / f"{shape}.json"))
         model = load(shape, torch.bfloat16, torch.device("cuda"))
-        results.append(measure(shape, model, expected, options))
+        results.append(measure(shape, model=model, expected=expected, options=options))
         del model
         gc.collect()
         torch.cuda.empty_cache()

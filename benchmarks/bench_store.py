@@ -3,16 +3,16 @@
 (a) store      ActivationWriter and ActivationReader: a Parquet column of fixed_size_binary for each vector
 (b) unchecked  the same without checksums and seal, through pyarrow's own writer and reader
 (c) lists      the same columns and row groups in Parquet as fixed_size_list<float16>
-(d) npy        one .npy file a layer and component, [passes, positions, examples, width]
+(d) npy        one .npy file per layer and component, [passes, positions, examples, width]
 
-(a) and (b) hold bfloat16, which neither of the others knows; they hold float16 of the same size. All but (d) take the
-examples a batch at a time, as they come from the device; (d) must have all of them before it can write. (a) and (b)
-also put what they read into the order of the ids, a copy that the others do not make.
+(a) and (b) hold bfloat16, which the others do not know; those hold float16 of the same size. All but (d) take the
+examples batch by batch, as they come from the device; (d) needs all of them before it can write. (a) and (b) also put
+what they read into the order of the ids, a copy that the others do not make.
 
-Files are opened once, and that time stands alone. Nothing is synced and everything was just written, so the page cache
-is warm in writing and in reading: these are the costs of the layouts, not of the disk. Every vector that was read is
-compared with what was written, outside the measured time. Processor seconds are all threads' together, and say more
-than the clock where the machine has other work.
+Files are opened once, and that time is reported on its own. Nothing is synced and everything was just written, so the
+page cache is warm for writing and reading: these are the costs of the layouts, not of the disk. Every vector that was
+read is compared with what was written, outside the measured time. Processor seconds are those of all threads together,
+and say more than the clock where the machine has other work.
 """
 
 import os
@@ -41,7 +41,8 @@ class Store:
 
     def write(self, folder: Path, data: Tensor) -> None:
         keys = [{"id": f"{i:08d}", "right": i % 2 == 0, "subject": None, "popularity": i} for i in range(data.shape[4])]
-        with ActivationWriter(folder / "a", data.shape[1], data.shape[5], self.dtype, {}) as writer:
+        shape = {"layers": data.shape[1], "width": data.shape[5]}
+        with ActivationWriter(folder / "a", **shape, dtype=self.dtype, made_from={}) as writer:
             for start in range(0, len(keys), BATCH):
                 writer.add(keys[start : start + BATCH], data[:, :, :, :, start : start + BATCH])
 
@@ -49,10 +50,10 @@ class Store:
         self.reader = ActivationReader([folder / "a"])
 
     def read(self, component: int, layer: int) -> Iterator[Tensor]:
-        """The vectors [examples, width] of every position and pass, a pass at a time as the probe stage reads them."""
+        """The vectors [examples, width] of every position and pass, pass by pass as the probe stage reads them."""
         for position in POSITIONS:
             for run in PASSES:
-                yield self.reader.read(COMPONENTS[component], position, *run, range(layer, layer + 1))[0]
+                yield self.reader.read(COMPONENTS[component], position, *run, layers=range(layer, layer + 1))[0]
 
 
 class PlainFile(pq.ParquetFile):
@@ -77,7 +78,7 @@ class Lists:
         self.shape = data.shape
         vector = pa.list_(pa.float16(), data.shape[5])
         names = [
-            column(component, position, *run, layer)
+            column(component, position, *run, layer=layer)
             for component in COMPONENTS
             for layer in range(data.shape[1])
             for run in PASSES
@@ -99,7 +100,7 @@ class Lists:
     def read(self, component: int, layer: int) -> Iterator[Tensor]:
         for position in POSITIONS:
             for run in PASSES:
-                table = self.file.read(columns=[column(COMPONENTS[component], position, *run, layer)])
+                table = self.file.read(columns=[column(COMPONENTS[component], position, *run, layer=layer)])
                 chunks = [chunk.flatten().to_numpy() for chunk in table.column(0).chunks]
                 yield torch.from_numpy(np.concatenate(chunks)).unflatten(0, self.shape[4:])
 
@@ -180,6 +181,6 @@ if __name__ == "__main__":
     results = []
     for name in options.layouts:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            results.append(measure(name, LAYOUTS[name], data, Path(folder), options.repeats))
+            results.append(measure(name, LAYOUTS[name], data=data, folder=Path(folder), repeats=options.repeats))
     about = {"data GB": data.nbytes / 1e9, "shape": list(shape), "page cache": "warm, nothing synced", **machine()}
     report(results, about, options.record)

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "workflow"))
 
-from anchorscope.extract.sequences import Row  # noqa: E402
+from anchorscope.extract.sequences import TokenSequence, Workload  # noqa: E402
 
 TWO_PASSES = [("first", "clean"), ("first", "exact_question")]
 
@@ -48,22 +48,22 @@ def machine() -> dict[str, str]:
 
 
 def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """What the processor is called: by Linux where it knows a name, else by Python, which knows at least its kind."""
+    """The processor's name from Linux if it knows one, else from Python, which knows at least its kind."""
     lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
     fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    # x86; POWER; MIPS; some ARM boards; RISC-V. Most ARM machines have numbers only.
+    # x86; POWER; MIPS; some ARM boards; RISC-V. Most ARM machines give only numbers.
     names = [fields.get(field) for field in ("model name", "cpu", "cpu model", "hardware", "uarch")]
     return next(filter(None, [*names, platform.processor(), platform.machine()]), "unknown")
 
 
 def _without_record(words: list[str]) -> list[str]:
-    """The command line less where its record goes."""
+    """The command line without the file that its record goes to."""
     place = words.index("--record") if "--record" in words else len(words)
     return words[:place] + words[place + 2 :]
 
 
 def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """Floating-point operations a second of one large matrix product on random numbers."""
+    """Floating-point operations per second of one large matrix product on random numbers."""
     size = 8192 if device.type == "cuda" else 2048
     left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     for _ in range(3):
@@ -72,20 +72,20 @@ def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
     return 2 * size**3 / sorted(times)[len(times) // 2]
 
 
-def operations_a_token(model: PreTrainedModel) -> int:
-    """Multiplications and additions of the blocks' matrices; attention's own products are not counted."""
+def operations_per_token(model: PreTrainedModel) -> int:
+    """Multiplications and additions of the blocks' matrices, without attention's own products."""
     linear = (module for module in model.get_decoder().layers.modules() if isinstance(module, nn.Linear))
     return sum(2 * module.weight.numel() for module in linear)
 
 
-def synthetic_rows(
-    count: int, prefix: int, suffix: int, passes: list[tuple[str, str]], seed: int = 0, positions: int = 3
-):
+def synthetic_workload(
+    count: int, prefix: int, suffix: int, passes: list[tuple[str, str]], positions: int = 3
+) -> Workload:
     """Examples with the bundled TriviaQA set's lengths: question and answer of `suffix` tokens on average with a
     standard deviation of 4, the first exact question token after 1.7, and 9.2 of them."""
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(0)
     starts = {name: draw.integers(1000, 40000, prefix) for name in dict.fromkeys(prompt for prompt, _ in passes)}
-    rows = []
+    sequences = []
     for _ in range(count):
         length = int(np.clip(round(draw.normal(suffix, 4)), suffix - 10, suffix + 16))
         first = int(draw.integers(0, 4))
@@ -99,8 +99,9 @@ def synthetic_rows(
         tail = draw.integers(1000, 40000, length)
         keep = [prefix + length - 2, prefix + length - 1, prefix + length - 6][:positions]
         ids = {name: np.concatenate([start, tail]) for name, start in starts.items()}
-        rows.append([Row(ids[prompt], cuts[intervention], keep) for prompt, intervention in passes])
-    return rows, dict.fromkeys(starts, prefix)
+        sequences.append([TokenSequence(ids[prompt], cuts[intervention], keep) for prompt, intervention in passes])
+    keys = [{"id": str(number), "right": True, "subject": None, "popularity": None} for number in range(count)]
+    return Workload(keys=keys, sequences=sequences, shared=dict.fromkeys(starts, prefix), passes=passes)
 
 
 def arguments(**options: dict) -> argparse.Namespace:

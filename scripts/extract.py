@@ -1,4 +1,4 @@
-"""Run clean and knocked-out passes over a shard's answers and keep the probed vectors.
+"""Run clean and knocked-out passes over a shard's answers and keep the vectors that are probed.
 
 Writes a file for each component and position that the config asks for: one row per analysed example, one column per
 prompt, intervention and layer.
@@ -6,19 +6,21 @@ prompt, intervention and layer.
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from anchorscope.answer.prompts import PromptSet
 from anchorscope.extract.axes import Grid
-from anchorscope.extract.job import extract_file
+from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
+
+if TYPE_CHECKING:
+    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params = snakemake.params
-    extract_file(
-        snakemake.input.answers,
-        snakemake.input.manifest,
-        Path(snakemake.output[0]).parent,
-        prompts=json.loads(params.prompts),
+    params, files = snakemake.params, snakemake.input
+    settings = ExtractSettings(
+        prompts=PromptSet.from_json(params.prompts),
         grid=Grid(*map(tuple, json.loads(params.grid))),
         dtype=params.dtype,
         threads=snakemake.threads,
@@ -28,3 +30,5 @@ if __name__ == "__main__":
         window=params.window,
         code=params.code,
     )
+    folder = Path(snakemake.output[0]).parent
+    extract_file(files.answers, manifest=files.manifest, folder=folder, settings=settings)

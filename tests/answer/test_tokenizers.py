@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from anchorscope.answer.answers import judge
-from anchorscope.answer.prompts import build_prompt, chat_prompt, decoded_offsets, encode
-from anchorscope.extract.sequences import build_rows
+from anchorscope.answer.answers import grade
+from anchorscope.answer.prompts import build_prompt, chat_prompt, decoded_offsets, encode, few_shot_prompt
+from anchorscope.extract.sequences import build_workload
 from anchorscope.text.content_words import exact_question_spans
 from small_things import ROOT
 
@@ -61,7 +61,7 @@ def test_exact_question_tokens_cover_the_exact_words_and_no_other_word(real, que
     spans = exact_question_spans(question)
     inside = {index for span in spans for index in range(span.start, span.end)}
     for style in chat_or_few_shot(real):
-        (item,) = encode(real, build_prompt(real, style, PROMPTS[style]["first"]), [question])
+        (item,) = encode(real, build_prompt(real, PROMPTS[style]["first"]), [question])
         tokens = item.tokens_of(spans)
         covered = {index - item.question.start for token in tokens for index in range(*item.offsets[token])}
         assert inside
@@ -93,7 +93,7 @@ def test_exact_answer_tokens_cover_the_exact_answer_and_none_is_there_for_nothin
     for ids in [real(text, add_special_tokens=False)["input_ids"], *(pieces(real, text, draw) for _ in range(5))]:
         decoded, offsets = decoded_offsets(real, ids)
         assert decoded.lstrip() == text.lstrip()
-        row = judge(real, ids, gold, "")
+        row = grade(real, ids, gold=gold, question="")
         assert row["generated_ids"] == ids
         assert row["exact_answer"] == exact
         assert row["answer"][row["exact_start"] :].startswith(exact)
@@ -120,12 +120,12 @@ def test_every_character_belongs_to_the_tokens_that_hold_its_bytes(real, text):
 def test_the_analysed_sequence_ends_in_the_very_ids_that_were_generated(real):
     question = "Who is Björk Guðmundsdóttir?"
     ids = pieces(real, " Gabriel García Márquez was it", random.Random(3))
-    row = judge(real, ids, ["García Márquez"], question)
+    row = grade(real, ids, gold=["García Márquez"], question=question)
     spans = [{"start": span.start, "end": span.end} for span in exact_question_spans(question)]
-    example = {"id": "q", "question": question, "spans": spans, **row}
-    prompt = build_prompt(real, "few_shot", PROMPTS["few_shot"]["first"])
-    (built,), _ = build_rows(real, {"first": prompt}, pa.Table.from_pylist([example]), [("first", "clean")])
-    (clean,) = built
+    example = {"id": "q", "question": question, "spans": spans, "subject": None, "popularity": None, **row}
+    prompt = build_prompt(real, PROMPTS["few_shot"]["first"])
+    examples = pa.Table.from_pylist([example])
+    ((clean,),) = build_workload(real, {"first": prompt}, examples, passes=[("first", "clean")]).sequences
     assert clean.ids.tolist()[-len(ids) :] == ids
     assert real(real.decode(ids), add_special_tokens=False)["input_ids"] != ids, "tokenised again they would differ"
 
@@ -140,7 +140,7 @@ def test_a_chat_prompt_begins_with_one_bos_and_does_not_know_the_day(tokenizer_f
 
 
 def test_a_base_model_whose_tokenizer_has_a_bos_gets_exactly_one(tokenizer_folder):
-    prompt = build_prompt(None, "few_shot", PROMPTS["few_shot"]["first"])
+    prompt = few_shot_prompt(PROMPTS["few_shot"]["first"])
     for family, expected in {"llama3_2": 1, "gemma3": 1, "llama2": 1, "qwen3": 0}.items():
         tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder(family))
         (item,) = encode(tokenizer, prompt, ["who is it"])

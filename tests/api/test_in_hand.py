@@ -73,7 +73,7 @@ def test_the_model_is_left_as_it_was(in_hand, first_shard, tmp_path):
     with torch.inference_mode():
         before = model(ids).logits
         model.train()
-        api.extract(model, tokenizer, first_shard[:4], tmp_path / "x", balance=False)
+        api.extract(model, tokenizer, examples=first_shard[:4], folder=tmp_path / "x", balance=False)
         assert model.training
         model.eval()
         assert torch.equal(model(ids).logits, before)

@@ -13,8 +13,8 @@ from anchorscope.engine.batches import run_batches
 from anchorscope.engine.fused import fused
 from anchorscope.engine.packing import Pack
 from anchorscope.engine.self_check import check_packed
-from anchorscope.extract.run import extract
-from anchorscope.extract.sequences import build_rows, grow_tree
+from anchorscope.extract.run import run_workload
+from anchorscope.extract.sequences import build_workload, grow_tree
 from anchorscope.extract.store import PASSES, ActivationReader, ActivationWriter
 from anchorscope.extract.writer import writing
 from anchorscope.fingerprint import PACKAGE, _reachable
@@ -25,7 +25,7 @@ from small_things import tiny_model
 def test_each_branch_alone_as_a_causal_sequence_is_the_tree_under_its_mask():
     """The GPU's kernel of ragged sequences gets these key places; here each is attended to in a plain loop."""
     prefix, heads, groups, width = 7, 2, 3, 8
-    pack = Pack([grow_tree(rows, prefix) for rows in forest(4, prefix)], prefix)
+    pack = Pack([grow_tree(sequences, prefix) for sequences in forest(4, prefix)], prefix)
     torch.manual_seed(0)
     query = torch.randn(len(pack.tokens), heads * groups, width)
     keys, values = (torch.randn(prefix + len(pack.tokens), heads, width) for _ in range(2))
@@ -42,12 +42,14 @@ def test_each_branch_alone_as_a_causal_sequence_is_the_tree_under_its_mask():
                 weights = (keys[visible, head // groups] @ query[mine][number, head] * 0.3).softmax(dim=0)
                 found[mine][number, head] = weights @ values[visible, head // groups]
     assert (most_queries, most_keys) == (query_bounds.diff().max(), key_bounds.diff().max())
-    torch.testing.assert_close(_padded(query, keys, values, placed, 0.3, None, None), found)
+    expected = _padded(query, keys, values, placed=placed, scaling=0.3, sliding=None, softcap=None)
+    torch.testing.assert_close(expected, found)
 
 
 def activations(model, tokenizer, path, batch_tokens=4096):
-    with ActivationWriter(path, 4, 32, torch.float32, {}) as writer:
-        extract(model, tokenizer, prompts(), examples(tokenizer), writer, batch_tokens)
+    with ActivationWriter(path, layers=4, width=32, dtype=torch.float32, made_from={}) as writer:
+        workload = build_workload(tokenizer, prompts(), examples(tokenizer))
+        run_workload(model, workload, writer, batch_tokens=batch_tokens)
     return ActivationReader([path])
 
 
@@ -67,8 +69,8 @@ def test_a_batch_that_does_not_fit_is_halved_remembered_and_logged(tokenizer, tm
     with caplog.at_level(logging.WARNING, logger="anchorscope"):
         found = activations(model, tokenizer, tmp_path / "halved.parquet")
     assert [key["id"] for key in found.keys] == [key["id"] for key in expected.keys]
-    for prompt, intervention in PASSES:
-        read = [part.read("resid", "final", prompt, intervention, range(4)) for part in (found, expected)]
+    for run in PASSES:
+        read = [part.read("resid", "final", *run, layers=range(4)) for part in (found, expected)]
         torch.testing.assert_close(*read, atol=1e-4, rtol=0)
     assert sizes[0] > 120
     assert "out of memory at" in caplog.text
@@ -81,7 +83,7 @@ def test_an_example_that_never_fits_is_one_sentence():
         raise torch.OutOfMemoryError
 
     with pytest.raises(MemoryError, match="A single example of 30 tokens does not fit into memory"):
-        run_batches(run, [10, 30], 64, "trying")
+        run_batches(run, [10, 30], budget=64, what="trying")
 
 
 def test_a_failed_allocation_on_the_host_counts_as_out_of_memory_and_other_errors_do_not():
@@ -92,10 +94,10 @@ def test_a_failed_allocation_on_the_host_counts_as_out_of_memory_and_other_error
             torch.empty(2**60)
         done.extend(batch)
 
-    run_batches(run, [8] * 5, 64, "trying")
+    run_batches(run, [8] * 5, budget=64, what="trying")
     assert sorted(done) == list(range(5))
     with pytest.raises(RuntimeError, match="size of tensor"):
-        run_batches(lambda batch: torch.ones(2) + torch.ones(3), [8] * 5, 64, "trying")
+        run_batches(lambda batch: torch.ones(2) + torch.ones(3), [8] * 5, budget=64, what="trying")
 
 
 def test_a_number_that_is_not_finite_stops_the_job_and_is_named(tokenizer, tmp_path):
@@ -167,12 +169,12 @@ def test_a_model_is_left_as_it_was():
 def test_the_first_tokens_are_shared_whatever_the_order_of_the_prompts(tokenizer):
     rows = examples(tokenizer)
     backwards = dict(reversed(prompts().items()))
-    found, expected = (build_rows(tokenizer, some, rows, PASSES) for some in (backwards, prompts()))
-    assert found[1] == expected[1]
-    for some, other in zip(found[0], expected[0], strict=True):
-        for row, same in zip(some, other, strict=True):
-            assert (row.ids == same.ids).all()
-            assert (row.cut, row.keep) == (same.cut, same.keep)
+    found, expected = (build_workload(tokenizer, some, rows) for some in (backwards, prompts()))
+    assert found.shared == expected.shared
+    for some, other in zip(found.sequences, expected.sequences, strict=True):
+        for sequence, same in zip(some, other, strict=True):
+            assert (sequence.ids == same.ids).all()
+            assert (sequence.cut, sequence.keep) == (same.cut, same.keep)
 
 
 def test_the_extract_command_imports_nothing_beyond_torch_transformers_numpy_and_pyarrow():

@@ -1,4 +1,4 @@
-"""The same on a GPU: its own kernels, its memory, several devices. Skipped, and said so, where there is none."""
+"""The engine on a GPU: its own kernels, its memory, several devices. Skipped where there is no GPU."""
 
 import subprocess
 import sys
@@ -15,7 +15,8 @@ from anchorscope.engine.attention import packed_attention
 from anchorscope.engine.fused import fused
 from anchorscope.extract.axes import HEADLINE, PASSES
 from anchorscope.extract.recorder import recording
-from anchorscope.extract.run import Engine, extract_rows
+from anchorscope.extract.run import Engine, run_workload
+from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.models.cards import give_back, take
 from anchorscope.models.loading import leave_cards
@@ -28,19 +29,23 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on
 PREFIX = 40
 
 
-def rows():
-    return [item + item[:1] for item in forest(30, PREFIX)]  # four cuts, and one pass under the second prompt
+PASSES_HERE = [("first", str(number)) for number in range(4)] + [("second", "clean")]
+
+
+def workload(copies: int = 1) -> Workload:
+    """Examples with four cuts under the first prompt and one pass under the second."""
+    sequences = [item + item[:1] for item in forest(30, PREFIX)] * copies
+    ids = [f"{number:05d}" for number in range(len(sequences))]
+    keys = [{"id": name, "right": True, "subject": None, "popularity": None} for name in ids]
+    return Workload(keys=keys, sequences=sequences, shared={"first": PREFIX, "second": PREFIX}, passes=PASSES_HERE)
 
 
 def states(model) -> torch.Tensor:
     """[components, layers, passes, positions, examples, width] on the CPU, in float32."""
-    items = rows()
+    work = workload()
     with torch.inference_mode(), packed_attention(model), recording(model) as recorder:
-        engine = Engine(model, recorder, PASSES_HERE, items[0], {"first": PREFIX, "second": PREFIX})
-        return torch.cat([block.float().cpu() for block in engine.run(items)], dim=1)
-
-
-PASSES_HERE = [("first", str(number)) for number in range(4)] + [("second", "clean")]
+        engine = Engine(model, recorder, work)
+        return torch.cat([block.float().cpu() for block in engine.run(work.sequences)], dim=1)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -81,10 +86,10 @@ def test_generation_on_the_gpu_equals_the_cpu():
     model = tiny_model("qwen3", 500)
     stops = torch.zeros(500, dtype=torch.bool)
     stops[::5] = True
-    prompts = [item[0].ids.tolist() for item in rows()]
-    shared = [list(range(PREFIX)) + prompt[PREFIX:] for prompt in prompts]
-    expected = generate(model, shared, PREFIX, stops, 12, 128)
-    assert generate(model.cuda(), shared, PREFIX, stops.cuda(), 12, 128) == expected
+    prompts = [[*range(PREFIX), *item[0].ids[PREFIX:].tolist()] for item in workload().sequences]
+    how = {"shared": PREFIX, "max_new_tokens": 12, "batch_tokens": 128}
+    expected = generate(model, prompts, stops=stops, **how)
+    assert generate(model.cuda(), prompts, stops=stops.cuda(), **how) == expected
 
 
 def test_a_model_on_two_devices_gives_the_same(tmp_path):
@@ -100,17 +105,16 @@ def test_a_model_on_two_devices_gives_the_same(tmp_path):
 
 def test_a_batch_too_large_for_the_card_is_halved(tmp_path, caplog):
     model = tiny_model("llama", 500, layers=2).cuda()
-    items = rows() * 40
-    keys = [{"id": f"{number:05d}", "right": True, "subject": None, "popularity": None} for number in range(len(items))]
+    work = workload(copies=40)
     total = torch.cuda.get_device_properties(0).total_memory
     read = []
     for name, room in (("plenty", 1.0), ("little", (torch.cuda.memory_reserved() + 60e6) / total)):
         torch.cuda.empty_cache()
         torch.cuda.set_per_process_memory_fraction(room)
-        with ActivationWriter(tmp_path / name, 2, 32, torch.float32, {}) as writer:
-            extract_rows(model, items, {"first": PREFIX, "second": PREFIX}, keys, writer, 10**6, passes=PASSES_HERE)
+        with ActivationWriter(tmp_path / name, layers=2, width=32, dtype=torch.float32, made_from={}) as writer:
+            run_workload(model, work, writer, batch_tokens=10**6)
         reader = ActivationReader([tmp_path / name])
-        read.append([reader.read("resid", "final", *run, range(2)) for run in PASSES])
+        read.append([reader.read("resid", "final", *run, layers=range(2)) for run in PASSES])
     torch.cuda.set_per_process_memory_fraction(1.0)
     assert "out of memory at" in caplog.text
     for some, other in zip(*read, strict=True):
@@ -120,8 +124,7 @@ def test_a_batch_too_large_for_the_card_is_halved(tmp_path, caplog):
 def test_the_card_is_free_and_empty_while_the_last_batch_is_still_written(tmp_path):
     model = tiny_model("llama", 500, layers=2).cuda()
     model.held = take(1)
-    items = rows()
-    keys = [{"id": f"{number:05d}", "right": True, "subject": None, "popularity": None} for number in range(len(items))]
+    work = workload()
     left, seen = threading.Event(), []
 
     class Slow(ActivationWriter):
@@ -136,16 +139,15 @@ def test_the_card_is_free_and_empty_while_the_last_batch_is_still_written(tmp_pa
             lock.close()
         left.set()
 
-    with Slow(tmp_path / "a", 2, 32, torch.float32, {}) as writer:
-        shared = {"first": PREFIX, "second": PREFIX}
-        extract_rows(model, items, shared, keys, writer, 10**6, passes=PASSES_HERE, computed=computed)
+    with Slow(tmp_path / "a", layers=2, width=32, dtype=torch.float32, made_from={}) as writer:
+        run_workload(model, work, writer, batch_tokens=10**6, computed=computed)
     assert seen[1:] == [True]
     assert seen[0] < 2**26, "no more than the matrix library keeps for itself"
-    assert len(ActivationReader([tmp_path / "a"]).keys) == len(items)
+    assert len(ActivationReader([tmp_path / "a"]).keys) == len(work.keys)
 
 
 def test_a_job_that_waits_for_a_card_has_nothing_on_it():
-    """But for what the driver itself keeps of a process that has asked it how many cards there are."""
+    """Apart from what the driver keeps for a process that has asked how many cards there are."""
     held = take(1)
     command = [sys.executable, "-c", "from anchorscope.models.cards import take; print(*take(1))"]
     waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -165,7 +167,8 @@ def test_the_probe_stage_gives_the_same_on_the_card_and_on_the_cpu(tmp_path):
     block = torch.randn(1, layers, len(PASSES), 1, count, width, generator=generator)
     block[..., 0] += 1.5 * wrong
     keys = [{"id": f"{i:03d}", "right": not wrong[i], "subject": None, "popularity": None} for i in range(count)]
-    with ActivationWriter(tmp_path / "a", layers, width, torch.float32, {}, HEADLINE) as writer:
+    shape = {"layers": layers, "width": width, "dtype": torch.float32}
+    with ActivationWriter(tmp_path / "a", **shape, made_from={}, grid=HEADLINE) as writer:
         writer.add([{**key, "right": bool(key["right"])} for key in keys], block)
     tables = [
         measure(ActivationReader([tmp_path / "a"]), folds=5, seed=0, where="here", on_card=on_card)

@@ -14,8 +14,8 @@ from anchorscope.answer.prompts import common_prefix, encode
 from anchorscope.extract import store
 from anchorscope.extract.axes import COMPONENTS, FULL, HEADLINE, PASSES, POSITIONS, Grid
 from anchorscope.extract.job import read_examples
-from anchorscope.extract.run import balanced, extract
-from anchorscope.extract.sequences import build_rows
+from anchorscope.extract.run import balanced, run_workload
+from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter, check_finite, column, grid_of
 from anchorscope.files.sealed_parquet import write_table
 from few_examples import QUESTIONS, examples, prompts
@@ -42,21 +42,24 @@ def test_stored_activations_equal_the_plain_reference(family, batch_tokens, wind
     fast = tiny_model(family, len(tokenizer))
     slow = tiny_model(family, len(tokenizer), attention="eager")
     rows = examples(tokenizer)
-    writer = ActivationWriter(tmp_path / "a", 4, 32, torch.float32, {})
-    extract(fast, tokenizer, prompts(), rows, writer, batch_tokens, window)
+    writer = ActivationWriter(tmp_path / "a", layers=4, width=32, dtype=torch.float32, made_from={})
+    workload = build_workload(tokenizer, prompts(), rows)
+    run_workload(fast, workload, writer, batch_tokens=batch_tokens, window=window)
     writer.close()
     reader = ActivationReader([tmp_path / "a"])
-    built, shared = build_rows(tokenizer, prompts(), rows, PASSES)
-    assert shared["first"] > 20, "the shared prefix is what this test is about"
-    assert any(min(row.cut) < shared["first"] for row in (item[2] for item in built)), "no control reaches back"
+    shared = workload.shared["first"]
+    assert shared > 20, "the shared prefix is what this test is about"
+    assert any(min(item[2].cut) < shared for item in workload.sequences), "no control reaches back"
     order = {key["id"]: index for index, key in enumerate(reader.keys)}
-    for example, passes in zip(rows.to_pylist(), built, strict=True):
-        for (prompt, intervention), row in zip(PASSES, passes, strict=True):
+    for example, passes in zip(rows.to_pylist(), workload.sequences, strict=True):
+        for run, sequence in zip(PASSES, passes, strict=True):
             for layer in range(4):
-                expected = plain_states(slow, row.ids.tolist(), row.cut, row.keep, layer, window)
+                expected = plain_states(
+                    slow, sequence.ids.tolist(), cut=sequence.cut, keep=sequence.keep, layer=layer, window=window
+                )
                 for component in COMPONENTS:
                     for place, position in enumerate(POSITIONS):
-                        stored = reader.read(component, position, prompt, intervention, range(layer, layer + 1))[
+                        stored = reader.read(component, position, *run, layers=range(layer, layer + 1))[
                             0, order[example["id"]]
                         ]
                         torch.testing.assert_close(stored, expected[component][place], atol=1e-4, rtol=0)
@@ -65,27 +68,27 @@ def test_stored_activations_equal_the_plain_reference(family, batch_tokens, wind
 def test_the_kept_positions_are_the_ones_that_the_method_names(tokenizer):
     rows = examples(tokenizer).to_pylist()
     rows[0] |= {"exact_first": 0, "exact_last": 0}
-    built, _ = build_rows(tokenizer, prompts(), pa.Table.from_pylist(rows), PASSES)
+    built = build_workload(tokenizer, prompts(), pa.Table.from_pylist(rows)).sequences
     for example, passes in zip(rows, built, strict=True):
-        for (prompt, _), row in zip(PASSES, passes, strict=True):
+        for (prompt, _), sequence in zip(PASSES, passes, strict=True):
             (encoded,) = encode(tokenizer, prompts()[prompt], [example["question"]])
             whole = encoded.ids + example["generated_ids"]
-            answer_last, final, before_answer = row.keep
+            answer_last, final, before_answer = sequence.keep
             assert whole[answer_last] == example["generated_ids"][example["exact_last"]]
             assert whole[final + 1] == 198, "the newline follows the answer's text"
             assert whole[before_answer + 1] == example["generated_ids"][example["exact_first"]]
-            assert row.ids.tolist() == whole[: len(row.ids)]
+            assert sequence.ids.tolist() == whole[: len(sequence.ids)]
     assert built[0][0].keep[2] == len(encode(tokenizer, prompts()["first"], [rows[0]["question"]])[0].ids) - 1
 
 
 def test_the_knockout_changes_every_stored_layer(tokenizer, tmp_path):
     """Guards the test above: clean and knocked-out references must differ for equality to mean anything."""
     slow = tiny_model("llama", len(tokenizer), attention="eager")
-    built, _ = build_rows(tokenizer, prompts(), examples(tokenizer), PASSES)
+    built = build_workload(tokenizer, prompts(), examples(tokenizer)).sequences
     clean, cut = built[0][0], built[0][1]
     for layer in range(4):
-        before = plain_states(slow, clean.ids.tolist(), [], clean.keep, layer)["resid"]
-        after = plain_states(slow, cut.ids.tolist(), cut.cut, cut.keep, layer)["resid"]
+        before = plain_states(slow, clean.ids.tolist(), cut=[], keep=clean.keep, layer=layer)["resid"]
+        after = plain_states(slow, cut.ids.tolist(), cut=cut.cut, keep=cut.keep, layer=layer)["resid"]
         assert (before - after).abs().max() > 1e-2
 
 
@@ -95,8 +98,8 @@ def test_generation_equals_greedy_decoding_one_token_at_a_time(family, tokenizer
     stops[torch.arange(0, len(stops), 5)] = True  # so that rows stop at different times
     encoded = encode(tokenizer, prompts()["first"], QUESTIONS)
     ids = [item.ids for item in encoded]
-    answers = generate(model, ids, common_prefix(encoded), stops, 12, batch_tokens=96)
-    assert answers == [plain_greedy(model, prompt, stops, 12) for prompt in ids]
+    answers = generate(model, ids, shared=common_prefix(encoded), stops=stops, max_new_tokens=12, batch_tokens=96)
+    assert answers == [plain_greedy(model, prompt, stops, limit=12) for prompt in ids]
     assert len({len(answer) for answer in answers}) > 1
 
 
@@ -115,11 +118,13 @@ def test_answers_keep_the_generated_ids_and_point_into_them(tokenizer):
         {"id": str(i), "question": text, "gold": ["x"], "subject": None, "popularity": None, "spans": []}
         for i, text in enumerate(QUESTIONS)
     ]
-    table = answer_questions(model, tokenizer, prompts()["first"], questions, 16, 4096).to_pylist()
+    table = answer_questions(
+        model, tokenizer, prompts()["first"], questions=questions, max_new_tokens=16, batch_tokens=4096
+    ).to_pylist()
     encoded = encode(tokenizer, prompts()["first"], QUESTIONS)
     stops = stop_tokens(model, answer_ends(tokenizer))
     for row, item in zip(table, encoded, strict=True):
-        assert row["generated_ids"] == plain_greedy(model, item.ids, stops, 16)
+        assert row["generated_ids"] == plain_greedy(model, item.ids, stops, limit=16)
         if not row["refused"]:
             exact = row["generated_ids"][row["exact_first"] : row["exact_last"] + 1]
             assert row["exact_answer"] in tokenizer.decode(exact)
@@ -128,8 +133,9 @@ def test_answers_keep_the_generated_ids_and_point_into_them(tokenizer):
 
 def test_a_batch_of_no_examples_writes_a_file_of_no_rows(tokenizer, tmp_path):
     model = tiny_model("llama", len(tokenizer), layers=1)
-    writer = ActivationWriter(tmp_path / "a", 1, 32, torch.float32, {})
-    extract(model, tokenizer, prompts(), examples(tokenizer).slice(0, 0), writer, 4096)
+    writer = ActivationWriter(tmp_path / "a", layers=1, width=32, dtype=torch.float32, made_from={})
+    workload = build_workload(tokenizer, prompts(), examples(tokenizer).slice(0, 0))
+    run_workload(model, workload, writer, batch_tokens=4096)
     writer.close()
     files = sorted((tmp_path / "a").iterdir())
     assert len(files) == 9
@@ -141,7 +147,7 @@ def test_vectors_come_back_bit_for_bit_in_the_order_of_ids(dtype, tmp_path):
     shape = (len(COMPONENTS), 2, len(PASSES), len(POSITIONS), 3, 5)
     blocks = [torch.randn(shape).to(dtype) for _ in range(2)]
     for number, (block, ids) in enumerate(zip(blocks, (["c", "a", "e"], ["b", "f", "d"]), strict=True)):
-        writer = ActivationWriter(tmp_path / str(number), 2, 5, dtype, {})
+        writer = ActivationWriter(tmp_path / str(number), layers=2, width=5, dtype=dtype, made_from={})
         writer.add([{"id": name, "right": True, "subject": None, "popularity": 1} for name in ids], block)
         writer.close()
     reader = ActivationReader([tmp_path / "0", tmp_path / "1"])
@@ -150,7 +156,7 @@ def test_vectors_come_back_bit_for_bit_in_the_order_of_ids(dtype, tmp_path):
     for c, component in enumerate(COMPONENTS):
         for r, run in enumerate(PASSES):
             for p, position in enumerate(POSITIONS):
-                read = reader.read(component, position, *run, range(2))
+                read = reader.read(component, position, *run, layers=range(2))
                 assert read.dtype == dtype
                 assert torch.equal(read, together[c, :, r, p])
 
@@ -160,12 +166,14 @@ def test_blocks_of_any_size_fill_row_groups_of_one_size(tmp_path, monkeypatch):
     sizes = [5, 40, 1, 16, 9]
     blocks = [torch.randn(len(COMPONENTS), 1, len(PASSES), len(POSITIONS), size, 3) for size in sizes]
     keys = [{"id": f"{i:02d}", "right": True, "subject": None, "popularity": None} for i in range(sum(sizes))]
-    with ActivationWriter(tmp_path / "a", 1, 3, torch.float32, {}) as writer:
+    with ActivationWriter(tmp_path / "a", layers=1, width=3, dtype=torch.float32, made_from={}) as writer:
         for block, end in zip(blocks, accumulate(sizes), strict=True):
             writer.add(keys[end - block.shape[-2] : end], block)
-    about = pq.read_metadata(tmp_path / "a/attn.final.parquet")
-    assert [about.row_group(i).num_rows for i in range(about.num_row_groups)] == [16, 16, 16, 16, 7]
-    read = ActivationReader([tmp_path / "a"]).read("attn", "final", "first", "exact_question", range(1))
+    footer = pq.read_metadata(tmp_path / "a/attn.final.parquet")
+    assert [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] == [16, 16, 16, 16, 7]
+    read = ActivationReader([tmp_path / "a"]).read(
+        "attn", "final", prompt="first", intervention="exact_question", layers=range(1)
+    )
     assert torch.equal(read, torch.cat(blocks, dim=-2)[1, :, 1, 1])
 
 
@@ -176,26 +184,32 @@ ATTENTION_TWICE = Grid(("attn",), ("answer_last", "before_answer"))
 def test_a_part_of_the_grid_holds_what_the_whole_grid_holds_of_it(grid, tokenizer, tmp_path):
     model, rows = tiny_model("llama", len(tokenizer)), examples(tokenizer)
     for name, kept in (("whole", FULL), ("part", grid)):
-        with ActivationWriter(tmp_path / name, 4, 32, torch.float32, {}, kept) as writer:
-            extract(model, tokenizer, prompts(), rows, writer, 4096)
+        with ActivationWriter(
+            tmp_path / name, layers=4, width=32, dtype=torch.float32, made_from={}, grid=kept
+        ) as writer:
+            workload = build_workload(tokenizer, prompts(), rows, positions=kept.positions)
+            run_workload(model, workload, writer, batch_tokens=4096)
     assert grid_of(tmp_path / "part") == grid
     whole, part = (ActivationReader([tmp_path / name]) for name in ("whole", "part"))
     for place in grid.places():
         for run in PASSES:
-            found, expected = (reader.read(*place, *run, range(4)) for reader in (part, whole))
+            found, expected = (reader.read(*place, *run, layers=range(4)) for reader in (part, whole))
             torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
     with pytest.raises(ValueError, match=r"mlp at final was not kept; these activations are of "):
-        part.read("mlp", "final", *PASSES[0], range(1))
+        part.read("mlp", "final", *PASSES[0], layers=range(1))
 
 
 def test_a_later_extraction_leaves_nothing_of_an_earlier_one_that_kept_more(tmp_path):
     for grid in (FULL, HEADLINE):
-        ActivationWriter(tmp_path / "a", 1, 4, torch.float32, {}, grid).close()
+        ActivationWriter(tmp_path / "a", layers=1, width=4, dtype=torch.float32, made_from={}, grid=grid).close()
     assert grid_of(tmp_path / "a") == HEADLINE
 
 
 def test_a_failed_extraction_leaves_no_file(tmp_path):
-    with pytest.raises(RuntimeError), ActivationWriter(tmp_path / "a", 1, 4, torch.float32, {}):
+    with (
+        pytest.raises(RuntimeError),
+        ActivationWriter(tmp_path / "a", layers=1, width=4, dtype=torch.float32, made_from={}),
+    ):
         raise RuntimeError
     assert list((tmp_path / "a").iterdir()) == []
     with pytest.raises(FileNotFoundError, match="holds no activations"):
@@ -204,17 +218,17 @@ def test_a_failed_extraction_leaves_no_file(tmp_path):
 
 def test_shards_of_different_dtypes_are_refused_by_name(tmp_path):
     for name, dtype in (("a", torch.float32), ("b", torch.bfloat16)):
-        ActivationWriter(tmp_path / name, 1, 4, dtype, {}).close()
+        ActivationWriter(tmp_path / name, layers=1, width=4, dtype=dtype, made_from={}).close()
     with pytest.raises(ValueError, match=r"b/resid.* holds .* 1, 4, bfloat16, but .*a/resid.* 1, 4, float32"):
         ActivationReader([tmp_path / "a", tmp_path / "b"])
 
 
 def test_the_store_reads_from_plain_pyarrow(tmp_path):
     block = torch.randn(len(COMPONENTS), 1, len(PASSES), len(POSITIONS), 2, 4)
-    writer = ActivationWriter(tmp_path / "a", 1, 4, torch.float32, {})
+    writer = ActivationWriter(tmp_path / "a", layers=1, width=4, dtype=torch.float32, made_from={})
     writer.add([{"id": name, "right": True, "subject": None, "popularity": None} for name in "ab"], block)
     writer.close()
-    name = column("mlp", "final", "second", "exact_question", 0)
+    name = column("mlp", "final", prompt="second", intervention="exact_question", layer=0)
     cells = pq.read_table(tmp_path / "a/mlp.final.parquet", columns=[name])[name].to_pylist()
     assert torch.equal(torch.frombuffer(bytearray(b"".join(cells)), dtype=torch.float32), block[2, 0, 4, 1].flatten())
 

@@ -11,7 +11,7 @@ from anchorscope.engine.packing import Pack
 from anchorscope.extract.interventions import CONTROL_REACH, exact_question, random_question
 from anchorscope.extract.recorder import recording
 from anchorscope.extract.run import Engine
-from anchorscope.extract.sequences import Row, grow_tree
+from anchorscope.extract.sequences import TokenSequence, Workload, grow_tree
 from anchorscope.text.content_words import Span
 from small_things import tiny_model
 
@@ -51,19 +51,20 @@ def copying_toy() -> LlamaForCausalLM:
 
 
 def states(model, ids: list[int], cut: list[int], keep: list[int]) -> torch.Tensor:
-    """Residual states [layers, positions, width] of one row."""
-    row = Row(np.array(ids), cut, keep)
+    """Residual states [layers, positions, width] of one sequence."""
+    sequence = TokenSequence(np.array(ids), cut, keep)
     with packed_attention(model), recording(model) as recorder, torch.inference_mode():
-        engine = Engine(model, recorder, [("first", "exact_question")], [row], {"first": 0})
-        return engine.run([[row]])[0][0, :, 0, :, 0]
+        workload = Workload(keys=[], sequences=[[sequence]], shared={"first": 0}, passes=[("first", "exact_question")])
+        engine = Engine(model, recorder, workload)
+        return engine.run([[sequence]])[0][0, :, 0, :, 0]
 
 
 def test_the_copied_feature_vanishes_under_exact_question_and_stays_under_random_question():
     model = copying_toy()
     ids = [0, 1, SUBJECT, 2, 3, 4, 5]  # the subject stands in the question, the answer is the last token
-    clean = states(model, ids, [], [6])[:, 0, FEATURE]
-    cut = states(model, ids, [2], [6])[:, 0, FEATURE]
-    control = states(model, ids, [3], [6])[:, 0, FEATURE]
+    clean = states(model, ids, cut=[], keep=[6])[:, 0, FEATURE]
+    cut = states(model, ids, cut=[2], keep=[6])[:, 0, FEATURE]
+    control = states(model, ids, cut=[3], keep=[6])[:, 0, FEATURE]
     assert (clean > 0.05).all()
     assert (cut == 0).all()
     assert (control > 0.05).all()
@@ -72,7 +73,7 @@ def test_the_copied_feature_vanishes_under_exact_question_and_stays_under_random
 def test_information_does_not_flow_around_the_knockout_through_tokens_between():
     model = copying_toy()
     ids = [0, 1, SUBJECT, 2, 3, 4, 5]
-    between = states(model, ids, [2], [3, 4, 5, 6])
+    between = states(model, ids, cut=[2], keep=[3, 4, 5, 6])
     assert (between[:, :, FEATURE] == 0).all()
 
 
@@ -83,19 +84,21 @@ def test_later_tokens_do_not_depend_on_the_identity_of_knocked_out_ones(family):
     cut = [12, 13, 17]
     other = [401 + index if index in cut else token for index, token in enumerate(ids)]
     later = [index for index in range(12, 30) if index not in cut]
-    same = states(model, ids, cut, later)
-    assert torch.equal(same, states(model, other, cut, later))
-    assert not torch.allclose(states(model, ids, [], later), states(model, other, [], later), atol=1e-3)
+    same = states(model, ids, cut=cut, keep=later)
+    assert torch.equal(same, states(model, other, cut=cut, keep=later))
+    assert not torch.allclose(
+        states(model, ids, cut=[], keep=later), states(model, other, cut=[], keep=later), atol=1e-3
+    )
 
 
-@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("sliding", [None, 3])
 @pytest.mark.parametrize("prefix", [0, 2, 4])
-def test_the_mask_of_a_tree_is_the_written_definition(prefix, window):
-    """Every computed token of a knocked-out row sees what the method says, and clean ones see all before them."""
+def test_the_mask_of_a_tree_is_the_written_definition(prefix, sliding):
+    """Every computed token of a knocked-out sequence sees what the method says, and clean ones see all before them."""
     length, cut = 9, [3, 5]
-    row, clean = Row(np.arange(length), cut, [8]), Row(np.arange(length), [], [8])
-    tree = grow_tree([clean, row], prefix)
-    mask = Pack([tree], prefix).on(torch.device("cpu")).mask(window)[0, 0]
+    sequence, clean = TokenSequence(np.arange(length), cut, [8]), TokenSequence(np.arange(length), [], [8])
+    tree = grow_tree([clean, sequence], prefix)
+    mask = Pack([tree], prefix).on(torch.device("cpu")).mask(sliding)[0, 0]
     trunk, _, branch = tree.branches
     keys = [("trunk", place) for place in range(prefix)] + [("trunk", place) for place in trunk.positions]
     keys += [("branch", place) for place in branch.positions]
@@ -106,7 +109,7 @@ def test_the_mask_of_a_tree_is_the_written_definition(prefix, window):
         mine = "trunk" if number < len(trunk.positions) else "branch"
         seen = sorted(place for (whose, place), visible in zip(keys, mask[number].tolist(), strict=True) if visible)
         hidden = cut if mine == "branch" else []
-        near = [place for place in range(query + 1) if window is None or query - place < window]
+        near = [place for place in range(query + 1) if sliding is None or query - place < sliding]
         assert seen == [place for place in near if place not in hidden], (mine, query)
         if mine == "branch":  # what the knockout has changed is its own, what it has not is the trunk's
             whose = {place: name for (name, place), visible in zip(keys, mask[number].tolist(), strict=True) if visible}
@@ -115,7 +118,7 @@ def test_the_mask_of_a_tree_is_the_written_definition(prefix, window):
 
 def test_a_token_that_is_cut_cannot_be_kept():
     with pytest.raises(ValueError, match="A token that is cut cannot be kept"):
-        Row(np.arange(6), [2, 3], [3])
+        TokenSequence(np.arange(6), [2, 3], [3])
 
 
 def question(tokenizer, text: str) -> Encoded:

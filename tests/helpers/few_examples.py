@@ -4,14 +4,14 @@ import numpy as np
 import pyarrow as pa
 
 from anchorscope.answer.prompts import Prompt, few_shot_prompt
-from anchorscope.extract.sequences import Row
+from anchorscope.extract.sequences import TokenSequence
 from anchorscope.text.content_words import exact_question_spans
 
 SHOTS = {
     "first": [{"question": "Who wrote Emma?", "answer": "Jane Austen"}, {"question": "is ice cold", "answer": "yes"}],
     "second": [{"question": "What is the capital of Peru?", "answer": "Lima"}],
 }
-# Of mixed lengths; the second and fourth have more exact words than others, so that their control reaches back.
+# Of mixed lengths. The second and fourth have more exact words than other words, so that their control reaches back.
 QUESTIONS = [
     "What is the capital of France?",
     "dante alighieri inferno year",
@@ -26,7 +26,7 @@ def prompts() -> dict[str, Prompt]:
 
 
 def examples(tokenizer) -> pa.Table:
-    """Questions with answers of several tokens whose exact part is not the whole."""
+    """Questions with answers of several tokens, of which only a part is the exact answer."""
     rows = []
     for index, question in enumerate(QUESTIONS):
         ids = tokenizer(" It was Paris in France, I think")["input_ids"][: 3 + index]
@@ -47,12 +47,12 @@ def examples(tokenizer) -> pa.Table:
     return pa.Table.from_pylist(rows)
 
 
-def forest(trees: int, prefix: int) -> list[list[Row]]:
-    """Clean and cut rows of different lengths; some cuts reach into the prefix."""
+def forest(trees: int, prefix: int) -> list[list[TokenSequence]]:
+    """Clean and cut sequences of different lengths; some cuts reach into the prefix."""
     draw = np.random.default_rng(0)
-    rows = []
+    sequences = []
     for index in range(trees):
         ids = draw.integers(0, 500, prefix + 7 + index)
         cuts = [[], [prefix + 1, prefix + 3], [prefix - 2, prefix], [prefix + 4]]
-        rows.append([Row(ids, cut, [len(ids) - 2, len(ids) - 1, prefix + 6]) for cut in cuts])
-    return rows
+        sequences.append([TokenSequence(ids, cut, [len(ids) - 2, len(ids) - 1, prefix + 6]) for cut in cuts])
+    return sequences

@@ -49,17 +49,17 @@ def small_model(name: str, tokenizer: PreTrainedTokenizerBase, seed: int) -> tup
 
 
 def model_repository(name: str, model: dict, tokenizers: Path, seed: int) -> Repository:
-    """As publishers lay it out, with the weights a second time and in a format that must not be loaded."""
+    """A repository as publishers lay it out, with the weights again in formats that must not be loaded."""
     tokenizer = AutoTokenizer.from_pretrained(tokenizers)
     config, weights = small_model(name, tokenizer, seed)
-    about = json.loads((tokenizers / "tokenizer_config.json").read_text())
+    settings = json.loads((tokenizers / "tokenizer_config.json").read_text())
     if model["prompt"] == "chat":
-        about.setdefault("chat_template", MISTRAL_CHAT)
+        settings.setdefault("chat_template", MISTRAL_CHAT)
     files = {
         "config.json": json.dumps(config).encode(),
         "model.safetensors": save({key: value.contiguous() for key, value in weights.items()}, {"format": "pt"}),
         "tokenizer.json": (tokenizers / "tokenizer.json").read_bytes(),
-        "tokenizer_config.json": json.dumps(about).encode(),
+        "tokenizer_config.json": json.dumps(settings).encode(),
         "consolidated.safetensors": b"not these",
         "original/params.json": b"{}",
         "pytorch_model.bin": b"nor these",
@@ -84,7 +84,7 @@ def table_of(rows: list[dict], kind: str) -> bytes:
 
 
 def dataset_repository(layout: str, dataset: dict, count: int) -> Repository:
-    """Questions in a dataset's own columns and files; the miniatures can say three quarters of the accepted answers."""
+    """Questions in a dataset's own columns and files. The miniatures can say three quarters of the accepted answers."""
     rows = []
     for index in range(count):
         text, subject = question(index)

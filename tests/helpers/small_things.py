@@ -24,12 +24,12 @@ from transformers import (
 
 ROOT = Path(__file__).resolve().parents[2]
 FAMILIES = ("llama", "qwen3", "mistral", "gemma2", "gemma3")
-WINDOW = 24  # shorter than the few-shot prefix, so that sliding windows matter
+SLIDING = 24  # tokens of sliding attention; fewer than the few-shot prefix has, so that they matter
 
 
 @contextmanager
 def one_at_a_time(what: str) -> Iterator[None]:
-    """Keep all other processes of this user out of the same thing meanwhile."""
+    """Keep this user's other processes out of the same work while the block runs."""
     with open(Path(tempfile.gettempdir()) / f"anchorscope-{os.getuid()}-{what}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -60,13 +60,13 @@ def tiny_model(
     elif family == "qwen3":
         model = Qwen3ForCausalLM(Qwen3Config(**shape))
     elif family == "mistral":
-        model = MistralForCausalLM(MistralConfig(**shape, sliding_window=WINDOW))
+        model = MistralForCausalLM(MistralConfig(**shape, sliding_window=SLIDING))
     elif family == "gemma2":  # caps its attention scores
-        config = Gemma2Config(**shape, sliding_window=WINDOW, query_pre_attn_scalar=8, attn_logit_softcapping=2.0)
+        config = Gemma2Config(**shape, sliding_window=SLIDING, query_pre_attn_scalar=8, attn_logit_softcapping=2.0)
         model = Gemma2ForCausalLM(config)
     else:
         kinds = ["sliding_attention" if layer % 2 == 0 else "full_attention" for layer in range(layers)]
-        config = Gemma3TextConfig(**shape, sliding_window=WINDOW, layer_types=kinds, query_pre_attn_scalar=8)
+        config = Gemma3TextConfig(**shape, sliding_window=SLIDING, layer_types=kinds, query_pre_attn_scalar=8)
         model = Gemma3ForCausalLM(config)
     model.set_attn_implementation("eager" if family == "gemma2" else attention)  # SDPA has no cap
     return model.float().eval().requires_grad_(False)

@@ -51,7 +51,7 @@ def test_a_killed_job_frees_its_card(tmp_path):
     start = time.monotonic()
     locks = claim(["a", "b"], 2, tmp_path)
     assert sorted(locks) == [0, 1]
-    assert time.monotonic() - start < 600, "it was not waited for the end that the job had planned"
+    assert time.monotonic() - start < 600, "it did not wait until the job would have ended"
 
 
 def test_too_few_cards_are_one_sentence(tmp_path):

@@ -11,8 +11,9 @@ import pytest
 from safetensors.torch import save_file
 
 from anchorscope.files.identity import package_file
-from anchorscope.models.fetch import SPARE_TOKENIZER, describe, fetch, reading_gguf_once, revision_of
+from anchorscope.models.fetch import SPARE_TOKENIZER, describe, fetch, fetch_model, reading_gguf_once, revision_of
 from anchorscope.models.loading import load_model, load_tokenizer
+from anchorscope.models.manifest import Manifest
 from anchorscope.models.sizes import parameters
 from small_things import FAMILIES, tiny_model
 
@@ -33,7 +34,7 @@ def saved(tmp_path, tokenizer) -> Path:
 
 
 def with_code(folder: Path, model_type: str) -> Path:
-    """Add code that leaves a mark when it is run, and a config that asks for it; the mark."""
+    """Add code that leaves a file when it is run, and a config that asks for the code. Returns that file's path."""
     marker = folder.parent / "the code was run"
     (folder / "own.py").write_text(CODE.format(marker=str(marker)))
     config = json.loads((folder / "config.json").read_text())
@@ -76,7 +77,7 @@ def test_a_cache_that_was_cleared_is_noticed_and_the_command_that_helps_is_named
         FileNotFoundError,
         match=r"^model\.safetensors in .* gone .* `snakemake --cores 1 --force results/models/mine\.json`",
     ):
-        load_tokenizer(manifest)
+        load_tokenizer(manifest.path, manifest.name)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -91,8 +92,18 @@ def test_the_manifest_counts_every_weight_once(family, stored, tmp_path, tokeniz
     source = {"path": str(tmp_path / "saved")}
     fetch(source, tmp_path / "fetched")
     manifest = describe(tmp_path / "fetched", "mine", source)
-    assert manifest["parameters"] == sum(weight.numel() for weight in model.parameters())
-    assert manifest["parameters"] == parameters(model.config)
+    assert manifest.parameters == sum(weight.numel() for weight in model.parameters())
+    assert manifest.parameters == parameters(model.config)
+
+
+def test_a_manifest_is_read_back_as_it_was_written(saved, tmp_path):
+    fetch_model("mine", source={"path": str(saved)}, folder=tmp_path / "fetched", manifest=tmp_path / "mine.json")
+    text = (tmp_path / "mine.json").read_text()
+    manifest = Manifest.read(tmp_path / "mine.json")
+    assert manifest == describe(tmp_path / "fetched", "mine", {"path": str(saved)})
+    assert json.loads(text) == manifest.as_json()
+    assert (manifest.name, manifest.weights, manifest.layers, manifest.width) == ("mine", "trained", 2, 32)
+    assert list(json.loads(text)) == sorted(manifest.as_json()), "keys in one order"
 
 
 @pytest.fixture

@@ -11,12 +11,13 @@ from anchorscope.answer.answers import answer_questions
 from anchorscope.answer.prompts import few_shot_prompt
 from anchorscope.models.fetch import describe, fetch
 from anchorscope.models.loading import load_model, load_tokenizer, random_model
+from anchorscope.models.manifest import Manifest
 from small_things import ROOT, tiny_model
 
 SHAPES = ROOT / "workflow/resources/shapes"
 
 
-def fetched(folder: Path, beside: PreTrainedTokenizerBase | None, seed: int = 0, **changes: object) -> dict:
+def fetched(folder: Path, beside: PreTrainedTokenizerBase | None, seed: int = 0, **changes: object) -> Manifest:
     """The manifest of a tiny config with random weights, fetched from a folder with the tokenizer `beside` it."""
     config = tiny_model("qwen3", 50_000, layers=2).config.to_dict() | changes
     folder.mkdir(exist_ok=True)
@@ -29,15 +30,15 @@ def fetched(folder: Path, beside: PreTrainedTokenizerBase | None, seed: int = 0,
     return describe(target, "shape", source)
 
 
-def weights(manifest: dict, dtype: str = "float32") -> dict[str, torch.Tensor]:
+def weights(manifest: Manifest, dtype: str = "float32") -> dict[str, torch.Tensor]:
     return load_model(manifest, dtype, threads=1).state_dict()
 
 
 def test_the_same_config_and_seed_give_the_same_weights_and_another_seed_gives_others(tmp_path, tokenizer):
     first = fetched(tmp_path / "a", tokenizer, seed=0)
     again, other = (fetched(tmp_path / "b", tokenizer, seed) for seed in (0, 1))
-    assert first["weights"] == "random"
-    assert first["revision"] == again["revision"]
+    assert first.weights == "random"
+    assert first.revision == again.revision
     one, two, three = weights(first), weights(again), weights(other)
     assert all(torch.equal(one[name], two[name]) for name in one)
     assert not torch.equal(one["model.embed_tokens.weight"], three["model.embed_tokens.weight"])
@@ -46,7 +47,7 @@ def test_the_same_config_and_seed_give_the_same_weights_and_another_seed_gives_o
 def test_the_revision_is_of_the_config_and_the_seed(tmp_path, tokenizer):
     first, other = (fetched(tmp_path, tokenizer, seed, rms_norm_eps=1e-5) for seed in (0, 1))
     edited = fetched(tmp_path / "edited", tokenizer, rms_norm_eps=1e-6)
-    assert len({manifest["revision"] for manifest in (first, other, edited)}) == 3
+    assert len({manifest.revision for manifest in (first, other, edited)}) == 3
 
 
 def test_it_is_loaded_like_any_other_model_in_the_dtype_asked_for(tmp_path, tokenizer):
@@ -58,15 +59,15 @@ def test_it_is_loaded_like_any_other_model_in_the_dtype_asked_for(tmp_path, toke
 
 
 def test_the_weights_are_made_on_the_device_asked_for_and_not_moved_there(tmp_path):
-    """A draw of 65 GB in memory would not end well here; on the meta device it takes none."""
+    """65 GB of weights would not fit into memory here; on the meta device they take none."""
     (tmp_path / "config.json").write_bytes((SHAPES / "qwen3-32b.json").read_bytes())
-    model = random_model(tmp_path, 0, torch.bfloat16, torch.device("meta"))
+    model = random_model(tmp_path, seed=0, dtype=torch.bfloat16, device=torch.device("meta"))
     assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
     assert sum(parameter.nbytes for parameter in model.parameters()) > 65e9
 
 
 def test_no_weights_are_written_and_without_a_tokenizer_there_is_a_spare_one(tmp_path, tokenizer):
-    folder = Path(fetched(tmp_path, None)["path"])
+    folder = Path(fetched(tmp_path, None).path)
     assert {file.name for file in folder.iterdir()} <= {
         "config.json",
         "tokenizer.json",
@@ -74,7 +75,7 @@ def test_no_weights_are_written_and_without_a_tokenizer_there_is_a_spare_one(tmp
         "special_tokens_map.json",
         "chat_template.jinja",
     }
-    loaded = load_tokenizer({"path": folder, "name": "shape"})
+    loaded = load_tokenizer(folder, "shape")
     assert loaded.backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
     assert loaded.chat_template == tokenizer.chat_template
 
@@ -82,7 +83,7 @@ def test_no_weights_are_written_and_without_a_tokenizer_there_is_a_spare_one(tmp
 def test_the_tokenizer_beside_the_config_is_taken(tmp_path, tokenizer):
     fewer = tokenizer.train_new_from_iterator(["who wrote the play", "where is the river"], vocab_size=300)
     manifest = fetched(tmp_path, fewer)
-    assert load_tokenizer(manifest).get_vocab() == fewer.get_vocab() != tokenizer.get_vocab()
+    assert load_tokenizer(manifest.path, manifest.name).get_vocab() == fewer.get_vocab() != tokenizer.get_vocab()
 
 
 def test_a_tokenizer_with_more_ids_than_the_vocabulary_is_refused_in_one_sentence(tmp_path, tokenizer):
@@ -96,7 +97,10 @@ def test_it_answers_although_its_tokens_and_its_end_of_text_lie_beyond_the_token
     manifest = fetched(tmp_path, tokenizer, vocab_size=150_000, eos_token_id=150_001)
     question = {"id": "q", "question": "who is it", "gold": ["he"], "subject": None, "popularity": None, "spans": []}
     prompt = few_shot_prompt([{"question": "who was it", "answer": "she"}])
-    (row,) = answer_questions(load_model(manifest, "float32", 1), tokenizer, prompt, [question], 8, 512).to_pylist()
+    model = load_model(manifest, "float32", threads=1)
+    (row,) = answer_questions(
+        model, tokenizer, prompt, questions=[question], max_new_tokens=8, batch_tokens=512
+    ).to_pylist()
     assert 1 <= len(row["generated_ids"]) <= 8
     assert max(row["generated_ids"]) >= len(tokenizer)
 

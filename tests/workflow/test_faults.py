@@ -285,7 +285,7 @@ def test_jobs_that_run_out_of_memory_twice_end_well(finished, tmp_path):
     budgets = {}
     for rule in ("answer", "extract"):
         log = (folder / f"results/logs/{rule}/tiny/one/0000.log").read_text()
-        budgets[rule] = re.findall(r"out of memory at \d+ tokens a batch; going on with (\d+)", log)
+        budgets[rule] = re.findall(r"out of memory at \d+ tokens per batch; going on with (\d+)", log)
         assert len(budgets[rule]) == 2
     faults = [tried("out of memory twice", [rule]) for rule in budgets]
     answers = "results/answers/tiny/one/0000.parquet"

@@ -4,24 +4,23 @@ import argparse
 import os
 from pathlib import Path
 
-from anchorscope.answer.prompts import BUNDLED_PROMPTS
+from anchorscope.answer.prompts import PromptSet
 from anchorscope.extract.axes import COMPONENTS, HEADLINE, POSITIONS, Grid
-from anchorscope.extract.job import extract_file
-from anchorscope.files.identity import read_json
+from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.fingerprint import fingerprint
 
 
 def usable_cores() -> int:
-    """The cores that this process may run on, which can be fewer than there are: a scheduler or a container says so."""
+    """How many cores this process may run on. A scheduler or a container may allow fewer than there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m anchorscope",
-        description="Extract clean and knocked-out activations of a file of answers.",
+        description="Extract clean and knocked-out activations for a file of answers.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("manifest", type=Path, help="results/models/{model}.json")
@@ -33,10 +32,12 @@ def parse() -> argparse.Namespace:
         )
     parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16", "float16"], default="auto")
     parser.add_argument("--threads", type=int, default=usable_cores(), help="CPU threads")
-    parser.add_argument("--batch-tokens", type=int, help="tokens computed together; by default what suits the device")
+    parser.add_argument(
+        "--batch-tokens", type=int, help="tokens computed together; by default as many as suit the device"
+    )
     parser.add_argument("--all", action="store_true", help="keep all examples, not as many right as wrong ones")
     parser.add_argument("--seed", type=int, default=0, help="draws the balanced examples")
-    parser.add_argument("--window", type=int, help="knock out in so many layers up to the one read, not in all")
+    parser.add_argument("--window", type=int, help="knock out in this many layers up to the one read, not in all")
     parser.add_argument("--log", type=Path, default=os.devnull, help="a file for the log")
     return parser.parse_args()
 
@@ -44,12 +45,8 @@ def parse() -> argparse.Namespace:
 if __name__ == "__main__":
     options = parse()
     configure_logging(options.log)
-    style = made_from(options.answers)["prompt"]["style"]
-    extract_file(
-        options.answers,
-        options.manifest,
-        options.output,
-        prompts={"style": style, "texts": read_json(BUNDLED_PROMPTS)[style]},
+    settings = ExtractSettings(
+        prompts=PromptSet.bundled(made_from(options.answers)["prompt"]["style"]),
         grid=Grid.of(options.components, options.positions),
         dtype=options.dtype,
         threads=options.threads,
@@ -59,3 +56,4 @@ if __name__ == "__main__":
         window=options.window,
         code=fingerprint(Path(__file__)),
     )
+    extract_file(answers=options.answers, manifest=options.manifest, folder=options.output, settings=settings)

@@ -1,7 +1,7 @@
 """What a run of a model takes, from its config alone: memory, disk and time.
 
-`python -m anchorscope.needs CONFIG.json ...` prints a line for each config: four datasets of 4,000 questions each, all
-analysed, in bfloat16. What these numbers rest on is in docs/models.md.
+`python -m anchorscope.needs CONFIG.json ...` prints one line per config, for four datasets of 4,000 questions each, all
+analysed, in bfloat16. docs/models.md says where the numbers come from.
 """
 
 import sys
@@ -19,31 +19,33 @@ from anchorscope.models.loading import read_config
 from anchorscope.models.sizes import cards_needed, parameters
 
 QUESTIONS, DATASETS = 4000, 4
-STAGES = 2  # that load the model: answer and extract
+STAGES = 2  # stages that load the model: answer and extract
 CARD_BYTES = 85e9  # of a card that is sold as one of 80 GB
 NEW_TOKENS = 32
 
-# Measured on one H200, but for the first.
-READ_A_SECOND = 1.5e9  # bytes of weights, from a disk to the card
-WRITTEN_A_SECOND = 1.2e9  # bytes of activations
-OPERATIONS_A_SECOND = 4e14  # of matrix products, half of what the card can do at best
-PROCESS_BYTES = 4e9  # of a job, beside the batches that it holds
-COPIES = 4  # of what is kept of a batch, on its way to the file; a gigabyte each
-TOKENS_EXTRACTED = 90  # an example's five passes, on shared prefixes
-TOKENS_ANSWERED = 20  # a question, less the shared prefix
-STEP_SECONDS = 0.03  # of a new token for all questions of a batch, beside its matrix products
+# All but the first were measured on one H200.
+READ_PER_SECOND = 1.5e9  # bytes of weights, from a disk to the card
+WRITTEN_PER_SECOND = 1.2e9  # bytes of activations
+OPERATIONS_PER_SECOND = 4e14  # of matrix products, half of what the card can do at best
+PROCESS_BYTES = 4e9  # of a job, besides the batches that it holds
+COPIES = 4  # of a batch's activations on their way to the file; a gigabyte each
+TOKENS_EXTRACTED = 90  # per example: five passes on shared prefixes
+TOKENS_ANSWERED = 20  # per question, without the shared prefix
+STEP_SECONDS = 0.03  # per new token for a whole batch, besides its matrix products
 
 
 @dataclass(frozen=True)
 class Needs:
+    """What one model takes."""
+
     parameters: int
     weight_bytes: int  # on disk and on the card
     gpu_bytes: float  # the most that a job holds on the card
     host_bytes: float  # the most that it holds in the machine's memory
-    example_bytes: int  # on disk, for each analysed example
-    answer_seconds: float  # for each question
-    extract_seconds: float  # for each example
-    load_seconds: float  # for each job
+    example_bytes: int  # on disk, per analysed example
+    answer_seconds: float  # per question
+    extract_seconds: float  # per example
+    load_seconds: float  # per job
 
 
 def needs(config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16, grid: Grid = HEADLINE) -> Needs:
@@ -51,26 +53,28 @@ def needs(config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16, grid: G
     text = config.get_text_config()
     count = parameters(config)
     weights = count * dtype.itemsize
-    kept = example_bytes(text.num_hidden_layers, text.hidden_size, dtype, len(PASSES), grid)
+    kept = example_bytes(
+        layers=text.num_hidden_layers, width=text.hidden_size, dtype=dtype, passes=len(PASSES), grid=grid
+    )
     batch = min(KEPT_BYTES, GPU_TOKENS / (TOKENS_EXTRACTED / 2) * kept)
     states = GPU_TOKENS * (3 * text.intermediate_size + 2 * text.hidden_size) * dtype.itemsize
     matrices = count - text.vocab_size * text.hidden_size
-    rows = GPU_TOKENS / (TOKENS_ANSWERED + NEW_TOKENS)
-    computing = 2 * matrices / OPERATIONS_A_SECOND  # a token
+    together = GPU_TOKENS / (TOKENS_ANSWERED + NEW_TOKENS)  # questions in a batch
+    computing = 2 * matrices / OPERATIONS_PER_SECOND  # seconds per token
     return Needs(
         parameters=count,
         weight_bytes=weights,
         gpu_bytes=weights + states + 2 * batch,
         host_bytes=PROCESS_BYTES + COPIES * 2**30 + 2 * max(len(grid) * GROUP_BYTES, GROUP_EXAMPLES * kept),
         example_bytes=kept,
-        answer_seconds=(TOKENS_ANSWERED + NEW_TOKENS) * computing + NEW_TOKENS * STEP_SECONDS / rows,
-        extract_seconds=max(kept / WRITTEN_A_SECOND, TOKENS_EXTRACTED * computing),
-        load_seconds=weights / READ_A_SECOND,
+        answer_seconds=(TOKENS_ANSWERED + NEW_TOKENS) * computing + NEW_TOKENS * STEP_SECONDS / together,
+        extract_seconds=max(kept / WRITTEN_PER_SECOND, TOKENS_EXTRACTED * computing),
+        load_seconds=weights / READ_PER_SECOND,
     )
 
 
 def hours(some: Needs) -> float:
-    """All datasets, on one card or one set of cards, in jobs of a whole dataset."""
+    """How long all datasets take on one card or one set of cards, with one job per dataset."""
     questions = QUESTIONS * DATASETS
     return (questions * (some.answer_seconds + some.extract_seconds) + STAGES * DATASETS * some.load_seconds) / 3600
 

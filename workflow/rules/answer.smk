@@ -1,10 +1,10 @@
-# Answers: what the model says, whether it is right, and where the exact answer stands.
+# Answers: what the model says, whether it is right, and where in it the exact answer is.
 # In:  results/questions/{dataset}.parquet, results/models/{model}.json
 # Out: results/answers/{model}/{dataset}/{shard}.parquet
 
 
 rule answer:
-    """Ask the model a shard of questions and judge its answers."""
+    """Ask the model a shard of questions and grade its answers."""
     input:
         questions="results/questions/{dataset}.parquet",
         manifest=local("results/models/{model}.json"),

@@ -4,7 +4,7 @@
 
 
 rule extract:
-    """Run clean and knocked-out passes over a shard's answers and keep the probed vectors."""
+    """Run clean and knocked-out passes over a shard's answers and keep the vectors that are probed."""
     input:
         answers="results/answers/{model}/{dataset}/{shard}.parquet",
         manifest=local("results/models/{model}.json"),
@@ -22,8 +22,8 @@ rule extract:
         gpu=lambda wildcards: MODELS[wildcards.model]["gpus"],
         runtime=grows(240),
     params:
-        # Snakemake does not compare a param that takes `output`: files that are missing decide on a rerun, so that asking
-        # for fewer of them does none.
+        # Snakemake does not compare a param that takes `output`: only missing files lead to a rerun, so that asking for
+        # fewer of them reruns nothing.
         grid=lambda wildcards, output: canonical_json([GRID.components, GRID.positions]),
         prompts=lambda wildcards: prompt_of(wildcards, ["first", "second"]),
         dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],

@@ -19,7 +19,7 @@ rule fetch_model:
         mem_mb=grows(4000),
         runtime=grows(240),
     params:
-        # Snakemake does not compare a param that takes `output`: the identity alone decides on a rerun.
+        # Snakemake does not compare a param that takes `output`: only the identity decides on a rerun.
         source=lambda wildcards, output: canonical_json(model_source(wildcards)),
         identity=model_identity,
         libraries=locked("torch", "transformers", "gguf"),

@@ -1,1 +1,1 @@
-"""Stage 3: prompts, greedy generation, and graded answers."""
+"""Stage 3: prompts, greedy answers, and their grades."""

@@ -1,4 +1,4 @@
-"""The model's own answers: generated, judged, and with the tokens of the exact answer."""
+"""The model's own answers: generated, graded, and with the tokens of the exact answer."""
 
 from dataclasses import dataclass
 
@@ -40,21 +40,23 @@ def answer_questions(
     max_new_tokens: int,
     batch_tokens: int | None,
 ) -> pa.Table:
-    """Ask every question under `prompt`; one row per question, refusals included."""
+    """Ask every question under `prompt`: one row per question, refusals included."""
     asked = plan(tokenizer, prompt, questions)
-    return judge_all(tokenizer, questions, ask(model, asked, max_new_tokens, batch_tokens))
+    generated = ask(model, asked, max_new_tokens=max_new_tokens, batch_tokens=batch_tokens)
+    return grade_all(tokenizer, questions, generated)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Everything about some questions that needs no model."""
+    """What can be prepared for some questions without the model."""
 
     prompts: list[list[int]]  # token ids
-    shared: int  # how many of their first tokens are equal
-    ends: list[int]  # tokens at which an answer ends
+    shared: int  # how many leading tokens they have in common
+    ends: list[int]  # tokens that end an answer
 
 
 def plan(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[dict]) -> Asked:
+    """Everything that needs no model."""
     encoded = encode(tokenizer, prompt, [question["question"] for question in questions])
     shared = common_prefix(encoded) if encoded else 0
     return Asked([item.ids for item in encoded], shared, answer_ends(tokenizer))
@@ -64,19 +66,27 @@ def ask(model: PreTrainedModel, asked: Asked, max_new_tokens: int, batch_tokens:
     """The token ids of every answer."""
     if not asked.prompts:
         return []
-    return generate(model, asked.prompts, asked.shared, stop_tokens(model, asked.ends), max_new_tokens, batch_tokens)
+    return generate(
+        model,
+        asked.prompts,
+        shared=asked.shared,
+        stops=stop_tokens(model, asked.ends),
+        max_new_tokens=max_new_tokens,
+        batch_tokens=batch_tokens,
+    )
 
 
-def judge_all(tokenizer: PreTrainedTokenizerBase, questions: list[dict], generated: list[list[int]]) -> pa.Table:
+def grade_all(tokenizer: PreTrainedTokenizerBase, questions: list[dict], generated: list[list[int]]) -> pa.Table:
+    """One row per question, with the answer and its grade."""
     rows = [
-        {**question, **judge(tokenizer, ids, question["gold"], question["question"])}
+        {**question, **grade(tokenizer, ids, gold=question["gold"], question=question["question"])}
         for question, ids in zip(questions, generated, strict=True)
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def judge(tokenizer: PreTrainedTokenizerBase, ids: list[int], gold: list[str], question: str) -> dict:
-    """Label generated ids and locate the exact answer among them."""
+def grade(tokenizer: PreTrainedTokenizerBase, ids: list[int], gold: list[str], question: str) -> dict:
+    """Grade generated ids and locate the exact answer among them."""
     text, offsets = decoded_offsets(tokenizer, ids)
     answer = text.split("\n", 1)[0]
     verdict = label(answer, gold, question)

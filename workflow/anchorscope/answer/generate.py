@@ -1,4 +1,4 @@
-"""Greedy answers, many at a time, on top of one shared prefix."""
+"""Greedy answers, many at a time, after one shared prefix."""
 
 from dataclasses import dataclass, field
 
@@ -22,29 +22,31 @@ def generate(
     max_new_tokens: int,
     batch_tokens: int | None,
 ) -> list[list[int]]:
-    """Greedy continuations of `prompts`, whose first `shared` tokens are equal, up to and with a stop token.
+    """Greedy continuations of `prompts`, up to and including a stop token.
 
-    `stops` is boolean [vocabulary].
+    The prompts have their first `shared` tokens in common. `stops` is boolean [vocabulary].
     """
     suffixes = [prompt[shared:] for prompt in prompts]
     sizes = [len(suffix) + max_new_tokens for suffix in suffixes]
     answers: list[list[int]] = [[] for _ in prompts]
 
     def answer(batch: list[int]) -> None:
-        found = _greedy(model, prefix, [suffixes[index] for index in batch], stops, max_new_tokens)
-        for index, tokens in zip(batch, found, strict=True):
+        asked = [suffixes[index] for index in batch]
+        said = _greedy(model, prefix, asked, stops=stops, max_new_tokens=max_new_tokens)
+        for index, tokens in zip(batch, said, strict=True):
             answers[index] = tokens
 
     check_packed(model, prompts[0], shared)
     with packed_attention(model):
         prefix = compute_prefix(model, prompts[0][:shared])
-        run_batches(answer, sizes, batch_tokens or default_tokens(model), "answering questions")
+        budget = batch_tokens or default_tokens(model)
+        run_batches(answer, sizes, budget, what="answering questions")
     return answers
 
 
 @dataclass
-class Row:
-    """An answer in the making: where its tokens lie in the pool, and those that come next."""
+class Continuation:
+    """An answer in the making: where its tokens are in the pool, and which ones come next."""
 
     known: np.ndarray
     new: list[int]
@@ -54,40 +56,40 @@ class Row:
 def _greedy(
     model: PreTrainedModel, prefix: Past, suffixes: list[list[int]], stops: Tensor, max_new_tokens: int
 ) -> list[list[int]]:
-    """The answers of a batch; a row that has reached a stop token leaves it."""
+    """The answers of a batch. A continuation that has reached a stop token leaves the batch."""
     past = prefix.growing()
-    rows = [Row(np.arange(len(prefix)), suffix) for suffix in suffixes]
-    going = rows
+    continuations = [Continuation(np.arange(len(prefix)), suffix) for suffix in suffixes]
+    going = continuations
     for _ in range(max_new_tokens):
-        pack = Pack([trunk(row.known, row.new) for row in going], len(past))
+        pack = Pack([trunk(one.known, one.new) for one in going], len(past))
         hidden = run_decoder(model, pack, past)  # [tokens, width]
         starts = [start for (start,) in pack.starts[: len(going)]]
-        last = torch.tensor([start + len(row.new) - 1 for row, start in zip(going, starts, strict=True)])
+        last = torch.tensor([start + len(one.new) - 1 for one, start in zip(going, starts, strict=True)])
         chosen = model.get_output_embeddings()(hidden[last.to(hidden.device)]).argmax(dim=-1)
-        for row, start, token in zip(going, starts, chosen.tolist(), strict=True):
-            row.known = np.append(row.known, pack.pool + start + np.arange(len(row.new)))
-            row.new = [token]
-            row.answer.append(token)
+        for one, start, token in zip(going, starts, chosen.tolist(), strict=True):
+            one.known = np.append(one.known, pack.pool + start + np.arange(len(one.new)))
+            one.new = [token]
+            one.answer.append(token)
         stopped = stops.to(chosen.device)[chosen].tolist()
-        going = [row for row, done in zip(going, stopped, strict=True) if not done]
+        going = [one for one, done in zip(going, stopped, strict=True) if not done]
         if not going:
             break
-    return [row.answer for row in rows]
+    return [one.answer for one in continuations]
 
 
 def answer_ends(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """The tokens at which an answer ends: the tokenizer's end of text, and every token whose text has a newline."""
+    """The tokens that end an answer: the tokenizer's end of text, and every token whose text has a newline."""
     texts = tokenizer.batch_decode([[token] for token in range(len(tokenizer))])
     ends = [index for index, text in enumerate(texts) if "\n" in text]
     return ends if tokenizer.eos_token_id is None else [*ends, tokenizer.eos_token_id]
 
 
 def stop_tokens(model: PreTrainedModel, ends: list[int]) -> Tensor:
-    """Boolean [vocabulary]: `ends`, and the tokens that the model's own settings end a text with."""
+    """Boolean [vocabulary]: `ends`, and the tokens that end a text by the model's own settings."""
     size = model.get_output_embeddings().weight.shape[0]
     own = model.generation_config.eos_token_id
     stops = torch.zeros(size, dtype=torch.bool)
     for end in [*ends, *(own if isinstance(own, list) else [own])]:
-        if end is not None and end < size:  # a tokenizer or a config may have tokens that the model cannot say
+        if end is not None and end < size:  # a tokenizer or a config may have tokens beyond the model's vocabulary
             stops[end] = True
     return stops.to(model.device)

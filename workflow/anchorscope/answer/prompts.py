@@ -1,20 +1,52 @@
-"""A prompt is text before the question and text after it; and where the question's tokens lie in it."""
+"""Prompts: text before and after the question, and which tokens the question has in them."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import cast
 
 from transformers import PreTrainedTokenizerBase
 
+from anchorscope.files.identity import read_json
 from anchorscope.text.spans import Span
 
-# Some chat templates print the day. A fixed one keeps prompts the same tomorrow.
+# Some chat templates print the date. A fixed one keeps prompts the same tomorrow.
 TEMPLATE_DATE = "26 Jul 2024"
 PLACEHOLDER = "{question}"
 BUNDLED_PROMPTS = Path(__file__).resolve().parents[2] / "resources" / "prompts.json"
 
 
+Demonstrations = list[dict[str, str]]  # questions with their answers
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """The prompts of one style, by name: "first", under which a model answers, and "second"."""
+
+    style: str  # few_shot or chat
+    texts: dict[str, Demonstrations | str]  # demonstrations for few_shot, an instruction for chat
+
+    @classmethod
+    def from_json(cls, text: str) -> "PromptSet":
+        return cls(**json.loads(text))
+
+    @classmethod
+    def bundled(cls, style: str) -> "PromptSet":
+        """The prompts that come with the workflow."""
+        return cls(style, read_json(BUNDLED_PROMPTS)[style])
+
+    def as_json(self) -> dict:
+        return asdict(self)
+
+    def built(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, "Prompt"]:
+        """Every prompt as a model with this tokenizer reads it."""
+        return {name: build_prompt(tokenizer, text) for name, text in self.texts.items()}
+
+
 @dataclass(frozen=True)
 class Prompt:
+    """The text around a question."""
+
     before: str
     after: str
     special_tokens: bool  # whether the tokenizer adds its own (a chat template already has them)
@@ -22,7 +54,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A prompt with its question filled in: token ids and, for each, its characters."""
+    """A prompt with its question filled in: token ids, and the characters that each covers."""
 
     ids: list[int]
     offsets: list[tuple[int, int]]
@@ -34,41 +66,41 @@ class Encoded:
         return tokens_over(self.offsets, [self.question])
 
     def tokens_of(self, spans: list[Span]) -> list[int]:
-        """Token indices of spans that are given relative to the question."""
+        """Indices of the tokens over some spans of the question."""
         shift = self.question.start
         return tokens_over(self.offsets, [Span(span.start + shift, span.end + shift) for span in spans])
 
 
-def few_shot_prompt(demonstrations: list[dict[str, str]]) -> Prompt:
+def few_shot_prompt(demonstrations: Demonstrations) -> Prompt:
     """Question-answer pairs, then the question, for a base model."""
     shots = "".join(f"Question: {shot['question']}\nAnswer: {shot['answer']}\n\n" for shot in demonstrations)
     return Prompt(f"{shots}Question: ", "\nAnswer:", special_tokens=True)
 
 
 def chat_prompt(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Prompt:
-    """The model's own chat template around `instruction`, thinking switched off where the model has it."""
+    """The model's own chat template around `instruction`, with thinking switched off where there is such a switch."""
     if not tokenizer.chat_template:
         raise ValueError("The model's tokenizer has no chat template; use `prompt: few_shot`.")
-    text = tokenizer.apply_chat_template(
+    rendered = tokenizer.apply_chat_template(
         [{"role": "user", "content": instruction}],
         tokenize=False,
         add_generation_prompt=True,
         enable_thinking=False,
         date_string=TEMPLATE_DATE,
     )
-    before, found, after = text.partition(PLACEHOLDER)
+    before, found, after = cast(str, rendered).partition(PLACEHOLDER)
     if not found:
         raise ValueError("The model's chat template changes the text of the user's message; use `prompt: few_shot`.")
     return Prompt(before, after, special_tokens=False)
 
 
-def build_prompt(tokenizer: PreTrainedTokenizerBase, style: str, content: list[dict[str, str]] | str) -> Prompt:
-    """The prompt of a style: `few_shot` takes demonstrations, `chat` an instruction."""
-    return few_shot_prompt(content) if style == "few_shot" else chat_prompt(tokenizer, content)
+def build_prompt(tokenizer: PreTrainedTokenizerBase, text: Demonstrations | str) -> Prompt:
+    """A few-shot prompt from demonstrations, a chat prompt from an instruction."""
+    return chat_prompt(tokenizer, text) if isinstance(text, str) else few_shot_prompt(text)
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[str]) -> list[Encoded]:
-    """Tokenise the whole prompt of every question, with the characters behind each token."""
+    """Tokenise the whole prompt of every question."""
     if not questions:
         return []
     batch = tokenizer(
@@ -81,10 +113,10 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[s
     marks = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
     return [
         Encoded(
-            ids,
-            [tuple(pair) for pair in offsets],
-            Span(start, start + len(question)),
-            frozenset(index for index, token in enumerate(ids) if token in marks),
+            ids=ids,
+            offsets=[tuple(pair) for pair in offsets],
+            question=Span(start, start + len(question)),
+            special=frozenset(index for index, token in enumerate(ids) if token in marks),
         )
         for ids, offsets, question in zip(batch["input_ids"], batch["offset_mapping"], questions, strict=True)
     ]
@@ -102,9 +134,9 @@ def tokens_over(offsets: list[tuple[int, int]], spans: list[Span]) -> list[int]:
 def decoded_offsets(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> tuple[str, list[tuple[int, int]]]:
     """The text of generated ids and the characters of each, without tokenising the text again.
 
-    A token that ends inside a character of several bytes covers that whole character, and so does
-    every token that completes it. Some tokenizers decode a run of bytes that is not yet whole to
-    replacement signs altogether, the characters already complete included; those stay complete here.
+    A token that ends inside a character of several bytes covers the whole character, and so does every token that
+    completes it. Some tokenizers decode an incomplete run of bytes to replacement signs only, even the characters that
+    are complete already; here those stay complete.
     """
     text = _decode(tokenizer, ids)
     offsets = []
@@ -119,7 +151,7 @@ def decoded_offsets(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> tuple
 
 
 def _decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
-    return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return cast(str, tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
 def _shared(text: str, other: str) -> int:
@@ -128,7 +160,7 @@ def _shared(text: str, other: str) -> int:
 
 
 def common_prefix(encoded: list[Encoded]) -> int:
-    """How many leading tokens all prompts share, none of them touching a question."""
+    """How many leading tokens all prompts have in common, up to the first token of a question."""
     first = encoded[0].ids
     shortest = min(min(item.question_tokens) for item in encoded)
     for item in encoded:

@@ -1,7 +1,7 @@
 """Anchorscope without the workflow.
 
 `load_summary` and `plot_family` read and draw a run's results. `extract` and `summarise` measure a model that is
-already loaded. Each is imported when first used, so that drawing needs no torch.
+already loaded. Each is imported on first use, so that drawing needs no torch.
 """
 
 from importlib import import_module

@@ -1,18 +1,19 @@
 """The measurement without the workflow, for a model in hand: questions in, activations and a summary out."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 import polars as pl
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
-from anchorscope.answer.prompts import BUNDLED_PROMPTS, build_prompt
+from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
 from anchorscope.extract.axes import COMPONENTS, HEADLINE, POSITIONS, Grid, Headline
-from anchorscope.extract.run import analysed
-from anchorscope.extract.run import extract as extract_activations
+from anchorscope.extract.run import analysed, run_workload
+from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
@@ -23,13 +24,13 @@ from anchorscope.questions.normalize import normalize
 from anchorscope.summarise.estimates import estimate
 from anchorscope.summarise.notes import described
 
-GIVEN = "given"  # weights and questions of which only the caller knows where they come from
+GIVEN = "given"  # where weights and questions come from, as far as anyone but the caller knows
 
 
 def extract(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    examples: Iterable[Mapping[str, object]],
+    examples: Iterable[Mapping[str, Any]],
     folder: Path | str,
     *,
     components: Sequence[str] = HEADLINE.components,
@@ -40,38 +41,61 @@ def extract(
     window: int | None = None,
     batch_tokens: int | None = None,
 ) -> pl.DataFrame:
-    """Let a model answer questions, keep its clean and knocked-out activations in a folder, and return its answers.
+    """Let a model answer questions, write its clean and knocked-out activations to a folder, and return its answers.
 
-    Each of `examples` has a `question` and `gold`, the list of its accepted answers, and may have a `subject`:
-    questions about one subject then stay together in folds and resamples. The model answers greedily under the few-shot
-    prompt or its own chat template, and what it says is judged. `folder` then has a Parquet file for each of the
-    `components` (resid, attn, mlp) at each of the `positions` (answer_last, final, before_answer), with the vectors of
-    every layer, prompt and intervention; `anchorscope.extract.store.ActivationReader([folder])` reads them.
-    `balance` keeps as many right as wrong answers, drawn by `seed`; `window` cuts in so many layers up to the one that
-    is read, instead of in all of them; `batch_tokens` are computed together, by default as many as suit the device.
+    Each of `examples` has a `question` and `gold`, the list of accepted answers. It may have a `subject`: questions
+    about one subject stay together in folds and resamples. The model answers greedily under the few-shot prompt or its
+    own chat template. `folder` gets a Parquet file for each of the `components` (resid, attn, mlp) at each of the
+    `positions` (answer_last, final, before_answer), with the vectors of every layer, prompt and intervention;
+    `anchorscope.extract.store.ActivationReader([folder])` reads them. `balance` keeps as many right as wrong answers,
+    drawn by `seed`. `window` knocks out in that many layers up to the one that is read, instead of in all of them.
+    `batch_tokens` are computed together, by default as many as suit the device.
     """
-    _check(model, prompt, components, positions)
+    _check(model, prompt, components=components, positions=positions)
     questions = _questions(examples, seed)
-    texts = read_json(BUNDLED_PROMPTS)[prompt]
-    prompts = {name: build_prompt(tokenizer, prompt, text) for name, text in texts.items()}
+    grid, bundled = Grid.of(components, positions), PromptSet.bundled(prompt)
+    prompts = bundled.built(tokenizer)
+    with _in_eval_mode(model):
+        answers = answer_questions(
+            model,
+            tokenizer,
+            prompts["first"],
+            questions=questions.to_dicts(),
+            max_new_tokens=MAX_NEW_TOKENS,
+            batch_tokens=batch_tokens,
+        )
+        kept = analysed(answers, balance, seed)
+        workload = build_workload(tokenizer, prompts, kept, positions=grid.positions)
+        with _writer(folder, model, grid, prompts=bundled, window=window) as writer:
+            run_workload(model, workload, writer, batch_tokens=batch_tokens, window=window)
+    return cast(pl.DataFrame, pl.from_arrow(answers))
+
+
+@contextmanager
+def _in_eval_mode(model: PreTrainedModel) -> Iterator[None]:
     was_training = model.training
     model.eval()
     try:
-        answers = answer_questions(
-            model, tokenizer, prompts["first"], questions.to_dicts(), MAX_NEW_TOKENS, batch_tokens
-        )
-        config = model.config.get_text_config()
-        about = provenance(stage="extract", model={"weights": GIVEN}, prompts=texts, window=window)
-        grid = Grid.of(components, positions)
-        with ActivationWriter(folder, config.num_hidden_layers, config.hidden_size, model.dtype, about, grid) as writer:
-            kept = analysed(answers, balance, seed)
-            extract_activations(model, tokenizer, prompts, kept, writer, batch_tokens, window)
+        yield
     finally:
         model.train(was_training)
-    return pl.from_arrow(answers)
 
 
-def _questions(examples: Iterable[Mapping[str, object]], seed: int) -> pl.DataFrame:
+def _writer(
+    folder: Path | str, model: PreTrainedModel, grid: Grid, *, prompts: PromptSet, window: int | None
+) -> ActivationWriter:
+    config = model.config.get_text_config()
+    return ActivationWriter(
+        folder,
+        layers=config.num_hidden_layers,
+        width=config.hidden_size,
+        dtype=model.dtype,
+        made_from=provenance(stage="extract", model={"weights": GIVEN}, prompts=prompts.texts, window=window),
+        grid=grid,
+    )
+
+
+def _questions(examples: Iterable[Mapping[str, Any]], seed: int) -> pl.DataFrame:
     rows = []
     for number, example in enumerate(examples):
         missing = [name for name in ("question", "gold") if name not in example]
@@ -82,7 +106,8 @@ def _questions(examples: Iterable[Mapping[str, object]], seed: int) -> pl.DataFr
         gold = json.dumps(list(example["gold"]))
         rows.append({"question": example["question"], "possible_answers": gold, "subj": example.get("subject")})
     schema = dict.fromkeys(("question", "possible_answers", "subj"), pl.String) | {"s_pop": pl.Int64}
-    questions, counts = normalize(pl.DataFrame(rows, schema=schema), "popqa", seed, "examples")
+    raw = pl.DataFrame(rows, schema=schema)
+    questions, counts = normalize(raw, "popqa", seed=seed, where="examples")
     log.info("questions: %s", ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     return questions
 
@@ -107,15 +132,22 @@ def summarise(
     draws: int = 2000,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Probe every layer and average delta P over each anchor's examples: a summary that `plot_family` draws.
+    """Probe every layer and average delta P over each anchor's examples. `plot_family` draws the summary.
 
-    `activations` is the folder that `extract` wrote, or those of a workflow's shards; `model` and `dataset` are the
-    names that the summary has for them. Summaries of several can be put together with `polars.concat`.
+    `activations` is the folder that `extract` wrote, or the folders of a workflow's shards. `model` and `dataset` are
+    their names in the summary. `polars.concat` puts several summaries together.
     """
     paths = [activations] if isinstance(activations, str | Path) else list(activations)
     reader = ActivationReader(paths)
     headline = reader.grid.places()[0]
     delta, layers = measure(reader, folds=folds, seed=seed, where=f"{model} on {dataset}")
     summary = estimate(delta, layers, Headline(*headline), draws=draws, seed=seed).summary
-    about = made_from(file_of(paths[0], *headline))
-    return described(summary, model, about["model"]["weights"], dataset, GIVEN, about["window"])
+    origin = made_from(file_of(paths[0], *headline))
+    return described(
+        summary,
+        model=model,
+        weights=origin["model"]["weights"],
+        dataset=dataset,
+        source=GIVEN,
+        window=origin["window"],
+    )

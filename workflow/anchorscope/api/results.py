@@ -1,4 +1,4 @@
-"""The results of a run, read back."""
+"""Reads the results of a run."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ from anchorscope.files.frames import read_frame
 
 
 def load_summary(path: Path | str = "results/summary.parquet") -> pl.DataFrame:
-    """A run's summary, one row a model, dataset, component, position, intervention, rule, anchor and layer.
+    """A run's summary: one row per model, dataset, component, position, intervention, rule, anchor and layer.
 
-    Refuses a damaged file. docs/formats.md names the columns.
+    A damaged file is an error. docs/formats.md describes the columns.
     """
     return read_frame(path)

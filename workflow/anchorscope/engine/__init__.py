@@ -1,1 +1,1 @@
-"""The packed forward pass that answering and extraction share."""
+"""The packed forward pass that the answer and extract stages share: trees, their attention, and batches of them."""

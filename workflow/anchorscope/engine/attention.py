@@ -1,13 +1,15 @@
 """Attention over a pack of trees, and the prefix that is computed once for all of them.
 
-Registered with transformers as an attention implementation, so that every model that takes one runs
-on it: the model's own code makes queries, keys and values, and this module says who sees whom.
+Registered with transformers as an attention implementation, so that every model that takes one can use it: the model's
+own code makes queries, keys and values, and this module decides which token sees which.
 """
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -15,16 +17,16 @@ from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, PreTrainedModel
 
 from anchorscope.engine.fused import fused
-from anchorscope.engine.packing import Pack, Placed, place, trunk
+from anchorscope.engine.packing import Pack, Placed, to_device, trunk
 
 NAME = "anchorscope"
-# Fewer heads of keys than of queries: newer versions of torch want to be told.
-GROUPED = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
+# Newer versions of torch want to be told that there are fewer heads of keys than of queries.
+GROUPED: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
 RAGGED_DTYPES = (torch.bfloat16, torch.float16)
 
 
 class Past:
-    """Keys and values of tokens that were computed before, a pool [tokens, heads, head_width] for each layer."""
+    """Keys and values of tokens that were computed before: one pool [tokens, heads, head_width] per layer."""
 
     def __init__(self, keys: list[Tensor], values: list[Tensor], grows: bool):
         self.keys = keys
@@ -32,14 +34,14 @@ class Past:
         self.grows = grows  # whether the tokens of a forward pass stay in the pool
 
     def growing(self) -> "Past":
-        """A pool that begins with these tokens and can take more."""
+        """Pools that begin with these tokens and can take more."""
         return Past(list(self.keys), list(self.values), grows=True)
 
     def __len__(self) -> int:
         return len(self.keys[0])
 
     def extended(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """The pool of a layer with the tokens of this pass at its end."""
+        """The pool of a layer, with the tokens of this pass at its end."""
         if len(self.keys[layer]):
             keys, values = torch.cat([self.keys[layer], keys]), torch.cat([self.values[layer], values])
         if self.grows:
@@ -56,19 +58,20 @@ def attend(
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
-    pack: Pack | None = None,
-    past: Past | None = None,
+    *,
+    pack: Pack,
+    past: Past,
     **kwargs: object,
 ) -> tuple[Tensor, None]:
     """Attention of every packed token over its branch, [1, tokens, heads, head_width]."""
     query, key, value = (tensor.squeeze(0).transpose(0, 1) for tensor in (query, key, value))
-    keys, values = past.extended(module.layer_idx, key, value)
+    keys, values = past.extended(cast(int, module.layer_idx), key, value)
     placed = pack.on(query.device)
-    window = sliding_window if sliding_window is not None and sliding_window < pack.longest else None
-    if query.is_cuda and query.dtype in RAGGED_DTYPES and window is None and softcap is None:
-        out = _ragged(query, keys, values, placed, scaling)
+    sliding = sliding_window if sliding_window is not None and sliding_window < pack.longest else None
+    if query.is_cuda and query.dtype in RAGGED_DTYPES and sliding is None and softcap is None:
+        out = _ragged(query, keys, values, placed=placed, scaling=scaling)
     else:
-        out = _padded(query, keys, values, placed, scaling, window, softcap)
+        out = _padded(query, keys, values, placed=placed, scaling=scaling, sliding=sliding, softcap=softcap)
     return out[None], None
 
 
@@ -77,7 +80,7 @@ AttentionInterface.register(NAME, attend)
 
 @contextmanager
 def packed_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Let the model run packs inside the block."""
+    """Let the model run packs while the block runs."""
     before = model.config._attn_implementation
     model.set_attn_implementation(NAME)
     try:
@@ -88,20 +91,21 @@ def packed_attention(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _ragged(query: Tensor, keys: Tensor, values: Tensor, placed: Placed, scaling: float | None) -> Tensor:
-    """Each branch as a causal sequence of its own length; a branch's queries are the last of its keys."""
-    places, query_bounds, key_bounds, most_queries, most_keys = placed.ragged
-    return varlen_attn(
+    """Each branch as a causal sequence of its own length. A branch's queries are the last of its keys."""
+    ragged = placed.ragged
+    out = varlen_attn(
         query,
-        keys.index_select(0, places),
-        values.index_select(0, places),
-        query_bounds,
-        key_bounds,
-        most_queries,
-        most_keys,
+        keys.index_select(0, ragged.key_places),
+        values.index_select(0, ragged.key_places),
+        cu_seq_q=ragged.query_bounds,
+        cu_seq_k=ragged.key_bounds,
+        max_q=ragged.most_queries,
+        max_k=ragged.most_keys,
         scale=scaling,
         window_size=(-1, 0),
         **GROUPED,
     )
+    return cast(Tensor, out)
 
 
 def _padded(
@@ -110,38 +114,39 @@ def _padded(
     values: Tensor,
     placed: Placed,
     scaling: float | None,
-    window: int | None,
+    sliding: int | None,
     softcap: float | None,
 ) -> Tensor:
-    """Each tree as a row of equal length, under a mask."""
+    """Each tree as a sequence, all padded to one length, under a mask."""
     query_places, key_places, back = placed.padded
-    rows, groups = len(query_places), query.shape[1] // keys.shape[1]
-    query = query.index_select(0, query_places.flatten()).unflatten(0, (rows, -1)).transpose(1, 2)
+    trees, groups = len(query_places), query.shape[1] // keys.shape[1]
+    query = query.index_select(0, query_places.flatten()).unflatten(0, (trees, -1)).transpose(1, 2)
     keys, values = (
-        pool.index_select(0, key_places.flatten()).unflatten(0, (rows, -1)).transpose(1, 2) for pool in (keys, values)
+        pool.index_select(0, key_places.flatten()).unflatten(0, (trees, -1)).transpose(1, 2) for pool in (keys, values)
     )
-    # On a GPU the fused kernels take a mask only with as many heads of keys as of queries.
+    # On a GPU, the fused kernels take a mask only if there are as many heads of keys as of queries.
     if query.is_cuda or softcap is not None:
         keys, values = keys.repeat_interleave(groups, dim=1), values.repeat_interleave(groups, dim=1)
-    mask = placed.mask(window)
+    mask = placed.mask(sliding)
     if softcap is None:
         out = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scaling, enable_gqa=True)
     else:
-        scores = softcap * torch.tanh(query @ keys.transpose(2, 3) * scaling / softcap)
+        scale = cast(float, scaling)  # models that cap their scores give one
+        scores = softcap * torch.tanh(query @ keys.transpose(2, 3) * scale / softcap)
         out = scores.masked_fill(~mask, -torch.inf).float().softmax(dim=-1).to(values.dtype) @ values
     return out.transpose(1, 2).flatten(0, 1).index_select(0, back)
 
 
 def run_decoder(model: PreTrainedModel, pack: Pack, past: Past) -> Tensor:
     """The decoder's last hidden state [tokens, width], without the language-model head."""
-    device = model.get_input_embeddings().weight.device
-    tokens, positions = (place(array, device)[None] for array in (pack.tokens, pack.positions))
+    device = cast(Tensor, model.get_input_embeddings().weight).device
+    tokens, positions = (to_device(array, device)[None] for array in (pack.tokens, pack.positions))
     output = model.get_decoder()(input_ids=tokens, position_ids=positions, use_cache=False, pack=pack, past=past)
     return output.last_hidden_state[0, : pack.size]
 
 
-def compute_prefix(model: PreTrainedModel, ids: list[int]) -> Past:
-    """Run the tokens that all sequences share once, alone."""
+def compute_prefix(model: PreTrainedModel, ids: Sequence[int] | np.ndarray) -> Past:
+    """Run the tokens that all sequences have in common once, on their own."""
     layers = len(model.get_decoder().layers)
     past = Past([torch.empty(0)] * layers, [torch.empty(0)] * layers, grows=True)
     if len(ids):

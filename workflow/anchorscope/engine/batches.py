@@ -1,4 +1,4 @@
-"""Which examples are computed together: a fixed plan, so that a rerun repeats every rounding."""
+"""Which examples are computed together. The plan is fixed, so that a rerun repeats every rounding."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,8 +8,8 @@ from transformers import PreTrainedModel
 from anchorscope.files.logs import log, progress
 
 GPU_TOKENS, CPU_TOKENS = 16384, 2048
-# Python, numpy and the caching allocators of torch have errors of their own for a lack of memory. The others raise a
-# RuntimeError, told apart by its words only, which differ between systems and libraries:
+# Python, numpy and torch's caching allocators have their own errors for a lack of memory. All others raise a
+# RuntimeError that only its words tell apart, and these differ between systems and libraries:
 NO_MEMORY = (
     "can't allocate memory",  # torch on the host, where memory comes from posix_memalign
     "not enough memory",  # torch on the host elsewhere: on Windows, on some ARM
@@ -22,15 +22,15 @@ NO_MEMORY = (
 
 
 def default_tokens(model: PreTrainedModel) -> int:
-    """Tokens of a batch that keep the model's device busy; more is hardly faster and takes more memory."""
+    """As many tokens per batch as keep the model's device busy. More are hardly faster and take more memory."""
     return GPU_TOKENS if model.device.type == "cuda" else CPU_TOKENS
 
 
 def plan_batches(sizes: list[int], budget: int) -> list[list[int]]:
     """Group examples of similar size so that the tokens of a group stay within `budget`.
 
-    An example that alone exceeds the budget makes a batch of its own. Largest first, so that a lack
-    of memory shows at once and not at the end.
+    An example that exceeds the budget is a batch of its own. The largest come first, so that a lack of memory shows at
+    once and not at the end.
     """
     plan: list[list[int]] = []
     filled = 0
@@ -47,8 +47,8 @@ def plan_batches(sizes: list[int], budget: int) -> list[list[int]]:
 def run_batches(run: Callable[[list[int]], None], sizes: list[int], budget: int, what: str) -> None:
     """Call `run` on batches of examples until all are done.
 
-    When memory runs out the budget is halved for that batch and all that follow. `run` must leave
-    nothing behind when it fails.
+    When memory runs out, the budget is halved for that batch and all that follow. `run` must leave nothing behind when
+    it fails. `what` names the work in the log.
     """
     plan = plan_batches(sizes, budget)
 
@@ -62,17 +62,17 @@ def run_batches(run: Callable[[list[int]], None], sizes: list[int], budget: int,
             if len(plan[0]) == 1:
                 raise MemoryError(f"A single example of {tokens} tokens does not fit into memory.")
             smaller = tokens // 2
-            log.warning("out of memory at %d tokens a batch; going on with %d", tokens, smaller)
+            log.warning("out of memory at %d tokens per batch; going on with %d", tokens, smaller)
             torch.cuda.empty_cache()
             left = [index for batch in plan for index in batch]
-            plan = [[left[place] for place in batch] for batch in plan_batches([sizes[i] for i in left], smaller)]
+            plan = [[left[index] for index in batch] for batch in plan_batches([sizes[i] for i in left], smaller)]
 
     for _ in progress(finished(), len(sizes), what, weight=len):
         pass
 
 
 def _fits(run: Callable[[list[int]], None], batch: list[int]) -> bool:
-    """Whether there was memory for the batch. Tensors of a failed one are gone when this returns."""
+    """Whether there was memory for the batch. When this returns, the tensors of a failed one are gone."""
     try:
         run(batch)
     except (RuntimeError, MemoryError) as error:
@@ -83,7 +83,7 @@ def _fits(run: Callable[[list[int]], None], batch: list[int]) -> bool:
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether an error says that there is too little memory, on whatever system and device."""
+    """Whether an error means that there is too little memory, on any system and device."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in NO_MEMORY)

@@ -1,7 +1,7 @@
-"""Elementwise parts of a block in one kernel instead of several, where a trial shows that it is the same function.
+"""Elementwise parts of a block in one kernel instead of several, where a trial shows that the function is the same.
 
-A GPU spends as long on reading and writing between kernels as it does on these operations; fused, a number is read and
-written once. Everything here can be left out without changing a result beyond its rounding.
+A GPU takes as long to read and write between kernels as it takes for these operations. Fused, each number is read and
+written once. Without this module results would be the same up to rounding.
 """
 
 import sys
@@ -9,20 +9,22 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-TRIAL = 64  # numbers a vector
+ROTARY = "apply_rotary_pos_emb"  # what a family's code calls its rotary embedding
+TRIAL = 64  # numbers per vector
 HAS_TRITON = find_spec("triton") is not None  # it comes with torch for NVIDIA GPUs
-if HAS_TRITON:  # now, and not when a card is held
+if HAS_TRITON:  # imported now, and not while a card is held
     from anchorscope.engine.kernels import rotate, silu_times
 
 
 @contextmanager
 def fused(model: nn.Module) -> Iterator[None]:
-    """Let the model's norms, and on a GPU its gated MLPs and rotary embeddings, run fused inside the block."""
+    """Fuse the model's norms, and on a GPU its gated MLPs and rotary embeddings, while the block runs."""
     with ExitStack() as stack:
         for module in model.modules():
             replacement = _norm(module) or _gated_mlp(module)
@@ -30,26 +32,27 @@ def fused(model: nn.Module) -> Iterator[None]:
                 module.forward = replacement
                 stack.callback(delattr, module, "forward")
         for code in {sys.modules[type(module).__module__] for module in model.modules()}:
-            rotary = getattr(code, "apply_rotary_pos_emb", None)
+            rotary = getattr(code, ROTARY, None)
             if HAS_TRITON and rotary and _rotates_by_halves(rotary):
-                code.apply_rotary_pos_emb = partial(_rotary, rotary)
-                stack.callback(setattr, code, "apply_rotary_pos_emb", rotary)
+                setattr(code, ROTARY, partial(_rotary, rotary))
+                stack.callback(setattr, code, ROTARY, rotary)
         yield
 
 
-def _norm(module: nn.Module) -> Callable | None:
-    if not (type(module).__name__.endswith("RMSNorm") and hasattr(module, "variance_epsilon")):
+def _norm(module: Any) -> Callable | None:
+    kind: Any = type(module)
+    if not (kind.__name__.endswith("RMSNorm") and hasattr(module, "variance_epsilon")):
         return None
-    return partial(_rms_norm, module.weight, module.variance_epsilon) if _is_plain_norm(type(module)) else None
+    return partial(_rms_norm, module.weight, module.variance_epsilon) if _is_plain_norm(kind) else None
 
 
 def _rms_norm(weight: Tensor, epsilon: float, states: Tensor) -> Tensor:
-    return F.rms_norm(states, weight.shape, weight, epsilon)
+    return F.rms_norm(states, weight.shape, weight, eps=epsilon)
 
 
 @cache
-def _is_plain_norm(kind: type[nn.Module]) -> bool:
-    """Whether norms of this kind scale by their weight and nothing else."""
+def _is_plain_norm(kind: type) -> bool:
+    """Whether norms of this kind scale by their weight and do nothing else."""
     module = kind(TRIAL)
     draw = torch.Generator().manual_seed(0)
     module.weight.data = torch.randn(TRIAL, generator=draw)
@@ -57,20 +60,22 @@ def _is_plain_norm(kind: type[nn.Module]) -> bool:
     return torch.allclose(module(states), _rms_norm(module.weight, module.variance_epsilon, states), atol=1e-5)
 
 
-def _gated_mlp(module: nn.Module) -> Callable | None:
-    """On a GPU, silu(gate) * up of the MLPs that have it, biases and all left to their own projections."""
+def _gated_mlp(module: Any) -> Callable | None:
+    """On a GPU, a fused silu(gate) * up for MLPs that have it. Biases stay with their projections."""
     parts = ("gate_proj", "up_proj", "down_proj", "act_fn")
     if not HAS_TRITON or not all(hasattr(module, part) for part in parts) or not next(module.parameters()).is_cuda:
         return None
-    return partial(_run_mlp, module) if _is_gated(type(module), type(module.act_fn)) else None
+    kind: Any = type(module)
+    activation: Any = type(module.act_fn)
+    return partial(_run_mlp, module) if _is_gated(kind, activation) else None
 
 
-def _run_mlp(module: nn.Module, states: Tensor) -> Tensor:
+def _run_mlp(module: Any, states: Tensor) -> Tensor:
     return module.down_proj(silu_times(module.gate_proj(states), module.up_proj(states)))
 
 
 @cache
-def _is_gated(kind: type[nn.Module], activation: type[nn.Module]) -> bool:
+def _is_gated(kind: type, activation: type) -> bool:
     """Whether MLPs of this kind are down(silu(gate) * up) and nothing else."""
 
     class Shape:
@@ -87,7 +92,9 @@ def _is_gated(kind: type[nn.Module], activation: type[nn.Module]) -> bool:
     return torch.allclose(module(states), expected, atol=1e-5)
 
 
-def _rotary(original: Callable, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, *others, **more):
+def _rotary(
+    original: Callable, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, *others: Any, **more: Any
+) -> tuple[Tensor, Tensor]:
     whole = all(states.shape[0] == 1 and states.transpose(1, 2).is_contiguous() for states in (query, key))
     if not query.is_cuda or not whole or others or more:
         return original(query, key, cos, sin, *others, **more)
@@ -96,7 +103,7 @@ def _rotary(original: Callable, query: Tensor, key: Tensor, cos: Tensor, sin: Te
 
 @cache
 def _rotates_by_halves(rotary: Callable) -> bool:
-    """Whether a family's rotary embedding pairs a number with the one half a vector further."""
+    """Whether a family's rotary embedding pairs each number with the one half a vector further on."""
     draw = torch.Generator().manual_seed(0)
     query, key = (torch.randn(1, 2, 4, TRIAL, generator=draw) for _ in range(2))
     cos, sin = (torch.randn(1, 4, TRIAL, generator=draw) for _ in range(2))

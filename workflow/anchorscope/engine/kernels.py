@@ -1,4 +1,4 @@
-"""Two elementwise kernels for NVIDIA GPUs, in Triton, which comes with torch there."""
+"""Two elementwise kernels for NVIDIA GPUs, in Triton, which comes with torch for them."""
 
 import torch
 import triton
@@ -9,7 +9,7 @@ BLOCK = 4096
 
 
 @triton.jit
-def _silu_times(gate, up, size, block: tl.constexpr):
+def _silu_times(gate, up, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
     at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     inside = at < size
     x = tl.load(gate + at, mask=inside).to(tl.float32)
@@ -18,14 +18,14 @@ def _silu_times(gate, up, size, block: tl.constexpr):
 
 
 def silu_times(gate: Tensor, up: Tensor) -> Tensor:
-    """silu(gate) * up, written over `gate`; both contiguous and of one shape."""
+    """silu(gate) * up, written over `gate`. Both are contiguous and of one shape."""
     with torch.cuda.device(gate.device):
-        _silu_times[(triton.cdiv(gate.numel(), BLOCK),)](gate, up, gate.numel(), BLOCK)
+        _silu_times[(triton.cdiv(gate.numel(), BLOCK),)](gate, up, gate.numel(), block=BLOCK)
     return gate
 
 
 @triton.jit
-def _rotate(states, cos, sin, heads, half: tl.constexpr, all_heads: tl.constexpr):
+def _rotate(states, cos, sin, heads, half: tl.constexpr, all_heads: tl.constexpr):  # type: ignore[no-untyped-def]
     token = tl.program_id(0).to(tl.int64)
     head = tl.arange(0, all_heads)[:, None]
     number = tl.arange(0, half)[None, :]
@@ -41,13 +41,19 @@ def _rotate(states, cos, sin, heads, half: tl.constexpr, all_heads: tl.constexpr
 
 
 def rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding of states [1, heads, tokens, width], written over them; in memory [tokens, heads, width].
+    """Rotary embedding of states [1, heads, tokens, width], written over them.
 
-    `cos` and `sin` are [1, tokens, width].
+    In memory they are [tokens, heads, width]. `cos` and `sin` are [1, tokens, width].
     """
     _, heads, tokens, width = states.shape
     with torch.cuda.device(states.device):
         _rotate[(tokens,)](
-            states, cos.contiguous(), sin.contiguous(), heads, width // 2, triton.next_power_of_2(heads), num_warps=4
+            states,
+            cos.contiguous(),
+            sin.contiguous(),
+            heads=heads,
+            half=width // 2,
+            all_heads=triton.next_power_of_2(heads),
+            num_warps=4,
         )
     return states

@@ -1,26 +1,28 @@
 """Many short sequences in one forward pass, without padding and without computing a token twice.
 
-A tree is one sequence, its trunk, and the variants of it that an intervention makes. A branch leaves
-the trunk at its fork: it sees the trunk's tokens before the fork and its own after it. Tokens of all
-trees stand one after another in one pack; who may see whom is kept beside it.
+A tree is one sequence, its trunk, and the variants that interventions make of it, its branches. A branch leaves the
+trunk at its fork: it sees the trunk's tokens before the fork and its own after it. The tokens of all trees follow one
+another in one pack, which also knows which token may see which.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-# The position of a pad: later than any query, so that none ever sees it.
+# The position of padding: later than any query, so that none sees it.
 NOWHERE = 2**30
-# A pack is filled up to a multiple of one of these: matrix libraries keep something for every shape they have met.
+# A pack is filled up to a multiple of one of these: matrix libraries keep memory for every shape they have seen.
 FINE, COARSE = 8, 64
 
 
 @dataclass(frozen=True)
 class Branch:
-    """Tokens to compute, where each stands in its sequence, and how many of the trunk's tokens come before them."""
+    """Tokens to compute, their positions in the sequence, and how many of the trunk's tokens come before them."""
 
     tokens: np.ndarray
     positions: np.ndarray
@@ -29,7 +31,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Tree:
-    """The first branch is the trunk's own new tokens; `known` are the pool places of the trunk's earlier ones."""
+    """The first branch holds the trunk's new tokens; `known` are the pool places of its earlier ones."""
 
     known: np.ndarray
     branches: list[Branch]
@@ -40,7 +42,7 @@ class Tree:
 
 
 class Pack:
-    """Trees packed for one forward pass; `known` tokens are in the pool already, new ones follow at its end."""
+    """Trees packed for one forward pass. `known` tokens are in the pool already; new ones are added at its end."""
 
     def __init__(self, trees: list[Tree], pool: int):
         self.size = sum(tree.size for tree in trees)
@@ -59,11 +61,11 @@ class Pack:
     def on(self, device: torch.device) -> "Placed":
         """The same pack with its indices on `device`."""
         if device not in self._on:
-            self._on[device] = Placed(self.trees, self.starts, self.pool, device)
+            self._on[device] = Placed(self.trees, self.starts, pool=self.pool, device=device)
         return self._on[device]
 
     def places(self, tree: int, branch: int, positions: list[int]) -> list[int]:
-        """Where the tokens at these positions of a branch's sequence stand in the pack."""
+        """Where in the pack the tokens at these positions of a branch's sequence are."""
         starts, branches = self.starts[tree], self.trees[tree].branches
         own, trunk = branches[branch], branches[0]
         return [
@@ -82,10 +84,38 @@ class Pack:
         return np.concatenate(own), np.concatenate(clean)
 
 
-def place(array: np.ndarray, device: torch.device) -> Tensor:
-    """The array on a device, without waiting for what the device is doing."""
+def to_device(array: np.ndarray, device: torch.device) -> Tensor:
+    """The array on a device, without waiting for the device to finish its work."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+class Ragged(NamedTuple):
+    """What a kernel for sequences of different lengths is given, one sequence per branch."""
+
+    key_places: Tensor  # of each branch, end to end
+    query_bounds: Tensor  # where each branch's queries begin
+    key_bounds: Tensor  # where each branch's keys begin
+    most_queries: int
+    most_keys: int
+
+
+class Padded(NamedTuple):
+    """What a kernel for sequences of one length is given, one sequence per tree."""
+
+    query_places: Tensor  # [trees, queries]
+    key_places: Tensor  # [trees, keys]
+    back: Tensor  # [tokens], where each packed token is among the padded queries
+
+
+class Standing(NamedTuple):
+    """Where each padded query [trees, queries] and key [trees, keys] stands in its tree."""
+
+    query_branch: Tensor
+    query_position: Tensor
+    query_fork: Tensor
+    key_branch: Tensor
+    key_position: Tensor
 
 
 class Placed:
@@ -99,12 +129,10 @@ class Placed:
         self._masks: dict[int | None, Tensor] = {}
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        return place(array, self.device)
+        return to_device(array, self.device)
 
     @cached_property
-    def ragged(self) -> tuple[Tensor, Tensor, Tensor, int, int]:
-        """For a kernel of ragged sequences: each branch's key places end to end, where the queries and keys of
-        each branch begin, and the longest of both."""
+    def ragged(self) -> Ragged:
         new = self.pool + np.arange(sum(tree.size for tree in self.trees))
         trunks = [
             part
@@ -113,22 +141,28 @@ class Placed:
         ]
         ends = np.cumsum([len(part) for part in trunks])[1::2].tolist()
         places = np.concatenate([*trunks, new])
-        starts, lengths = [], []  # for each branch, its stretch of the trunk and its own tokens among these places
+        # For each branch, its stretch of the trunk and its own tokens among these places.
+        stretches: list[tuple[int, int]] = []
         for tree, own, begin in zip(self.trees, self.starts, [0, *ends], strict=False):
             for branch, start in zip(tree.branches, own, strict=True):
                 if len(branch.tokens):
-                    starts += (begin, ends[-1] + start)
-                    lengths += (branch.fork, len(branch.tokens))
-        queries = np.array(lengths[1::2])
+                    stretches += ((begin, branch.fork), (ends[-1] + start, len(branch.tokens)))
+        begins, lengths = np.array(stretches).T
+        queries = lengths[1::2]
         seen = queries + lengths[0::2]
-        keys = places[_stretches(np.array(starts), np.array(lengths))]
-        bounds = [np.concatenate([[0], np.cumsum(counts)]).astype(np.int32) for counts in (queries, seen)]
-        return (self._tensor(keys), *map(self._tensor, bounds), int(queries.max()), int(seen.max()))
+        query_bounds, key_bounds = (
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int32) for counts in (queries, seen)
+        )
+        return Ragged(
+            key_places=self._tensor(places[_end_to_end(begins, lengths)]),
+            query_bounds=self._tensor(query_bounds),
+            key_bounds=self._tensor(key_bounds),
+            most_queries=int(queries.max()),
+            most_keys=int(seen.max()),
+        )
 
     @cached_property
-    def padded(self) -> tuple[Tensor, Tensor, Tensor]:
-        """For a kernel of equal sequences, a tree each: query places [trees, queries], key places [trees, keys],
-        and where each packed token stands among the padded queries [tokens]."""
+    def padded(self) -> Padded:
         sizes = [tree.size for tree in self.trees]
         ends = np.cumsum(sizes)
         width = _rounded(max(sizes))
@@ -140,11 +174,10 @@ class Placed:
             queries[index, :size] = own
             keys[index, : len(tree.known) + size] = np.concatenate([tree.known, self.pool + own])
             back.append(index * width + np.arange(size))
-        return self._tensor(queries), self._tensor(keys), self._tensor(np.concatenate(back))
+        return Padded(self._tensor(queries), self._tensor(keys), self._tensor(np.concatenate(back)))
 
     @cached_property
-    def _who(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Branch, position and fork of each padded query, branch and position of each padded key."""
+    def _standing(self) -> Standing:
         shape = [tensor.shape for tensor in self.padded[:2]]
         query_branch, query_position, query_fork = (np.zeros(shape[0], np.int64) for _ in range(3))
         key_branch, key_position = np.zeros(shape[1], np.int64), np.full(shape[1], NOWHERE)
@@ -159,28 +192,29 @@ class Placed:
             key_branch[index, old:new] = numbers
             key_position[index, :old] = np.arange(old)
             key_position[index, old:new] = positions
-        return tuple(map(self._tensor, (query_branch, query_position, query_fork, key_branch, key_position)))
+        return Standing(*map(self._tensor, (query_branch, query_position, query_fork, key_branch, key_position)))
 
-    def mask(self, window: int | None) -> Tensor:
-        """Which query may see which key, boolean [trees, 1, queries, keys]; the same for every layer of a window."""
-        if window not in self._masks:
-            self._masks[window] = self._mask(window)
-        return self._masks[window]
+    def mask(self, sliding: int | None) -> Tensor:
+        """Which query may see which key, boolean [trees, 1, queries, keys].
 
-    def _mask(self, window: int | None) -> Tensor:
-        query_branch, query_position, query_fork, key_branch, key_position = self._who
-        query_branch, query_position, query_fork = (
-            tensor[:, :, None] for tensor in (query_branch, query_position, query_fork)
-        )
-        key_branch, key_position = key_branch[:, None, :], key_position[:, None, :]
+        With `sliding` a token sees only so many tokens up to itself. Layers that agree on it share a mask.
+        """
+        if sliding not in self._masks:
+            self._masks[sliding] = self._mask(sliding)
+        return self._masks[sliding]
+
+    def _mask(self, sliding: int | None) -> Tensor:
+        standing = self._standing
+        query_branch, query_position, query_fork = (tensor[:, :, None] for tensor in standing[:3])
+        key_branch, key_position = (tensor[:, None, :] for tensor in standing[3:])
         mask = (key_branch == query_branch) & (key_position <= query_position)
         mask |= (key_branch == 0) & (key_position < query_fork)
-        if window is not None:
-            mask &= query_position - key_position < window
+        if sliding is not None:
+            mask &= query_position - key_position < sliding
         return mask[:, None]
 
 
-def _stretches(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def _end_to_end(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """start, start + 1, ... of each stretch, end to end."""
     ends = np.cumsum(lengths)
     return np.repeat(starts - ends + lengths, lengths) + np.arange(ends[-1])
@@ -190,7 +224,7 @@ def _rounded(size: int) -> int:
     return -(-size // FINE) * FINE
 
 
-def trunk(known: np.ndarray | list[int], tokens: np.ndarray | list[int]) -> Tree:
+def trunk(known: np.ndarray | Sequence[int], tokens: np.ndarray | Sequence[int]) -> Tree:
     """A tree of one branch: new tokens after those at the pool places `known`."""
     places = np.asarray(known, np.int64)
     positions = np.arange(len(places), len(places) + len(tokens))

@@ -1,4 +1,4 @@
-"""A packed pass must compute what the model's own code computes; a model of which that is not true is refused."""
+"""Checks that a packed pass computes what the model's own code computes, and refuses a model where it does not."""
 
 import torch
 from torch import Tensor
@@ -7,16 +7,16 @@ from transformers import PreTrainedModel
 from anchorscope.engine.attention import compute_prefix, packed_attention, run_decoder
 from anchorscope.engine.packing import Pack, trunk
 
-# Relative difference of the last hidden state. Two orders of summation in half precision differ by up to 6 %.
+# Allowed relative difference of the last hidden state. In half precision, two orders of summation differ by up to 6 %.
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.1}
 
 
 @torch.inference_mode()
 def check_packed(model: PreTrainedModel, ids: list[int], shared: int) -> None:
-    """Run one sequence both ways, before any work is done, and compare its last token."""
+    """Run one sequence both ways and compare its last token, before any other work."""
     plain = _plain(model, ids)
     difference = (_packed(model, ids, shared) - plain).norm() / plain.norm()
-    if difference > TOLERANCE[model.dtype]:  # numbers that are not finite are named where they are stored
+    if difference > TOLERANCE[model.dtype]:  # NaN passes here, and is reported where it is stored
         raise ValueError(
             f"{model.config.model_type} models cannot be run: their attention has something that a packed pass "
             f"leaves out (relative difference {difference:.2g} in the last hidden state)."

@@ -1,1 +1,1 @@
-"""Stage 4: clean and knocked-out passes, and the activations that are kept."""
+"""Stage 4: from answers to sequences, clean and knocked-out passes over them, and the activations on disk."""

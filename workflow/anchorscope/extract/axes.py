@@ -1,4 +1,4 @@
-"""What can be measured of every example: which activations, at which tokens, in which passes."""
+"""What can be measured for every example: which activations, at which tokens, in which passes."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ class Headline:
 
 @dataclass(frozen=True)
 class Grid:
-    """The activations that a run keeps and probes: those of each component at each position."""
+    """The activations that a run keeps and probes: each component at each position."""
 
     components: tuple[str, ...] = COMPONENTS
     positions: tuple[str, ...] = POSITIONS
 
     @classmethod
     def of(cls, components: Collection[str], positions: Collection[str]) -> "Grid":
-        """In the one order that all files and tables have."""
+        """The grid of some components and positions, in the order that all files and tables have."""
         return cls(
             tuple(name for name in COMPONENTS if name in components),
             tuple(name for name in POSITIONS if name in positions),

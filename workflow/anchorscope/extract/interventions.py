@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from anchorscope.answer.prompts import Encoded
 
-# The control draws from this many tokens before the question, or more when it needs more.
+# The control draws from this many tokens before the question, or from more when it needs more.
 CONTROL_REACH = 16
 
 
@@ -18,8 +18,8 @@ def exact_question(encoded: Encoded, exact: list[int], example: str) -> list[int
 def random_question(encoded: Encoded, exact: list[int], example: str) -> list[int]:
     """The control: as many other tokens of the question, drawn by the example's own seed.
 
-    Where the question has too few, the rest comes from the tokens just before it, never the
-    sequence's first token or a special token: those hold attention for reasons of their own.
+    Where the question has too few, the rest comes from the tokens just before it. The sequence's first token and
+    special tokens are never drawn: they hold attention for reasons of their own.
     """
     seed = int.from_bytes(hashlib.sha256(f"random_question\n{example}".encode()).digest()[:8])
     draw = random.Random(seed)
@@ -37,7 +37,7 @@ def clean(encoded: Encoded, exact: list[int], example: str) -> list[int]:
     return []
 
 
-# One row an intervention; all are measured by the same code.
+# One line per intervention; the same code measures all of them.
 INTERVENTIONS: dict[str, Callable[[Encoded, list[int], str], list[int]]] = {
     "clean": clean,
     "exact_question": exact_question,

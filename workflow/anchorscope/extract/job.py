@@ -1,53 +1,75 @@
 """The extract stage from files to files; needs torch, transformers, numpy and pyarrow, and no workflow engine."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from anchorscope.answer.prompts import build_prompt
-from anchorscope.extract.axes import PASSES, Grid
-from anchorscope.extract.run import analysed, extract_rows
-from anchorscope.extract.sequences import build_rows
+from anchorscope.answer.prompts import PromptSet
+from anchorscope.extract.axes import Grid
+from anchorscope.extract.run import analysed, run_workload
+from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import KEYS, ActivationWriter
-from anchorscope.files.identity import read_json
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import read_table
 from anchorscope.models.loading import leave_cards, load_model, load_tokenizer
+from anchorscope.models.manifest import Manifest
 
 NEEDED = [*KEYS.names, "question", "spans", "generated_ids", "exact_first", "exact_last", "answer_final", "refused"]
 
 
-def extract_file(
-    answers: Path,
-    manifest: Path,
-    folder: Path,
-    *,
-    prompts: dict,  # a style, and its text for each prompt
-    grid: Grid,
-    dtype: str,
-    threads: int,
-    batch_tokens: int | None,
-    balance: bool,
-    seed: int,
-    window: int | None,
-    code: str,
-) -> None:
+@dataclass(frozen=True)
+class ExtractSettings:
+    """What is extracted from a file of answers, and how."""
+
+    prompts: PromptSet
+    grid: Grid  # what is kept of every example
+    dtype: str
+    threads: int
+    batch_tokens: int | None  # computed together; None for what suits the device
+    balance: bool  # whether as many right as wrong answers are analysed
+    seed: int  # of the balanced draw
+    window: int | None  # layers that the knockout acts in, up to the one that is read; None for all
+    code: str  # fingerprint
+
+
+def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, settings: ExtractSettings) -> None:
     """Write the activations of a file of answers to a folder; its files are whole or absent.
 
     Everything that needs no card is done before one is taken.
     """
-    examples = read_examples(answers, balance, seed)
-    about = read_json(manifest)
-    tokenizer = load_tokenizer(about)
-    built = {name: build_prompt(tokenizer, prompts["style"], text) for name, text in prompts["texts"].items()}
-    rows, shared = build_rows(tokenizer, built, examples, PASSES, grid.positions)
-    keys = examples.select(KEYS.names).to_pylist()
-    made_from = provenance(stage="extract", model=about, prompts=prompts, dtype=dtype, window=window, code=code)
-    model = load_model(about, dtype, threads)
-    with ActivationWriter(folder, about["layers"], about["width"], model.dtype, made_from, grid) as writer:
-        extract_rows(model, rows, shared, keys, writer, batch_tokens, window, computed=lambda: leave_cards(model))
+    examples = read_examples(answers, settings.balance, settings.seed)
+    described = Manifest.read(manifest)
+    tokenizer = load_tokenizer(described.path, described.name)
+    workload = build_workload(tokenizer, settings.prompts.built(tokenizer), examples, positions=settings.grid.positions)
+    made_from = provenance(
+        stage="extract",
+        model=described.as_json(),
+        prompts=settings.prompts.as_json(),
+        dtype=settings.dtype,
+        window=settings.window,
+        code=settings.code,
+    )
+    model = load_model(described, settings.dtype, settings.threads)
+    writer = ActivationWriter(
+        folder,
+        layers=described.layers,
+        width=described.width,
+        dtype=model.dtype,
+        made_from=made_from,
+        grid=settings.grid,
+    )
+    with writer:
+        run_workload(
+            model,
+            workload,
+            writer,
+            batch_tokens=settings.batch_tokens,
+            window=settings.window,
+            computed=lambda: leave_cards(model),
+        )
 
 
-def read_examples(answers: Path, balance: bool, seed: int) -> pa.Table:
+def read_examples(answers: Path | str, balance: bool, seed: int) -> pa.Table:
     """The answers that are analysed."""
     return analysed(read_table(answers, NEEDED), balance, seed)

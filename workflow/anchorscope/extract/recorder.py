@@ -1,8 +1,9 @@
-"""Keeps a few positions of every block's output, its attention's and its MLP's, on the device that made them."""
+"""Keeps the output of every block, of its attention and of its MLP at a few tokens, on the device that made it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +11,8 @@ from transformers import PreTrainedModel
 
 from anchorscope.extract.axes import COMPONENTS
 
-# The part of a block whose output each component is.
-MODULES: dict[str, Callable[[nn.Module], nn.Module]] = {
+# Which part of a block each component is the output of.
+MODULES: dict[str, Callable[[Any], nn.Module]] = {
     "resid": lambda layer: layer,
     "attn": lambda layer: layer.self_attn,
     "mlp": lambda layer: layer.mlp,
@@ -20,14 +21,14 @@ MODULES: dict[str, Callable[[nn.Module], nn.Module]] = {
 
 @dataclass
 class Watch:
-    """What one forward pass must keep.
+    """What one forward pass keeps.
 
-    With a window there are several copies of every cut branch; each in turn is set back to the clean
-    state, and read when it has run through the window's layers.
+    With a window, every cut branch has several copies. Each in turn is set back to the clean state, and is read when it
+    has run through the window's layers.
     """
 
     keep: list[Tensor]  # for each copy, the packed tokens to keep
-    into: list[Tensor]  # for each layer, where in the block they go: [components, vectors, width]
+    into: list[Tensor]  # for each layer, where they are written: [components, vectors, width]
     back: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # for each copy, its tokens and their clean ones
 
     def copy_at(self, layer: int) -> int:
@@ -36,7 +37,7 @@ class Watch:
 
 
 class Recorder:
-    """Hooks on a model's blocks, silent until a forward pass is watched."""
+    """Hooks on a model's blocks that do nothing until a forward pass is watched."""
 
     def __init__(self, model: PreTrainedModel, components: Sequence[str] = COMPONENTS):
         self.components = components
@@ -52,8 +53,8 @@ class Recorder:
             layer.register_forward_pre_hook(self._set_back(index)) for index, layer in enumerate(self.layers) if index
         ]
 
-    def _keep(self, component: int, layer: int):
-        def hook(module, inputs, output):
+    def _keep(self, component: int, layer: int) -> Callable[[nn.Module, Any, Any], None]:
+        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
             states = output[0] if isinstance(output, tuple) else output  # [1, tokens, width]
             self.devices[layer] = states.device
             if self.watch is not None:
@@ -63,8 +64,8 @@ class Recorder:
 
         return hook
 
-    def _set_back(self, layer: int):
-        def hook(module, inputs):
+    def _set_back(self, layer: int) -> Callable[[nn.Module, Any], None]:
+        def hook(module: nn.Module, inputs: Any) -> None:
             if self.watch is not None and self.watch.back:
                 states = inputs[0].flatten(0, 1)
                 copies, clean = (places.to(states.device) for places in self.watch.back[layer % len(self.watch.back)])
@@ -74,6 +75,7 @@ class Recorder:
 
     @contextmanager
     def watching(self, watch: Watch) -> Iterator[None]:
+        """Keep what `watch` says while the block runs."""
         self.watch = watch
         try:
             yield
@@ -83,7 +85,7 @@ class Recorder:
 
 @contextmanager
 def recording(model: PreTrainedModel, components: Sequence[str] = COMPONENTS) -> Iterator[Recorder]:
-    """A recorder of some components on `model` that is taken off again."""
+    """A recorder of some components, on `model` while the block runs."""
     recorder = Recorder(model, components)
     try:
         yield recorder

@@ -1,7 +1,7 @@
-"""Clean and knocked-out activations of every layer, all passes of an example in one forward pass a prompt.
+"""Clean and knocked-out activations of every layer: one forward pass per prompt runs all passes of an example.
 
-The state at layer l depends on layers 0 ... l only. So one pass with the knockout in every layer
-gives the right state for every l.
+The state at layer l depends only on layers 0 ... l. So one pass with the knockout in every layer gives the right state
+for every l.
 """
 
 import hashlib
@@ -13,29 +13,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
-from anchorscope.answer.prompts import Prompt
 from anchorscope.engine.attention import compute_prefix, packed_attention, run_decoder
 from anchorscope.engine.batches import default_tokens, run_batches
-from anchorscope.engine.packing import Pack, place
+from anchorscope.engine.packing import Pack, to_device
 from anchorscope.engine.self_check import check_packed
-from anchorscope.extract.axes import PASSES, Grid
+from anchorscope.extract.axes import Grid
 from anchorscope.extract.recorder import Recorder, Watch, recording
-from anchorscope.extract.sequences import Row, build_rows, grow_tree
-from anchorscope.extract.store import KEYS, ActivationWriter, example_bytes
+from anchorscope.extract.sequences import TokenSequence, Workload, grow_tree
+from anchorscope.extract.store import ActivationWriter, example_bytes
 from anchorscope.extract.writer import writing
 from anchorscope.files.logs import log
 
-# What is kept of a batch of examples of mean length. Four batches are on their way from the device to the file at most,
-# and memory for them is handed out in powers of two: so those of the shortest examples still fit into a gigabyte.
+# What is kept of a batch of examples of mean length. At most four batches are on their way from the device to the file,
+# and memory for them comes in powers of two: so even batches of the shortest examples fit into a gigabyte each.
 KEPT_BYTES = 5 * 2**27
 
 
 def balanced(ids: list[str], right: list[bool], seed: int) -> list[int]:
     """Which examples to keep: all of the smaller class and an equal, seeded draw of the larger one.
 
-    In an order that knows nothing of the classes: which examples share a batch must not either.
+    Their order does not depend on the classes, so which examples share a batch does not either.
     """
     drawn = sorted(range(len(ids)), key=lambda index: hashlib.sha256(f"{seed}\n{ids[index]}".encode()).digest())
     classes = [[index for index in drawn if right[index] is verdict] for verdict in (True, False)]
@@ -44,83 +43,69 @@ def balanced(ids: list[str], right: list[bool], seed: int) -> list[int]:
 
 
 def analysed(answers: pa.Table, balance: bool, seed: int) -> pa.Table:
-    """The answers that are analysed: refusals are not, and with `balance` as many right as wrong ones."""
+    """The answers that are analysed: no refusals, and with `balance` as many right as wrong ones."""
     usable = answers.filter(~pc.field("refused"))
     ids, right = usable["id"].to_pylist(), usable["right"].to_pylist()
-    # Arrow cannot tell of an empty list that it holds numbers.
+    # Arrow cannot know that an empty list would hold numbers.
     examples = usable.take(pa.array(balanced(ids, right, seed), pa.int64())) if balance else usable
-    log.info("%d answers can be analysed, %d are left out by the balance", len(usable), len(usable) - len(examples))
+    log.info(
+        "%d answers can be analysed, %d are left out to balance right and wrong",
+        len(usable),
+        len(usable) - len(examples),
+    )
     return examples
 
 
-def extract(
+def run_workload(
     model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: dict[str, Prompt],
-    examples: pa.Table,
+    workload: Workload,
     writer: ActivationWriter,
+    *,
     batch_tokens: int | None,
     window: int | None = None,
+    computed: Callable[[], None] = lambda: None,
 ) -> None:
     """Run every pass of every example and stream the kept vectors to `writer`.
 
-    With a `window` the knockout acts in the last `window` layers up to the one that is read.
-    """
-    rows, shared = build_rows(tokenizer, prompts, examples, PASSES, writer.grid.positions)
-    keys = examples.select(KEYS.names).to_pylist()
-    extract_rows(model, rows, shared, keys, writer, batch_tokens, window)
-
-
-def extract_rows(
-    model: PreTrainedModel,
-    rows: list[list[Row]],  # for each example one row a pass
-    shared: dict[str, int],
-    keys: list[dict],
-    writer: ActivationWriter,
-    batch_tokens: int | None,
-    window: int | None = None,
-    passes: list[tuple[str, str]] = PASSES,
-    computed: Callable[[], None] = lambda: None,
-) -> None:
-    """Run rows whose first `shared` tokens under each prompt are equal.
-
-    `computed` is called when the model is no longer needed, while the last batches are still being written.
+    With a `window` the knockout acts in the last `window` layers up to the one that is read. `computed` is called when
+    the model is no longer needed, while the last batches are still being written.
     """
     with writing(writer) as write:
-        if rows:
-            _run_rows(model, rows, shared, keys, writer.grid, write, batch_tokens, window, passes)
+        if workload.sequences:
+            _run_batches(model, workload, writer.grid, write=write, batch_tokens=batch_tokens, window=window)
         computed()
 
 
 @torch.inference_mode()
-def _run_rows(
+def _run_batches(
     model: PreTrainedModel,
-    rows: list[list[Row]],
-    shared: dict[str, int],
-    keys: list[dict],
+    workload: Workload,
     grid: Grid,
+    *,
     write: Callable[[list[dict], list[Tensor]], None],
     batch_tokens: int | None,
     window: int | None,
-    passes: list[tuple[str, str]],
 ) -> None:
-    check_packed(model, rows[0][0].ids.tolist(), shared[passes[0][0]])
+    sequences, keys, (first_prompt, _) = workload.sequences, workload.keys, workload.passes[0]
+    check_packed(model, sequences[0][0].ids.tolist(), workload.shared[first_prompt])
     with packed_attention(model), recording(model, grid.components) as recorder:
-        engine = Engine(model, recorder, passes, rows[0], shared, window)
+        engine = Engine(model, recorder, workload, window=window)
 
         def run(batch: list[int]) -> None:
-            blocks = engine.run([rows[index] for index in batch])
+            blocks = engine.run([sequences[index] for index in batch])
             write([keys[index] for index in batch], blocks)
 
-        sizes = [max(engine.tokens(item).values()) for item in rows]
-        budget = batch_tokens or _budget(model, sizes, len(passes), grid)
-        run_batches(run, sizes, budget, "extracting activations")
+        sizes = [max(engine.tokens(item).values()) for item in sequences]
+        budget = batch_tokens or _budget(model, sizes, passes=len(workload.passes), grid=grid)
+        run_batches(run, sizes, budget, what="extracting activations")
 
 
 def _budget(model: PreTrainedModel, sizes: list[int], passes: int, grid: Grid) -> int:
-    """Tokens of a batch; fewer where what is kept of so many examples would fill the memory."""
+    """Tokens per batch: fewer where the vectors kept of so many examples would fill the memory."""
     config = model.config.get_text_config()
-    kept = example_bytes(config.num_hidden_layers, config.hidden_size, model.dtype, passes, grid)
+    kept = example_bytes(
+        layers=config.num_hidden_layers, width=config.hidden_size, dtype=model.dtype, passes=passes, grid=grid
+    )
     mean = sum(sizes) / len(sizes)
     return min(default_tokens(model), max(1, int(KEPT_BYTES / kept * mean)))
 
@@ -132,22 +117,25 @@ class Engine:
         self,
         model: PreTrainedModel,
         recorder: Recorder,
-        passes: list[tuple[str, str]],
-        first: list[Row],
-        shared: dict[str, int],
+        workload: Workload,
         window: int | None = None,
     ):
         self.model = model
         self.recorder = recorder
         self.width = model.config.get_text_config().hidden_size
         self.copies = None if window is None else min(window, len(self.recorder.layers))
-        # The passes of a prompt stand side by side, so that what one forward pass keeps is one stretch of the block.
-        self.parts = {name: [i for i, (prompt, _) in enumerate(passes) if prompt == name] for name in shared}
+        # The passes of a prompt follow one another, so that one forward pass fills one stretch of the block.
+        self.parts = {
+            name: [number for number, (prompt, _) in enumerate(workload.passes) if prompt == name]
+            for name in workload.shared
+        }
+        first = workload.sequences[0]
         self.prefixes = {
-            name: compute_prefix(model, first[numbers[0]].ids[: shared[name]]) for name, numbers in self.parts.items()
+            name: compute_prefix(model, first[numbers[0]].ids[: workload.shared[name]])
+            for name, numbers in self.parts.items()
         }
 
-    def tokens(self, item: list[Row]) -> dict[str, int]:
+    def tokens(self, item: list[TokenSequence]) -> dict[str, int]:
         """The tokens that an example adds to the forward pass of each prompt."""
         return {
             name: len(item[numbers[0]].ids)
@@ -156,10 +144,10 @@ class Engine:
             for name, numbers in self.parts.items()
         }
 
-    def run(self, items: list[list[Row]]) -> list[Tensor]:
-        """All passes of some examples, one block a device: [components, layers, passes, positions, examples, width].
+    def run(self, items: list[list[TokenSequence]]) -> list[Tensor]:
+        """All passes of some examples, one block per device: [components, layers, passes, positions, examples, width].
 
-        The blocks' layers follow one another.
+        The layers of the blocks follow one another.
         """
         shape = (len(items[0]), len(items[0][0].keep), len(items), self.width)
         blocks = [
@@ -168,26 +156,27 @@ class Engine:
         ]
         for name, numbers in self.parts.items():
             past = self.prefixes[name]
-            rows = [[item[i] for i in numbers] for item in items]
-            pack = Pack([grow_tree(some, len(past), self.copies) for some in rows], len(past))
+            sequences = [[item[i] for i in numbers] for item in items]
+            pack = Pack([grow_tree(some, len(past), self.copies) for some in sequences], len(past))
             mine = slice(numbers[0], numbers[-1] + 1)
             into = [layer for block in blocks for layer in block[:, :, mine].flatten(2, 4).unbind(1)]
-            with self.recorder.watching(self._watch(pack, rows, into)):
+            with self.recorder.watching(self._watch(pack, sequences, into)):
                 run_decoder(self.model, pack, past)
         return blocks
 
-    def _watch(self, pack: Pack, rows: list[list[Row]], into: list[Tensor]) -> Watch:
+    def _watch(self, pack: Pack, sequences: list[list[TokenSequence]], into: list[Tensor]) -> Watch:
         copies, device = self.copies or 1, into[0].device
         keep, back = [], []
         for copy in range(copies):
             places = np.array(
                 [
-                    [pack.places(tree, 1 + i * copies + copy, row.keep) for i, row in enumerate(some)]
-                    for tree, some in enumerate(rows)
+                    [pack.places(tree, 1 + i * copies + copy, sequence.keep) for i, sequence in enumerate(some)]
+                    for tree, some in enumerate(sequences)
                 ]
             )  # [examples, passes, positions]
-            keep.append(place(places.transpose(1, 2, 0).ravel(), device))
+            keep.append(to_device(places.transpose(1, 2, 0).ravel(), device))
             if self.copies is not None:
-                branches = range(1 + copy, 1 + len(rows[0]) * copies, copies)
-                back.append(tuple(place(array, device) for array in pack.with_trunk_places(branches)))
+                branches = range(1 + copy, 1 + len(sequences[0]) * copies, copies)
+                own, clean = pack.with_trunk_places(branches)
+                back.append((to_device(own, device), to_device(clean, device)))
         return Watch(keep, into, back)

@@ -1,4 +1,4 @@
-"""From an answered question to the sequences that are run: one row a pass, and one tree a prompt."""
+"""From an answered question to the sequences that are run: one per pass, and one tree per prompt."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,17 +9,18 @@ from transformers import PreTrainedTokenizerBase
 
 from anchorscope.answer.prompts import Encoded, Prompt, common_prefix, encode
 from anchorscope.engine.packing import Branch, Tree, trunk
-from anchorscope.extract.axes import POSITIONS
+from anchorscope.extract.axes import PASSES, POSITIONS
 from anchorscope.extract.interventions import INTERVENTIONS
+from anchorscope.extract.store import KEYS
 from anchorscope.text.spans import Span
 
 NOTHING = np.arange(0)
-ENCODED_AT_ONCE = 256  # questions; as Python objects they take far more memory than their ids
+ENCODED_AT_ONCE = 256  # questions; encoded, they take far more memory than their ids alone
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One sequence as the method defines it: prompt and answer tokens, those cut, and the positions to keep."""
+class TokenSequence:
+    """One input as the method defines it: prompt and answer tokens, which of them are cut, and which are kept."""
 
     ids: np.ndarray
     cut: list[int]
@@ -31,7 +32,7 @@ class Row:
 
     @property
     def fork(self) -> int:
-        """The first token that the cut can change."""
+        """The first token that is cut; nothing before it changes."""
         return min(self.cut, default=len(self.ids))
 
     @property
@@ -40,16 +41,25 @@ class Row:
         return len(self.ids) - self.fork - len(self.cut)
 
 
-def build_rows(
+@dataclass(frozen=True)
+class Workload:
+    """Everything that is run: for each example one sequence per pass."""
+
+    keys: list[dict]  # of each example
+    sequences: list[list[TokenSequence]]  # of each example, in the order of the passes
+    shared: dict[str, int]  # how many leading tokens all sequences under each prompt have in common
+    passes: list[tuple[str, str]]
+
+
+def build_workload(
     tokenizer: PreTrainedTokenizerBase,
     prompts: dict[str, Prompt],
     examples: pa.Table,
-    passes: list[tuple[str, str]],
+    passes: list[tuple[str, str]] = PASSES,
     positions: Sequence[str] = POSITIONS,
-) -> tuple[list[list[Row]], dict[str, int]]:
-    """For each example one row per pass, which keeps the `positions`; and how many leading tokens a prompt's rows
-    share."""
-    rows: list[list[Row]] = []
+) -> Workload:
+    """Every pass of every example, each of which keeps the `positions`."""
+    sequences: list[list[TokenSequence]] = []
     firsts: dict[str, Encoded] = {}
     shared: dict[str, int] = {}
     for start in range(0, len(examples), ENCODED_AT_ONCE):
@@ -61,16 +71,16 @@ def build_rows(
             shared[name] = min(shared.get(name, len(first.ids)), common_prefix([first, *items]))
         for index, example in enumerate(part):
             mine = {name: items[index] for name, items in encoded.items()}
-            rows.append(_rows_of(example, mine, passes, positions))
-    return rows, shared
+            sequences.append(_sequences_of(example, mine, passes=passes, positions=positions))
+    return Workload(keys=examples.select(KEYS.names).to_pylist(), sequences=sequences, shared=shared, passes=passes)
 
 
-def _rows_of(
+def _sequences_of(
     example: dict, encoded: dict[str, Encoded], passes: list[tuple[str, str]], positions: Sequence[str]
-) -> list[Row]:
-    """The rows of one example under its encoded prompts; those of a prompt share their ids.
+) -> list[TokenSequence]:
+    """The sequences of one example under its encoded prompts. Those under one prompt share their ids.
 
-    The answer ends with the last token that is kept: nothing before it depends on what follows.
+    The answer ends with the last token that is kept: nothing up to it depends on what follows.
     """
     places = {
         "answer_last": example["exact_last"],
@@ -83,7 +93,7 @@ def _rows_of(
     exact = {name: item.tokens_of(spans) for name, item in encoded.items()}
     ids = {name: np.array(item.ids + answer, np.int32) for name, item in encoded.items()}
     return [
-        Row(
+        TokenSequence(
             ids[name],
             INTERVENTIONS[intervention](encoded[name], exact[name], example["id"]),
             [len(encoded[name].ids) + place for place in kept],
@@ -92,24 +102,24 @@ def _rows_of(
     ]
 
 
-def grow_tree(rows: list[Row], prefix: int, copies: int | None = None) -> Tree:
-    """The rows of one prompt as a tree: the clean sequence is the trunk, each row a branch of it.
+def grow_tree(sequences: list[TokenSequence], prefix: int, copies: int | None = None) -> Tree:
+    """The sequences under one prompt as a tree: the clean one is the trunk, and each is a branch of it.
 
-    A cut token is hidden from every later token that is not cut itself, in every layer. So what is
-    kept depends on no cut token at all, and a branch leaves them out: its tokens are those after the
-    first cut that are not cut, at their own positions. A clean row is a branch of no tokens.
+    A cut token is hidden, in every layer, from every later token that is not cut itself. So what is kept depends on no
+    cut token at all, and a branch leaves them out: it has the tokens after the first cut that are not cut, at their own
+    positions. A clean sequence is a branch without tokens.
 
-    With `copies` each row has so many branches, and the trunk begins before all of them.
+    With `copies`, each sequence has that many branches, and the trunk begins before all of them.
     """
-    ids = rows[0].ids
-    start = prefix if copies is None else min(prefix, *(row.fork for row in rows))
+    ids = sequences[0].ids
+    start = prefix if copies is None else min(prefix, *(sequence.fork for sequence in sequences))
     tree = trunk(np.arange(start), ids[start:])
-    for row in rows:
+    for sequence in sequences:
         positions = NOTHING
-        if row.cut:
+        if sequence.cut:
             left = np.ones(len(ids), bool)
-            left[: row.fork] = False
-            left[row.cut] = False
+            left[: sequence.fork] = False
+            left[sequence.cut] = False
             positions = left.nonzero()[0]
-        tree.branches.extend([Branch(ids[positions], positions, row.fork)] * (copies or 1))
+        tree.branches.extend([Branch(ids[positions], positions, sequence.fork)] * (copies or 1))
     return tree

@@ -2,8 +2,8 @@
 
 A column `resid/answer_last/first/clean/07` of `resid.answer_last.parquet` holds, for every example, the vector of
 component `resid` at position `answer_last` under the prompt `first` with intervention `clean` in layer 7, as
-`fixed_size_binary` in the model's own dtype. Reading a layer touches that layer's bytes only. The files of a folder are
-written side by side, each by a thread of its own.
+`fixed_size_binary` in the model's own dtype. Reading a layer touches only that layer's bytes. Each file of a folder is
+written by its own thread.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from anchorscope.files.atomic import atomic
 from anchorscope.files.sealed_parquet import SealedFile, SealedWriter
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-GROUP_BYTES = 64 * 2**20  # a row group holds so much
-GROUP_EXAMPLES = 16  # and at least so many examples: each column of each group has its entry in the footer
-READERS = 4  # columns that are put together at a time
+GROUP_BYTES = 64 * 2**20  # of a row group
+GROUP_EXAMPLES = 16  # in a row group at least: each column of each group has an entry in the footer
+READERS = 4  # threads, each of which puts a column together
 KEYS = pa.schema(
     [("id", pa.string()), ("right", pa.bool_()), ("subject", pa.string()), ("popularity", pa.int64())],
 )
@@ -38,7 +38,7 @@ def file_of(folder: Path | str, component: str, position: str) -> Path:
 
 
 def grid_of(folder: Path | str) -> Grid:
-    """The components and positions that a folder has files of."""
+    """The components and positions that a folder has files for."""
     there = [place for place in FULL.places() if file_of(folder, *place).exists()]
     if not there:
         raise FileNotFoundError(f"{folder} holds no activations: no file such as {file_of('', *FULL.places()[0])}.")
@@ -47,20 +47,31 @@ def grid_of(folder: Path | str) -> Grid:
 
 
 def example_bytes(layers: int, width: int, dtype: torch.dtype, passes: int = len(PASSES), grid: Grid = FULL) -> int:
-    """What is kept of one example."""
+    """How many bytes are kept of one example."""
     return len(grid) * passes * layers * width * dtype.itemsize
 
 
 class ActivationWriter:
-    """Streams examples into the files of a folder; they are there, and whole, once it is closed."""
+    """Streams examples into the files of a folder. They are there, and whole, once it is closed."""
 
     def __init__(
-        self, folder: Path | str, layers: int, width: int, dtype: torch.dtype, about: dict[str, str], grid: Grid = FULL
+        self,
+        folder: Path | str,
+        layers: int,
+        width: int,
+        dtype: torch.dtype,
+        made_from: dict[str, str],
+        grid: Grid = FULL,
     ):
-        described = {"dtype": str(dtype).removeprefix("torch."), "width": str(width), "layers": str(layers), **about}
+        described = {
+            "dtype": str(dtype).removeprefix("torch."),
+            "width": str(width),
+            "layers": str(layers),
+            **made_from,
+        }
         self.folder, self.grid = Path(folder), grid
         self.files = [
-            _PlaceWriter(file_of(folder, *place), place, layers, width * dtype.itemsize, described)
+            _PlaceWriter(file_of(folder, *place), place, layers=layers, size=width * dtype.itemsize, metadata=described)
             for place in grid.places()
         ]
         self.pool = ThreadPoolExecutor(len(self.files))
@@ -72,7 +83,7 @@ class ActivationWriter:
         list(self.pool.map(lambda file, part: file.add(keys, part), self.files, parts))
 
     def close(self) -> None:
-        """Put the files in place, all of them or none, and remove those of an extraction that kept more."""
+        """Put the files in place, all of them or none, and remove those left by an extraction that kept more."""
         try:
             list(self.pool.map(_PlaceWriter.seal, self.files))
         except BaseException:
@@ -104,12 +115,12 @@ class _Abandoned(Exception):
 
 
 class _PlaceWriter:
-    """Writes one file, a row group at a time, from one buffer that is filled again and again."""
+    """Writes one file, one row group at a time, from one buffer that is filled again and again."""
 
-    def __init__(self, target: Path, place: tuple[str, str], layers: int, size: int, about: dict[str, str]):
-        names = [column(*place, *run, layer) for layer in range(layers) for run in PASSES]
+    def __init__(self, target: Path, place: tuple[str, str], layers: int, size: int, metadata: dict[str, str]):
+        names = [column(*place, *run, layer=layer) for layer in range(layers) for run in PASSES]
         vector = pa.binary(size)
-        self.schema = pa.schema([*KEYS, *((name, vector) for name in names)]).with_metadata(about)
+        self.schema = pa.schema([*KEYS, *((name, vector) for name in names)]).with_metadata(metadata)
         self.whole = ExitStack()
         path = self.whole.enter_context(atomic(target))
         self.writer = SealedWriter(
@@ -162,7 +173,7 @@ def check_finite(keys: list[dict], block: Tensor, grid: Grid) -> None:
         return
 
     def computed(place: list[int]) -> tuple:
-        """A block's own output is made after those of its parts."""
+        """A block's output is made after those of its parts."""
         return place[1], grid.components[place[0]] == "resid", place
 
     component, layer, run, position, example = min(bad, key=computed)
@@ -174,11 +185,11 @@ def check_finite(keys: list[dict], block: Tensor, grid: Grid) -> None:
 
 
 class ActivationReader:
-    """Reads vectors of several shards, a folder each, as one set, in the order of their ids."""
+    """Reads the vectors of several shards, one folder each, as one set in the order of the examples' ids."""
 
     def __init__(self, folders: Sequence[Path | str], grid: Grid | None = None):
         self.grid = grid or grid_of(folders[0])
-        # Opened once: a footer of thousands of columns takes longer to parse than a layer to read.
+        # Opened once: parsing a footer of thousands of columns takes longer than reading a layer.
         self.files = {
             place: [SealedFile(file_of(folder, *place)) for folder in folders] for place in self.grid.places()
         }
@@ -195,20 +206,21 @@ class ActivationReader:
         rows = [row for file in self.files[self.grid.places()[0]] for row in file.read(KEYS.names).to_pylist()]
         order = np.argsort([row["id"] for row in rows], kind="stable")
         self.keys = [rows[index] for index in order]
-        self.places = np.argsort(order)  # of each stored example among the ordered ones
+        self.places = np.argsort(order)  # of each stored example, in the order of ids
 
     def read(self, component: str, position: str, prompt: str, intervention: str, layers: range) -> Tensor:
         """Vectors [layers, examples, width] in the stored dtype."""
-        return self.read_passes(component, position, [(prompt, intervention)], layers)[prompt, intervention]
+        run = (prompt, intervention)
+        return self.read_passes(component, position, [run], layers=layers)[run]
 
     def read_passes(
         self, component: str, position: str, passes: Sequence[tuple[str, str]], layers: range
     ) -> dict[tuple[str, str], Tensor]:
-        """Vectors of several passes at once, each [layers, examples, width]; their columns are read side by side."""
+        """Vectors of several passes at once, each [layers, examples, width]."""
         if (component, position) not in self.files:
             kept = ", ".join(" at ".join(place) for place in self.files)
             raise ValueError(f"{component} at {position} was not kept; these activations are of {kept}.")
-        names = [column(component, position, *run, layer) for run in passes for layer in layers]
+        names = [column(component, position, *run, layer=layer) for run in passes for layer in layers]
         tables = [file.read(names) for file in self.files[component, position]]
         raw = np.empty((len(names), len(self.keys), self.width * self.dtype.itemsize), np.uint8)
 
@@ -231,4 +243,5 @@ def _shape(file: SealedFile) -> tuple[str, ...]:
 def _bytes(chunk: pa.FixedSizeBinaryArray) -> np.ndarray:
     """The vectors of a column chunk as bytes [examples, bytes], without a copy."""
     size = chunk.type.byte_width
-    return np.frombuffer(chunk.buffers()[1], np.uint8, len(chunk) * size, chunk.offset * size).reshape(-1, size)
+    raw = np.frombuffer(chunk.buffers()[1], np.uint8, count=len(chunk) * size, offset=chunk.offset * size)
+    return raw.reshape(-1, size)

@@ -1,4 +1,4 @@
-"""From the device to the file, while the next batch is computed."""
+"""Takes blocks from the device to the files while the next batch is computed."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -16,9 +16,9 @@ WAITING = 2  # batches on their way to the file; more would only hold memory
 
 @contextmanager
 def writing(writer: ActivationWriter) -> Iterator[Callable[[list[dict], list[Tensor]], None]]:
-    """Yield a function that hands the device's blocks of some examples to `writer`, in a thread of its own.
+    """Yield a function that hands blocks on the device to `writer`, which a second thread feeds.
 
-    What the thread raises is raised here.
+    What that thread raises is raised here.
     """
     waiting: Queue = Queue(WAITING)
     failed: list[BaseException] = []
@@ -57,15 +57,15 @@ def _copy_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def to_host(blocks: list[Tensor]) -> Callable[[], tuple[Tensor, bool]]:
-    """Begin to copy blocks of consecutive layers into one in pinned memory.
+    """Begin to copy blocks of consecutive layers into one block in pinned memory.
 
-    The result waits for the copy, and says whether a number in it may not be finite. The copy runs on a
-    stream of its own, so that the next batch need not wait.
+    The function that is returned waits for the copy, and says whether a number in it may not be finite. The copy runs
+    on its own stream, so that the next batch need not wait.
     """
-    # A sum is not finite if one of its terms is not; whether it only grew too large is looked at on the host.
+    # A sum is not finite if one of its terms is not. Whether it merely grew too large is checked on the host.
     sums = [block.sum(dtype=torch.float32) for block in blocks]
     if blocks[0].device.type == "cpu":
-        return lambda: (blocks[0], not sums[0].isfinite())
+        return lambda: (blocks[0], not bool(sums[0].isfinite()))
     layers = [block.shape[1] for block in blocks]
     shape = list(blocks[0].shape)
     shape[1] = sum(layers)
@@ -85,6 +85,6 @@ def to_host(blocks: list[Tensor]) -> Callable[[], tuple[Tensor, bool]]:
     def arrive() -> tuple[Tensor, bool]:
         for event in arrivals:
             event.synchronize()
-        return host, not totals.isfinite().all()
+        return host, not bool(totals.isfinite().all())
 
     return arrive

@@ -1,7 +1,7 @@
-"""Which GPUs this machine has, and which of them a job may take.
+"""Which GPUs this machine has, and which of them a job holds.
 
-Jobs import and plan side by side. Each takes its cards when it is ready to compute, and gives them back, their memory
-freed, when its last kernel has run.
+Jobs import and plan side by side. Each takes its cards when it is ready to compute. It frees their memory and gives
+them back when its last kernel has run.
 """
 
 import os
@@ -16,8 +16,8 @@ from anchorscope.files.logs import log
 
 try:
     import fcntl
-except ImportError:  # on Windows, where only a GPU makes it missed
-    fcntl = None
+except ImportError:  # on Windows; only GPUs need it
+    fcntl = None  # type: ignore[assignment]
 if TYPE_CHECKING:
     import torch
 
@@ -25,7 +25,7 @@ SECONDS_BETWEEN_TRIES = 0.02
 
 
 def gpu_count() -> int:
-    """How many NVIDIA cards this process may use, asked without loading a deep-learning library."""
+    """How many NVIDIA cards this process may use, found out without loading torch."""
     visible = os.getenv("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return len([name for name in visible.split(",") if name.strip() not in ("", "-1")])
@@ -33,19 +33,19 @@ def gpu_count() -> int:
 
 
 def cards() -> list:
-    """What torch knows of each card; nothing is put on one to find out."""
-    import torch  # slow to import, and not needed to start a workflow
+    """What torch knows about each card. Asking puts nothing on a card."""
+    import torch  # slow to import, and a workflow starts without it
 
     return [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
 
 
 def take(count: int) -> dict[int, IO]:
-    """Wait for `count` cards that no other job of this machine holds; by number, each with the lock that holds it."""
+    """Wait for `count` cards that no other job on this machine holds: the number of each, with its lock."""
     return claim([str(card.uuid) for card in cards()], count, Path(tempfile.gettempdir()))
 
 
 def give_back(held: dict[int, IO]) -> None:
-    """Let other jobs have the cards. Everything that was on them must be gone."""
+    """Let other jobs have the cards. Nothing may be left on them."""
     import torch
 
     for number in held:
@@ -57,7 +57,7 @@ def give_back(held: dict[int, IO]) -> None:
 
 @contextmanager
 def one_card() -> Iterator["torch.device"]:
-    """A card for as long as the block runs, which must leave nothing on it."""
+    """A card for as long as the block runs. The block must leave nothing on it."""
     import torch
 
     held = take(1)
@@ -70,25 +70,25 @@ def one_card() -> Iterator["torch.device"]:
 def claim(names: list[str], count: int, folder: Path) -> dict[int, IO]:
     """Take `count` of the named cards that no other job holds, and wait while there are too few.
 
-    Returns each card's place in `names` with the lock that holds it; closing the lock, or the end of
-    the process, however it ends, frees the card.
+    Returns the index of each card in `names`, with its lock. Closing the lock frees the card, and so does the end of
+    the process, however it ends.
     """
     if count > len(names):
         raise RuntimeError(f"{count} GPUs are needed to hold the model, and {len(names)} can be used here.")
     if fcntl is None:
         raise RuntimeError(
-            "This system has no locks that end with a process, so that jobs could not share its GPUs out."
+            "Jobs cannot share GPUs on this system: it has no file locks that end with the process (fcntl)."
         )
     held: dict[int, IO] = {}
     log.info("waiting for a free GPU")
-    # One job chooses at a time: two that each held a part of what they need would wait for each other for ever.
+    # One job chooses at a time. Two that each held some of the cards they need would wait for each other for ever.
     with open(folder / f"anchorscope-{os.getuid()}-turn.lock", "w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
         while True:
-            for place, name in enumerate(names):
-                if place not in held and len(held) < count:
+            for index, name in enumerate(names):
+                if index not in held and len(held) < count:
                     lock = _try(folder / f"anchorscope-{os.getuid()}-{name}.lock")
-                    held |= {place: lock} if lock else {}
+                    held |= {index: lock} if lock else {}
             if len(held) == count:
                 log.info("got GPU %s", ", ".join(map(str, held)))
                 return held

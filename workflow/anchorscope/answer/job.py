@@ -1,0 +1,50 @@
+"""The answer stage from files to a file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from anchorscope.answer.answers import MAX_NEW_TOKENS, ask, grade_all, plan
+from anchorscope.answer.prompts import PromptSet
+from anchorscope.files.logs import log
+from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import read_table, write_table
+from anchorscope.models.loading import leave_cards, load_model, load_tokenizer
+from anchorscope.models.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class AnswerSettings:
+    """How a shard of questions is asked."""
+
+    rows: tuple[int, int]  # the shard's first question, and the one after its last
+    prompts: PromptSet  # questions are asked under the first
+    dtype: str
+    threads: int
+    batch_tokens: int | None  # computed together; None for what suits the device
+    code: str  # fingerprint
+
+
+def answer_file(questions: Path | str, manifest: Path | str, target: Path | str, settings: AnswerSettings) -> None:
+    """Write the model's graded answers to a shard of questions.
+
+    Everything that needs no card is done before one is taken.
+    """
+    start, stop = settings.rows
+    shard = read_table(questions).slice(start, stop - start).to_pylist()
+    described = Manifest.read(manifest)
+    tokenizer = load_tokenizer(described.path, described.name)
+    asked = plan(tokenizer, settings.prompts.built(tokenizer)["first"], shard)
+    model = load_model(described, settings.dtype, settings.threads)
+    generated = ask(model, asked, max_new_tokens=MAX_NEW_TOKENS, batch_tokens=settings.batch_tokens)
+    leave_cards(model)
+    answers = grade_all(tokenizer, shard, generated)
+    verdicts = answers.column("right").to_pylist()
+    log.info("%d right, %d wrong, %d refused", *(verdicts.count(verdict) for verdict in (True, False, None)))
+    made_from = provenance(
+        stage="answer",
+        model=described.as_json(),
+        prompt=settings.prompts.as_json(),
+        dtype=settings.dtype,
+        code=settings.code,
+    )
+    write_table(target, answers, made_from)

@@ -1,0 +1,37 @@
+"""A model's manifest: what later stages need to know about it, and what their outputs are traced back to."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from anchorscope.files.atomic import atomic
+from anchorscope.files.identity import read_json
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One model, as results/models/{model}.json describes it."""
+
+    name: str  # as in the config
+    source: dict  # as in the config
+    path: str  # the folder with its files
+    weights: str  # trained or random
+    revision: str  # what fixes the weights
+    architecture: str
+    parameters: int
+    layers: int
+    width: int
+    stored_dtype: str
+    tokenizer: str  # a hash of it
+
+    @classmethod
+    def read(cls, path: Path | str) -> "Manifest":
+        return cls(**read_json(path))
+
+    def write(self, target: Path | str) -> None:
+        with atomic(target) as temporary:
+            temporary.write_text(json.dumps(self.as_json(), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+    def as_json(self) -> dict:
+        """What the file holds, and what every output made with the model repeats."""
+        return asdict(self)
