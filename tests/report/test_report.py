@@ -13,7 +13,7 @@ import pytest
 from matplotlib.colors import to_hex
 from PIL import Image
 
-from anchorscope.draw.figures import KINDS, View
+from anchorscope.draw.figures import DRAW, View
 from anchorscope.draw.panels import FEW, looks, read_style, save
 from anchorscope.report.chart import SHAPES, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
@@ -264,7 +264,7 @@ def test_the_page_of_a_finished_run_links_to_every_file_of_it(finished):
     assert named_files <= links
     for section in (link[1:] for link in read.links if link.startswith("#")):
         assert f'id="{section}"' in html
-    assert html.count("data:image/png;base64,") == len(KINDS)
+    assert html.count("data:image/png;base64,") == len(DRAW)
 
 
 def test_the_page_of_a_finished_run_says_what_its_tables_say(finished):
@@ -293,8 +293,8 @@ def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten
         "deepest": make_deepest(layers, list(FOUR)),
     }
     view = View({"large": "Large", "largest": "Largest"}, FOUR, **PLACE)
-    files = [tmp_path / f"{kind}.png" for kind in KINDS]
-    for draw, file in zip(KINDS.values(), files, strict=True):
+    files = [tmp_path / f"{kind}.png" for kind in DRAW]
+    for draw, file in zip(DRAW.values(), files, strict=True):
         save(draw(tables, view), file, view.style)
     parts = sections(tmp_path, layers, FOUR)
     families = {"one": files, "other": files}  # the smaller models' figures are no larger

@@ -12,7 +12,7 @@ rule draw:
         deepest="results/deepest.parquet",
         style=local(ancient(str(STYLE))),
     output:
-        **{f"{kind}{width}": drawn(kind, width) for kind in KINDS for width in WIDTHS},
+        **{f"{kind}{width}": drawn(kind, width) for kind in KINDS_DRAWN for width in WIDTHS},
     log:
         "results/logs/draw/{figure}.log",
     benchmark:
@@ -20,7 +20,7 @@ rule draw:
     conda:
         "../../envs/draw.yaml"
     # A figure takes a second or two, and all of them are wanted at once.
-    threads: min(len(KINDS) * len(WIDTHS), CORES or 1)
+    threads: min(len(KINDS_DRAWN) * len(WIDTHS), CORES or 1)
     resources:
         mem_mb=grows(4000),
         runtime=grows(20),

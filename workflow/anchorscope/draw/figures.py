@@ -1,7 +1,7 @@
 """The figures: delta P against layer as published, its honest companion, and what stands behind them.
 
-Each function draws one kind of figure from the run's tables, one panel a model. To add a kind, write such a function
-and name it in `KINDS`.
+Each `draw_` function draws one kind of figure from the run's tables, with one panel per model. To add a kind, write
+such a function and add a record to `kinds.FIGURE_KINDS`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +12,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from anchorscope.draw.kinds import FIGURE_KINDS
 from anchorscope.draw.panels import (
     FEW,
     Style,
@@ -297,11 +298,7 @@ def _finish(
     add_heading(figure, heading, *notes(summary, view.models, view.datasets), view.note)
 
 
-KINDS: dict[str, Callable[[dict[str, pl.DataFrame], View], Figure]] = {
-    "family": draw_family,
-    "honest": draw_honest,
-    "auc": draw_auc,
-    "share": draw_share,
-    "grid": draw_grid,
-    "distribution": draw_distribution,
+# By the name of the kind. A kind whose function is not in this module stops the import.
+DRAW: dict[str, Callable[[dict[str, pl.DataFrame], View], Figure]] = {
+    kind.name: globals()[kind.function] for kind in FIGURE_KINDS
 }

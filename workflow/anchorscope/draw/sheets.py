@@ -52,7 +52,7 @@ def _start(sheets: list[Sheet], source: Source) -> subprocess.Popen:
 
 def draw(sheets: list[Sheet], source: Source) -> None:
     # Seconds to import, which the process that starts the others need not wait for.
-    from anchorscope.draw.figures import KINDS, View
+    from anchorscope.draw.figures import DRAW, View
     from anchorscope.draw.panels import read_style, save
     from anchorscope.files.frames import read_frame
 
@@ -60,7 +60,7 @@ def draw(sheets: list[Sheet], source: Source) -> None:
     for sheet in sheets:
         style = read_style(source.style, column=sheet.column)
         view = View(source.models, source.datasets, source.component, source.position, source.note, style)
-        figure = KINDS[sheet.kind](tables, view)
+        figure = DRAW[sheet.kind](tables, view)
         for file in sheet.files:
             save(figure, file, style)
 

@@ -12,16 +12,10 @@ from urllib.parse import quote
 
 from PIL import Image
 
+from anchorscope.draw.kinds import FIGURE_KINDS
+
 WIDTH = 1400  # pixels: sharp at the width of the page, a third of the bytes of the file
-CAPTIONS = {
-    "family": "As published: anchors by verdict flip at each layer",
-    "honest": "What survives when one prompt labels and another measures; below, the control",
-    "auc": "How well the probes rank, clean and with the question cut",
-    "share": "How many examples are Question-Anchored",
-    "grid": "Every component and position",
-    "distribution": "Every example at the deepest layer",
-}
-OPEN = ("family", "honest")
+KINDS_BY_NAME = {kind.name: kind for kind in FIGURE_KINDS}
 
 
 def picture(png: bytes) -> str:
@@ -45,17 +39,17 @@ def figures_section(figures: Mapping[str, Iterable[Path]], titles: Mapping[str, 
 
 
 def _figure(path: Path, models: str, page: Path) -> str:
-    caption = CAPTIONS.get(path.stem, path.stem)
+    kind = KINDS_BY_NAME[path.stem]
     files = [
         path.with_name(f"{path.stem}{width}{end}") for width in ("", "_column") for end in (".pdf", ".svg", ".png")
     ]
     links = " ".join(link(file, page, file.name) for file in files)
-    alt = escape(f"{caption}. {models}.")
+    alt = escape(f"{kind.caption}. {models}.")
     shown = f"""<figure><img alt="{alt}" src="{picture(path.read_bytes())}">
-<figcaption>{escape(caption)}. {links}</figcaption></figure>"""
-    if path.stem in OPEN:
+<figcaption>{escape(kind.caption)}. {links}</figcaption></figure>"""
+    if kind.unfolded:
         return shown
-    return f"<details><summary>{escape(caption)}</summary>\n{shown}\n</details>"
+    return f"<details><summary>{escape(kind.caption)}</summary>\n{shown}\n</details>"
 
 
 def link(path: Path | str, page: Path | str, text: str) -> str:
