@@ -16,7 +16,7 @@ from anchorscope.files.sealed_parquet import made_from
 from anchorscope.report.chart import family_chart
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import choose, examples_section, with_answers
-from anchorscope.report.figures import figures_section, files_section, link
+from anchorscope.report.figures import Link, figures_section, files_section
 from anchorscope.report.page import chart_section, page, provenance_section
 from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
 from anchorscope.summarise.notes import notes, unprobed
@@ -65,7 +65,7 @@ if __name__ == "__main__":
         "Numbers": numbers_section({name: named(frame, models, datasets) for name, frame in tables.items()}),
         "Examples": examples_section(find_examples(files.deepest, files.answers, models, datasets)),
         "What made it": provenance_section(
-            read_json(files.provenance), models, datasets, link(files.provenance, target, "provenance.json")
+            read_json(files.provenance), models, datasets, Link.to(files.provenance, target)
         ),
         "Files": files_section(json.loads(params.outputs), target),
     }

@@ -17,14 +17,16 @@ from anchorscope.draw.figures import DRAW, View
 from anchorscope.draw.panels import FEW, looks, read_style, save
 from anchorscope.report.chart import SHAPES, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
-from anchorscope.report.examples import COUNT, choose, examples_section, marked, with_answers
-from anchorscope.report.figures import figures_section, files_section, picture
-from anchorscope.report.page import page, safe_json
-from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, reference_auc, table
+from anchorscope.report.examples import COUNT, Stretch, choose, examples_section, stretches, with_answers
+from anchorscope.report.figures import data_uri, figures_section, files_section
+from anchorscope.report.page import chart_section, page
+from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, reference_auc
+from anchorscope.report.templates import ENVIRONMENT
 from synthetic_run import PLACE, make_deepest, make_layers, make_summary, sections, write_answers
 
 HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(1)> & \"quotes\" 'too'"
 FOUR = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
+MACROS = ENVIRONMENT.get_template("macros.html").module
 TEN_MEGABYTES = 10 * 10**6
 
 
@@ -34,7 +36,7 @@ class Read(HTMLParser):
     def __init__(self, html: str):
         super().__init__()
         self.tags, self.links, self.cells, self.marks, self.scripts, self.seen = [], [], [], [], [], ""
-        self.feed(html)
+        self.feed(str(html))
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
@@ -76,7 +78,8 @@ def test_no_text_can_end_the_charts_data_and_it_arrives_as_it_was(hostile):
     assert "<" not in text
     spec = json.loads(text)
     assert HOSTILE in {record["dataset"] for record in spec["data"]["values"]}
-    assert json.loads(safe_json({"<!--": "</script>"})) == {"<!--": "</script>"}
+    odd = {"<!--": "</script>", "'": "&amp;"}
+    assert json.loads(Read(chart_section(odd)).scripts[0]) == odd
 
 
 def test_the_page_allows_nothing_to_be_loaded(hostile):
@@ -87,7 +90,7 @@ def test_the_page_allows_nothing_to_be_loaded(hostile):
 
 
 def test_a_table_has_a_row_for_each_row_and_a_dash_for_nothing():
-    html = table(pl.DataFrame({"a_b": [1.25, None, -3.0], "<b>": ["x", "&", None]}))
+    html = MACROS.table(pl.DataFrame({"a_b": [1.25, None, -3.0], "<b>": ["x", "&", None]}))
     assert html.count("<tr>") == 4
     assert '<th class="number">a b</th>' in html
     assert Read(html).cells == ["1.2", "x", "–", "&", "−3.0", "–"]
@@ -187,9 +190,12 @@ def test_examples_are_the_first_ten_of_each_anchor_in_the_order_of_their_ids(tmp
 
 
 def test_marks_stand_around_their_characters_and_the_rest_is_escaped():
-    assert marked("a <b> é", [(6, 7), (2, 5)]) == "a <mark>&lt;b&gt;</mark> <mark>é</mark>"
-    assert marked("none", []) == "none"
-    assert marked("abcdef", [(0, 4), (2, 6)]) == "<mark>abcd</mark><mark>ef</mark>"
+    plain, marked = (lambda text: Stretch(text, False)), (lambda text: Stretch(text, True))
+    found = stretches("a <b> é", [(6, 7), (2, 5)])
+    assert found == [plain("a "), marked("<b>"), plain(" "), marked("é")]
+    assert stretches("none", []) == [plain("none")]
+    assert stretches("abcdef", [(0, 4), (2, 6)]) == [marked("abcd"), marked("ef")]
+    assert MACROS.marked(found) == "a <mark>&lt;b&gt;</mark> <mark>é</mark>"
 
 
 def test_the_chart_has_the_series_of_the_figure_in_its_order_and_colours():
@@ -242,7 +248,7 @@ def test_a_picture_is_smaller_than_the_figure_and_keeps_its_colours():
     whole.paste("#1f77b4", (100, 100, 1500, 300))
     file = io.BytesIO()
     whole.save(file, "png")
-    uri = picture(file.getvalue())
+    uri = data_uri(file.getvalue())
     assert uri.startswith("data:image/png;base64,")
     with Image.open(io.BytesIO(base64.b64decode(uri.split(",", 1)[1]))) as small:
         assert small.size == (1400, 300)

@@ -4,6 +4,9 @@
 # Out: results/report.html
 #      results/provenance.json   settings, code, models, datasets and libraries that made the run
 
+# The report's code is fingerprinted without these.
+TEMPLATES = ROOT / "workflow" / "anchorscope" / "report" / "templates"
+
 
 rule report:
     """Put claims, figures, tables, examples and settings on one self-contained page."""
@@ -37,7 +40,8 @@ rule report:
         position=config["headline"]["position"],
         outputs=canonical_json(final_outputs()),
         chart_style=sha256_of_file(STYLE),
-        libraries=locked("altair", "vl-convert-python", "pillow"),
+        templates=canonical_json({file.name: sha256_of_file(file) for file in sorted(TEMPLATES.iterdir())}),
+        libraries=locked("altair", "vl-convert-python", "pillow", "Jinja2"),
         code=code("report.py"),
     script:
         "../../scripts/report.py"

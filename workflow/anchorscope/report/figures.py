@@ -1,25 +1,50 @@
-"""The static figures on the report, small enough for one page, and links to the files of a run."""
+"""The drawn figures on the report, small enough for one page, and links to the files of a run."""
 
 import base64
 import io
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from html import escape
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
+from markupsafe import Markup
 from PIL import Image
 
-from anchorscope.draw.kinds import FIGURE_KINDS
+from anchorscope.draw.kinds import FIGURE_KINDS, FigureKind
+from anchorscope.report.templates import render
 
 WIDTH = 1400  # pixels: sharp at the width of the page, a third of the bytes of the file
 KINDS_BY_NAME = {kind.name: kind for kind in FIGURE_KINDS}
 
 
-def picture(png: bytes) -> str:
-    """A figure's PNG as a smaller one, in a data URI."""
+@dataclass(frozen=True)
+class Link:
+    """A link from the page to another file of the run, wherever the run stands."""
+
+    address: str
+    name: str
+
+    @classmethod
+    def to(cls, file: Path | str, page: Path | str) -> "Link":
+        address = quote(Path(os.path.relpath(file, Path(page).parent)).as_posix())
+        return cls(address, Path(file).name)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure of a set of models, as the page shows it."""
+
+    kind: FigureKind
+    models: str  # their titles
+    source: str  # a data URI
+    files: list[Link]
+
+
+def data_uri(png: bytes) -> str:
+    """A figure's PNG made smaller, as a data URI."""
     with Image.open(io.BytesIO(png)) as image:
         small = image.convert("RGB")
         small.thumbnail((WIDTH, 10 * WIDTH), Image.Resampling.LANCZOS)
@@ -28,48 +53,31 @@ def picture(png: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def figures_section(figures: Mapping[str, Iterable[Path]], titles: Mapping[str, str], page: Path) -> str:
+def figures_section(figures: Mapping[str, Iterable[Path | str]], titles: Mapping[str, str], page: Path | str) -> Markup:
     """Each set of models with its figures of every kind, from their PNG files; `titles` name the models of a set."""
-    parts = []
     with ThreadPoolExecutor() as threads:  # pictures are made smaller outside of Python's lock
-        for name, paths in figures.items():
-            parts.append(f"<h3>{escape(titles[name])}</h3>")
-            parts += threads.map(lambda path, name=name: _figure(Path(path), titles[name], page), paths)
-    return "\n".join(parts)
+        sets = [
+            (titles[name], list(threads.map(lambda path, name=name: _picture(Path(path), titles[name], page), paths)))
+            for name, paths in figures.items()
+        ]
+    return render("figures.html", sets=sets)
 
 
-def _figure(path: Path, models: str, page: Path) -> str:
-    kind = KINDS_BY_NAME[path.stem]
-    files = [
-        path.with_name(f"{path.stem}{width}{end}") for width in ("", "_column") for end in (".pdf", ".svg", ".png")
-    ]
-    links = " ".join(link(file, page, file.name) for file in files)
-    alt = escape(f"{kind.caption}. {models}.")
-    shown = f"""<figure><img alt="{alt}" src="{picture(path.read_bytes())}">
-<figcaption>{escape(kind.caption)}. {links}</figcaption></figure>"""
-    if kind.unfolded:
-        return shown
-    return f"<details><summary>{escape(kind.caption)}</summary>\n{shown}\n</details>"
+def _picture(png: Path, models: str, page: Path | str) -> Picture:
+    files = [png.with_name(f"{png.stem}{width}{end}") for width in ("", "_column") for end in (".pdf", ".svg", ".png")]
+    return Picture(
+        kind=KINDS_BY_NAME[png.stem],
+        models=models,
+        source=data_uri(png.read_bytes()),
+        files=[Link.to(file, page) for file in files],
+    )
 
 
-def link(path: Path | str, page: Path | str, text: str) -> str:
-    """A link from the page to another file of the run, wherever the run stands."""
-    address = quote(Path(os.path.relpath(path, Path(page).parent)).as_posix())
-    return f'<a href="{escape(address)}">{escape(text)}</a>'
+def files_section(paths: Iterable[str], page: Path | str) -> Markup:
+    """Links to the files of a run, by folder."""
 
+    def folder(path: str) -> str:
+        return Path(os.path.relpath(path, Path(page).parent)).parent.as_posix()
 
-def files_section(paths: Iterable[str], page: Path | str) -> str:
-    """Links to the files of a run, by the folder that they stand in."""
-    folder = Path(page).parent
-
-    def kind(path: str) -> str:
-        return Path(os.path.relpath(path, folder)).parent.as_posix()
-
-    parts = []
-    for name, some in groupby(sorted(paths, key=lambda path: (kind(path), path)), kind):
-        items = "\n".join(f"<li>{link(path, page, Path(path).name)}</li>" for path in some)
-        title, unfolded = ("The run", " open") if name == "." else (name, "")
-        parts.append(
-            f'<details{unfolded}><summary>{escape(title)}</summary>\n<ul class="files">{items}</ul>\n</details>'
-        )
-    return "\n".join(parts)
+    by_folder = groupby(sorted(paths, key=lambda path: (folder(path), path)), folder)
+    return render("files.html", folders=[(name, [Link.to(path, page) for path in some]) for name, some in by_folder])

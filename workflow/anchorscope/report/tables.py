@@ -1,53 +1,14 @@
 """The tables of the report: what was asked, what was answered, how well it can be probed, and what came of it."""
 
 from collections.abc import Mapping
-from html import escape
 
 import polars as pl
+from markupsafe import Markup
+
+from anchorscope.report.numbers import between
+from anchorscope.report.templates import render
 
 Titles = Mapping[str, str]
-MINUS = "−"
-HEADINGS = {
-    "deepest": "At the deepest layer",
-    "auc": "Probes",
-    "accuracy": "Answers",
-    "questions": "Questions",
-}
-EXPLAINED = {
-    "deepest": """The layer where the Question-Anchored mean is lowest, under the published grouping (flip) and under
-the honest one (replicate). The gap is Q minus A, with its 95 % interval.""",
-    "auc": """How well the probe of the reference layer, the one with the best clean AUC, ranks right and hallucinated
-answers: clean, with the exact question words cut, and with as many other words cut. The calibration error is that of
-the clean probe.""",
-    "accuracy": "Refusals are left out of the analysis; balance leaves out some of the larger class.",
-    "questions": "Rows of each dataset, kept and dropped.",
-}
-
-
-def table(frame: pl.DataFrame) -> str:
-    """A data frame as an HTML table; every text is escaped."""
-    kinds = [' class="number"' if kind.is_numeric() else "" for kind in frame.dtypes]
-    names = [name.replace("_", " ") for name in frame.columns]
-    head = "".join(f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, names, strict=True))
-    rows = "\n".join(
-        f"<tr>{''.join(f'<td{kind}>{escape(text(value))}</td>' for kind, value in zip(kinds, row, strict=True))}</tr>"
-        for row in frame.iter_rows()
-    )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>'
-
-
-def text(value: object) -> str:
-    """A value as a reader wants it: numbers to one place, nothing as a dash."""
-    if value is None:
-        return "–"
-    return f"{value:.1f}".replace("-", MINUS) if isinstance(value, float) else str(value)
-
-
-def between(low: float | None, high: float | None, places: int = 1) -> str:
-    """An interval."""
-    if low is None or high is None:
-        return "–"
-    return f"{low:.{places}f} … {high:.{places}f}".replace("-", MINUS)
 
 
 def named(frame: pl.DataFrame, models: Titles, datasets: Titles) -> pl.DataFrame:
@@ -62,12 +23,9 @@ def named(frame: pl.DataFrame, models: Titles, datasets: Titles) -> pl.DataFrame
     )
 
 
-def numbers_section(tables: Mapping[str, pl.DataFrame]) -> str:
-    """The tables of this module, each with what it shows."""
-    return "\n".join(
-        f'<h3>{HEADINGS[name]}</h3>\n<p class="soft">{EXPLAINED[name]}</p>\n{table(frame)}'
-        for name, frame in tables.items()
-    )
+def numbers_section(tables: Mapping[str, pl.DataFrame]) -> Markup:
+    """The tables `deepest`, `auc`, `accuracy` and `questions`, each with what it shows."""
+    return render("numbers.html", tables=tables)
 
 
 def deepest_layers(summary: pl.DataFrame, component: str, position: str) -> pl.DataFrame:
