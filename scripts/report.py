@@ -1,4 +1,4 @@
-"""Put claims, figures, tables, examples and settings on one self-contained page that opens without a network."""
+"""Put what was found, and what it rests on, on one self-contained page that opens without a network."""
 
 import json
 from itertools import groupby
@@ -16,8 +16,9 @@ from anchorscope.files.sealed_parquet import made_from
 from anchorscope.report.chart import family_chart
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import choose, examples_section, with_answers
-from anchorscope.report.figures import Link, figures_section, files_section
-from anchorscope.report.page import chart_section, page, provenance_section
+from anchorscope.report.figures import Link, figures_section, files_section, make_pictures, opening_section
+from anchorscope.report.findings import findings, published_gaps
+from anchorscope.report.page import Section, chart_section, page, provenance_section
 from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
 from anchorscope.summarise.notes import notes, unprobed
 
@@ -57,11 +58,14 @@ if __name__ == "__main__":
         "questions": kept_questions(read_csv(files.questions)),
     }
     chart = family_chart(summary, View(plain, datasets, **place, style=read_style(files.style)))
-    pictures = {name: list(some) for name, some in groupby(files.figures, lambda path: Path(path).parent.name)}
+    drawn = {name: list(some) for name, some in groupby(files.figures, lambda path: Path(path).parent.name)}
+    pictures = make_pictures(drawn, sets, target)
+    claims = read_json(files.claims)
+    found = findings(claims, published_gaps(summary.filter(**place)), models)
     sections = {
-        "Claims": claims_section(read_json(files.claims), models, datasets),
+        "Claims": claims_section(claims, models, datasets),
         "ΔP by layer": chart_section(chart),
-        "Figures": figures_section(pictures, sets, target),
+        "Figures": figures_section(pictures),
         "Numbers": numbers_section({name: named(frame, models, datasets) for name, frame in tables.items()}),
         "Examples": examples_section(find_examples(files.deepest, files.answers, models, datasets)),
         "What made it": provenance_section(
@@ -71,4 +75,5 @@ if __name__ == "__main__":
     }
     said = [*notes(summary, plain, datasets), unprobed(about, plain, datasets)]
     with atomic(target) as path:
-        path.write_text(page(filter(None, said), sections), encoding="utf-8")
+        shown = [Section(title, content) for title, content in sections.items()]
+        path.write_text(page(opening_section(pictures, found), filter(None, said), shown), encoding="utf-8")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from markupsafe import Markup
 
 from anchorscope.draw.figures import INTERVENTION_TITLES, POSITIONS, RULE_TITLES, View
 from anchorscope.extract.axes import COMPONENTS
@@ -15,7 +14,7 @@ from anchorscope.report.chart import family_chart
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import choose, examples_section, with_answers
 from anchorscope.report.figures import Link
-from anchorscope.report.page import chart_section, provenance_section
+from anchorscope.report.page import Section, chart_section, provenance_section
 from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
 from anchorscope.summarise.claims import STATEMENTS
 
@@ -146,7 +145,7 @@ def make_provenance(layers: dict[str, int], datasets: list[str]) -> dict:
     }
 
 
-def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words: str = "") -> dict[str, Markup]:
+def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words: str = "") -> list[Section]:
     """Every section of the report but figures and files, of models by their layers and datasets by their titles."""
     datasets, models = list(titles), {name: name.title() for name in layers}
     summary, deepest = make_summary(layers, datasets), make_deepest(layers, datasets)
@@ -165,7 +164,7 @@ def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words
         ),
         "questions": kept_questions(pl.DataFrame({"dataset": datasets, "verdict": "kept", "rows": ASKED})),
     }
-    return {
+    contents = {
         "Claims": claims_section(make_claims(layers, datasets), models, titles),
         "ΔP by layer": chart_section(family_chart(summary, View(models, titles))),
         "Numbers": numbers_section({name: named(frame, models, titles) for name, frame in tables.items()}),
@@ -174,3 +173,4 @@ def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words
             make_provenance(layers, datasets), models, titles, Link("provenance.json", "provenance.json")
         ),
     }
+    return [Section(title, content) for title, content in contents.items()]

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import numpy as np
 import polars as pl
 import pytest
+from markupsafe import Markup
 from matplotlib.colors import to_hex
 from PIL import Image
 
@@ -18,8 +19,9 @@ from anchorscope.draw.panels import FEW, looks, read_style, save
 from anchorscope.report.chart import SHAPES, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import COUNT, Stretch, choose, examples_section, stretches, with_answers
-from anchorscope.report.figures import data_uri, figures_section, files_section
-from anchorscope.report.page import chart_section, page
+from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures, opening_section
+from anchorscope.report.findings import Finding, findings, published_gaps
+from anchorscope.report.page import Section, chart_section, page
 from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, reference_auc
 from anchorscope.report.templates import ENVIRONMENT
 from synthetic_run import PLACE, make_deepest, make_layers, make_summary, sections, write_answers
@@ -62,7 +64,8 @@ def hostile(tmp_path_factory) -> Read:
     """A page on which every name, question and answer tries to be markup."""
     folder = tmp_path_factory.mktemp("hostile")
     titles = {"one": HOSTILE, "two": "TriviaQA"}
-    return Read(page([HOSTILE], sections(folder, {"small": 4, "random": 6}, titles, HOSTILE)))
+    parts = sections(folder, {"small": 4, "random": 6}, titles, HOSTILE)
+    return Read(page(opening_section({}, [Finding(HOSTILE, HOSTILE)]), [HOSTILE], parts))
 
 
 def test_markup_in_names_questions_and_answers_shows_as_text(hostile):
@@ -84,7 +87,7 @@ def test_no_text_can_end_the_charts_data_and_it_arrives_as_it_was(hostile):
 
 def test_the_page_allows_nothing_to_be_loaded(hostile):
     assert "</script" not in javascript()
-    html = page([], {"One": "two"})
+    html = page(Markup("One"), [], [Section("Two", Markup("three"))])
     assert "default-src 'none'" in html
     assert not re.search(r"(src|href)=\"(?!data:|#)", html)
 
@@ -128,6 +131,72 @@ def test_tables_count_questions_and_answers():
 def test_the_probes_are_those_of_the_reference_layer():
     found = reference_auc(make_layers({"m": 5}, ["d"]), **PLACE).row(0)
     assert found == ("m", "d", 2, "0.85 (0.80 … 0.90)", "0.60 (0.55 … 0.65)", "0.84 (0.79 … 0.89)", "0.04")
+
+
+def gap_claim(dataset: str | None, effect: float | None = None, **others) -> dict:
+    ends = {"low": None, "high": None} if effect is None else {"low": effect - 2, "high": effect + 3}
+    return {"claim": 1, "model": "m", "dataset": dataset, "effect": effect, **ends, "because": None, **others}
+
+
+CHANCE = "the probe is no better than chance"
+
+
+@pytest.mark.parametrize(
+    ("rows", "beyond", "sentence"),
+    [
+        (
+            [gap_claim("one", -6.0), gap_claim("two", -4.0), gap_claim(None, -5.0)],
+            [True, False],
+            "averaged over layers and 2 datasets, the gap in ΔP between Question- and Answer-Anchored examples is "
+            "−30.0 points under the published rule and −5.0 points (95 % interval −7.0 … −2.0) under the honest one; "
+            "it is clearly wider than one mechanism would make it on 1 of 2 datasets.",
+        ),
+        (
+            [gap_claim("one", -6.0), gap_claim("two", -4.0), gap_claim(None, -5.0)],
+            [False, False],
+            "averaged over layers and 2 datasets, the gap in ΔP between Question- and Answer-Anchored examples is "
+            "−30.0 points under the published rule and −5.0 points (95 % interval −7.0 … −2.0) under the honest one; "
+            "it is not clearly wider than one mechanism would make it on any dataset.",
+        ),
+        (
+            [gap_claim("one", -6.0), gap_claim("two", because=CHANCE), gap_claim(None, -6.0)],
+            [False, None],
+            "averaged over layers, the gap in ΔP between Question- and Answer-Anchored examples is −40.0 points under "
+            "the published rule and −6.0 points (95 % interval −8.0 … −3.0) under the honest one; "
+            "it is not clearly wider than one mechanism would make it.",
+        ),
+        (
+            [gap_claim("three", 0.5)],
+            [],
+            "averaged over layers, the gap in ΔP between Question- and Answer-Anchored examples has no value under "
+            "the published rule and +0.5 points (95 % interval −1.5 … 3.5) under the honest one.",
+        ),
+        (
+            [gap_claim("one", because=CHANCE)],
+            [None],
+            "nothing can be said, because the probe is no better than chance.",
+        ),
+        ([], [], "not probed, because its answers are too few or too one-sided."),
+    ],
+)
+def test_a_sentence_says_what_was_found_of_a_model(rows, beyond, sentence):
+    others = [gap_claim("one", -1.0, model="other"), gap_claim("one", -1.0, claim=2)]
+    claims = {"claims": [*others, *rows], "one_mechanism": [{"model": "m", "beyond": value} for value in beyond]}
+    published = {("m", "one"): -40.0, ("m", "two"): -20.0, ("other", "one"): -99.0}
+    assert findings(claims, published, {"m": "M"}) == [Finding("M", sentence)]
+
+
+def test_the_published_gap_is_the_mean_over_the_layers_that_have_one():
+    rows = [
+        {"model": "m", "dataset": "d", "rule": rule, "intervention": cut, "anchor": anchor, "delta_p": value}
+        for rule, cut, anchor, value in (
+            *(("flip", "exact_question", "gap", value) for value in (-10.0, None, -20.0)),
+            ("replicate", "exact_question", "gap", -1.0),
+            ("flip", "random_question", "gap", -2.0),
+            ("flip", "exact_question", "question", -3.0),
+        )
+    ]
+    assert published_gaps(pl.DataFrame(rows)) == {("m", "d"): -15.0}
 
 
 def test_claims_show_their_verdict_in_words_and_fold_single_datasets_away():
@@ -302,7 +371,7 @@ def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten
     files = [tmp_path / f"{kind}.png" for kind in DRAW]
     for draw, file in zip(DRAW.values(), files, strict=True):
         save(draw(tables, view), file, view.style)
-    parts = sections(tmp_path, layers, FOUR)
     families = {"one": files, "other": files}  # the smaller models' figures are no larger
-    parts["Figures"] = figures_section(families, {name: name for name in families}, tmp_path / "report.html")
-    assert len(page([], parts).encode()) < TEN_MEGABYTES
+    pictures = make_pictures(families, {name: name for name in families}, tmp_path / "report.html")
+    parts = [*sections(tmp_path, layers, FOUR), Section("Figures", figures_section(pictures))]
+    assert len(page(opening_section(pictures, []), [], parts).encode()) < TEN_MEGABYTES

@@ -9,7 +9,7 @@ TEMPLATES = ROOT / "workflow" / "anchorscope" / "report" / "templates"
 
 
 rule report:
-    """Put claims, figures, tables, examples and settings on one self-contained page."""
+    """Put what was found, claims, figures, tables, examples and settings on one self-contained page."""
     input:
         summary="results/summary.parquet",
         layers="results/layers.parquet",

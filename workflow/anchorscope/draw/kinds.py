@@ -4,6 +4,7 @@ Snakemake reads this list when it starts, so nothing heavy is imported here.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,7 @@ class FigureKind:
     name: str  # of its files
     function: str  # in `draw.figures`
     caption: str  # on the report
-    unfolded: bool = False  # on the report
+    placement: Literal["top", "open", "folded"] = "folded"  # on the report: top is where it begins
     compares_places: bool = False  # needs more than one component or position to be measured
 
 
@@ -22,13 +23,13 @@ FIGURE_KINDS = (
         name="family",
         function="draw_family",
         caption="As published: anchors by verdict flip at each layer",
-        unfolded=True,
+        placement="top",
     ),
     FigureKind(
         name="honest",
         function="draw_honest",
         caption="What survives when one prompt labels and another measures; below, the control",
-        unfolded=True,
+        placement="open",
     ),
     FigureKind(
         name="auc",

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
@@ -14,6 +15,7 @@ from markupsafe import Markup
 from PIL import Image
 
 from anchorscope.draw.kinds import FIGURE_KINDS, FigureKind
+from anchorscope.report.findings import Finding
 from anchorscope.report.templates import render
 
 WIDTH = 1400  # pixels: sharp at the width of the page, a third of the bytes of the file
@@ -53,14 +55,28 @@ def data_uri(png: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def figures_section(figures: Mapping[str, Iterable[Path | str]], titles: Mapping[str, str], page: Path | str) -> Markup:
-    """Each set of models with its figures of every kind, from their PNG files; `titles` name the models of a set."""
+def make_pictures(
+    figures: Mapping[str, Iterable[Path | str]], titles: Mapping[str, str], page: Path | str
+) -> dict[str, list[Picture]]:
+    """The pictures of each set of models, from the PNG files of its figures; `titles` name the models of a set."""
+
+    def make(name: str, path: Path | str) -> Picture:
+        return _picture(Path(path), titles[name], page)
+
     with ThreadPoolExecutor() as threads:  # pictures are made smaller outside of Python's lock
-        sets = [
-            (titles[name], list(threads.map(lambda path, name=name: _picture(Path(path), titles[name], page), paths)))
-            for name, paths in figures.items()
-        ]
-    return render("figures.html", sets=sets)
+        return {name: list(threads.map(partial(make, name), paths)) for name, paths in figures.items()}
+
+
+def opening_section(pictures: Mapping[str, list[Picture]], found: list[Finding]) -> Markup:
+    """What the page begins with: a picture of each set of models, and what was found of each model."""
+    top = [picture for of_set in pictures.values() for picture in of_set if picture.kind.placement == "top"]
+    return render("opening.html", pictures=top, findings=found)
+
+
+def figures_section(pictures: Mapping[str, list[Picture]]) -> Markup:
+    """All other pictures, by set of models."""
+    others = [[picture for picture in of_set if picture.kind.placement != "top"] for of_set in pictures.values()]
+    return render("figures.html", sets=[(of_set[0].models, of_set) for of_set in others])
 
 
 def _picture(png: Path, models: str, page: Path | str) -> Picture:

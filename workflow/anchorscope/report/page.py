@@ -1,8 +1,9 @@
-"""One self-contained page: the claims, the figures, what they rest on, and what made them."""
+"""One self-contained page: what was found, the claims, the figures, what they rest on, and what made them."""
 
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import polars as pl
 from markupsafe import Markup
@@ -13,13 +14,21 @@ from anchorscope.report.figures import Link
 from anchorscope.report.templates import render
 
 
-def page(notes: Iterable[str], sections: Mapping[str, Markup]) -> str:
-    """The report as HTML, with sections by title. With `chart_section` among them it needs no other file."""
-    shown = [
-        {"title": title, "anchor": re.sub(r"\W+", "-", title.lower()), "content": content}
-        for title, content in sections.items()
-    ]
-    return str(render("page.html", notes=notes, sections=shown)) + "\n"
+@dataclass(frozen=True)
+class Section:
+    """A part of the page with a heading that the contents link to."""
+
+    title: str
+    content: Markup
+
+    @property
+    def anchor(self) -> str:
+        return re.sub(r"\W+", "-", self.title.lower())
+
+
+def page(opening: Markup, notes: Iterable[str], sections: Iterable[Section]) -> str:
+    """The report as HTML. It needs no other file."""
+    return str(render("page.html", opening=opening, notes=notes, sections=list(sections))) + "\n"
 
 
 def chart_section(spec: Mapping) -> Markup:
