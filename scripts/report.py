@@ -20,7 +20,7 @@ from anchorscope.report.figures import Link, figures_section, files_section, mak
 from anchorscope.report.findings import findings, published_gaps
 from anchorscope.report.page import Section, chart_section, page, provenance_section
 from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
-from anchorscope.summarise.notes import notes, unprobed
+from anchorscope.summarise.notes import mark_random, notes, unprobed
 
 
 def read_csv(path: str) -> pl.DataFrame:
@@ -48,8 +48,8 @@ if __name__ == "__main__":
     plain, datasets = dict(json.loads(params.models)), dict(json.loads(params.datasets))
     place = {"component": params.component, "position": params.position}
     summary, about = read_frame(files.summary), made_from(files.summary)
-    random = {name for name, manifest in about["models"].items() if manifest["weights"] == "random"}
-    models = {name: f"{title} (random weights)" if name in random else title for name, title in plain.items()}
+    claims = read_json(files.claims)
+    models = mark_random(plain, claims["weights"])
     sets = {name: " · ".join(models[one] for one in some) for name, some in json.loads(params.figures).items()}
     tables = {
         "deepest": deepest_layers(summary, **place),
@@ -60,7 +60,6 @@ if __name__ == "__main__":
     chart = family_chart(summary, View(plain, datasets, **place, style=read_style(files.style)))
     drawn = {name: list(some) for name, some in groupby(files.figures, lambda path: Path(path).parent.name)}
     pictures = make_pictures(drawn, sets, target)
-    claims = read_json(files.claims)
     found = findings(claims, published_gaps(summary.filter(**place)), models)
     sections = {
         "Claims": claims_section(claims, models, datasets),

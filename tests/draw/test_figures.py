@@ -20,7 +20,7 @@ from anchorscope.draw.kinds import FIGURE_KINDS, kinds_drawn
 from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, read_style, save
 from anchorscope.draw.sheets import Sheet, Source, draw_all
 from anchorscope.files.frames import write_frame
-from anchorscope.summarise.notes import notes, unprobed
+from anchorscope.summarise.notes import mark_random, notes, unprobed
 from small_things import ROOT
 
 DATASETS = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
@@ -302,6 +302,11 @@ def test_the_figure_says_by_itself_what_it_is_not(summary):
     said = " ".join(figure.get_suptitle().split())
     assert said.endswith(f"{bundled} {random} {window} And more.")
     assert [panel.get_title() for panel in figure.axes] == ["Small-1B", "Large-3B (random weights)"]
+
+
+def test_a_title_says_where_weights_are_random():
+    marked = mark_random({"a": "A", "b": "B", "c": "C"}, {"a": "random", "b": "trained"})
+    assert marked == {"a": "A (random weights)", "b": "B", "c": "C"}
 
 
 def test_what_could_not_be_probed_is_named():

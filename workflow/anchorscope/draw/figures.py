@@ -28,7 +28,7 @@ from anchorscope.draw.panels import (
     sheet,
 )
 from anchorscope.extract.axes import COMPONENTS
-from anchorscope.summarise.notes import notes
+from anchorscope.summarise.notes import mark_random, notes
 
 ANCHORS = {"question": "Q", "answer": "A"}
 POSITIONS = ("before_answer", "answer_last", "final")  # as they stand in the text
@@ -70,8 +70,8 @@ class View:
 
     def titles(self, table: pl.DataFrame) -> list[str]:
         """The models' titles; those of random weights say so."""
-        random = set(table.filter(weights="random")["model"])
-        return [f"{title} (random weights)" if model in random else title for model, title in self.models.items()]
+        weights = dict(table.select("model", "weights").unique().iter_rows())
+        return list(mark_random(self.models, weights).values())
 
 
 def plot_family(

@@ -42,11 +42,20 @@ def notes(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[st
     return found
 
 
-def unprobed(about: dict, models: Mapping[str, str], datasets: Mapping[str, str]) -> str:
-    """A sentence that names which of some models, on which of some datasets, the summary could not include; or none."""
-    pairs = [(model, dataset) for model, dataset, _ in about["not_probed"] if model in models]
-    random = {
-        name: " (random weights)" for name, manifest in about["models"].items() if manifest["weights"] == "random"
+def mark_random(models: Mapping[str, str], weights: Mapping[str, str]) -> dict[str, str]:
+    """Models by name and title, in which the titles of models with random weights say so."""
+    return {
+        name: f"{title} (random weights)" if weights.get(name) == "random" else title for name, title in models.items()
     }
-    named = [f"{models[model]}{random.get(model, '')} on {datasets[dataset]}" for model, dataset in pairs]
-    return f"Not probed, because the answers are too few or too one-sided: {', '.join(named)}." if named else ""
+
+
+def unprobed(made: Mapping, models: Mapping[str, str], datasets: Mapping[str, str]) -> str:
+    """A sentence that names which models, on which datasets, the summary could not include; empty where it has all.
+
+    `made` is the summary's metadata.
+    """
+    titles = mark_random(models, {name: manifest["weights"] for name, manifest in made["models"].items()})
+    left_out = [
+        f"{titles[model]} on {datasets[dataset]}" for model, dataset, _ in made["not_probed"] if model in titles
+    ]
+    return f"Not probed, because the answers are too few or too one-sided: {', '.join(left_out)}." if left_out else ""
