@@ -15,10 +15,11 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.draw.figures import DRAW, View, plot_family
+from anchorscope.draw.figures import DRAW, PUBLISHED, TEXT_ORDER, View, plot_family
 from anchorscope.draw.kinds import FIGURE_KINDS, kinds_drawn
 from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, read_style, save
 from anchorscope.draw.sheets import Sheet, Source, draw_all
+from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.frames import write_frame
 from anchorscope.summarise.notes import mark_random, notes, unprobed
 from small_things import ROOT
@@ -38,7 +39,6 @@ SERIES = [
 ]
 PAIRS = [(dataset, anchor) for dataset in DATASETS for anchor in ("question", "answer")]
 SHIFTS = {"flip": 0.0, "replicate": 10.0}
-COMPONENTS, POSITIONS = ("resid", "attn", "mlp"), ("before_answer", "answer_last", "final")
 
 
 def value(model: str, dataset: str, anchor: str, layer: int) -> float:
@@ -53,8 +53,8 @@ def auc(dataset: str, intervention: str, layer: int) -> float:
 def summary_rows():
     for model, layers in LAYERS.items():
         for component in COMPONENTS:
-            for position in POSITIONS:
-                away = 3.0 * COMPONENTS.index(component) + POSITIONS.index(position) - 1  # none at the headline
+            for position in TEXT_ORDER:
+                away = 3.0 * COMPONENTS.index(component) + TEXT_ORDER.index(position) - 1  # none at the headline
                 for intervention, factor in (("exact_question", 1.0), ("random_question", 0.1)):
                     for dataset, anchor in [*PAIRS, *((dataset, "gap") for dataset in DATASETS)]:
                         for layer in range(layers):
@@ -229,13 +229,17 @@ def test_the_grid_has_every_component_and_position_of_every_model(figures):
     panels = np.array(figure.axes).reshape(2, 3, 3)  # models, components, positions
     for m, model in enumerate(MODELS):
         titles = [" ".join(panel.get_title().split()) for panel in panels[m, 0]]
-        assert titles == [f"{MODELS[model]}, {position}" for position in POSITIONS]
+        assert titles == [f"{MODELS[model]}, {position}" for position in TEXT_ORDER]
         for c, component in enumerate(COMPONENTS):
             assert panels[m, c, 0].get_ylabel() == f"ΔP, {component}"
-            for p in range(len(POSITIONS)):
+            for p in range(len(TEXT_ORDER)):
                 line = heights(shown(panels[m, c, p])["Q TriviaQA"])
                 assert line[2] == pytest.approx(value(model, "triviaqa", "question", 2) + 3 * c + p - 1)
     assert legend(figure) == [name for name, *_ in SERIES]
+
+
+def test_the_grid_has_a_column_for_every_position():
+    assert sorted(TEXT_ORDER) == sorted(POSITIONS)
 
 
 def test_the_grid_shows_what_was_measured_and_nothing_else(tables):
@@ -475,7 +479,7 @@ def test_figures_drawn_side_by_side_are_those_drawn_one_after_another(tables, tm
     files = {name: str(tmp_path / f"{name}.parquet") for name in tables}
     for name, table in tables.items():
         write_frame(files[name], table, {})
-    source = Source(files, MODELS, DATASETS, "resid", "answer_last", "", str(BUNDLED_STYLE))
+    source = Source(files, MODELS, DATASETS, headline=PUBLISHED, note="", style=str(BUNDLED_STYLE))
     for processes in (1, 2):
         sheets = [
             Sheet(kind, column, [str(tmp_path / f"{processes}/{kind}{column}.{end}") for end in ("png", "svg")])
@@ -493,7 +497,7 @@ def test_what_another_process_could_not_draw_is_said_in_its_own_words(tables, tm
     files = {name: str(tmp_path / f"{name}.parquet") for name in tables}
     for name, table in tables.items():
         write_frame(files[name], table, {})
-    source = Source(files, MODELS, DATASETS, "resid", "answer_last", "", str(BUNDLED_STYLE))
+    source = Source(files, MODELS, DATASETS, headline=PUBLISHED, note="", style=str(BUNDLED_STYLE))
     sheets = [Sheet("share", False, [str(tmp_path / "share.svg")]), Sheet("nothing", False, [])]
     with pytest.raises(RuntimeError, match="KeyError: 'nothing'"):
         draw_all(sheets, source, 2)

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import re
+from dataclasses import asdict
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
@@ -24,7 +25,7 @@ from anchorscope.report.findings import Finding, findings, published_gaps
 from anchorscope.report.page import Section, chart_section, page
 from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, reference_auc
 from anchorscope.report.templates import ENVIRONMENT
-from synthetic_run import PLACE, make_deepest, make_layers, make_summary, sections, write_answers
+from synthetic_run import HEADLINE, make_deepest, make_layers, make_summary, sections, write_answers
 
 HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(1)> & \"quotes\" 'too'"
 FOUR = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
@@ -102,10 +103,10 @@ def test_a_table_has_a_row_for_each_row_and_a_dash_for_nothing():
 
 def test_the_deepest_layer_is_where_question_anchored_is_lowest():
     summary = make_summary({"m": 6}, ["d"])
-    found = deepest_layers(summary, **PLACE).to_dicts()
+    found = deepest_layers(summary, HEADLINE).to_dicts()
     assert [row["rule"] for row in found] == ["flip", "replicate"]
     for row in found:
-        curves = summary.filter(**PLACE, intervention="exact_question", rule=row["rule"])
+        curves = summary.filter(**asdict(HEADLINE), intervention="exact_question", rule=row["rule"])
         question = curves.filter(anchor="question").sort("layer")["delta_p"].to_list()
         gap = curves.filter(anchor="gap", layer=row["layer"]).row(0, named=True)
         assert row["layer"] == int(np.argmin(question))
@@ -129,7 +130,7 @@ def test_tables_count_questions_and_answers():
 
 
 def test_the_probes_are_those_of_the_reference_layer():
-    found = reference_auc(make_layers({"m": 5}, ["d"]), **PLACE).row(0)
+    found = reference_auc(make_layers({"m": 5}, ["d"]), HEADLINE).row(0)
     assert found == ("m", "d", 2, "0.85 (0.80 … 0.90)", "0.60 (0.55 … 0.65)", "0.84 (0.79 … 0.89)", "0.04")
 
 
@@ -296,7 +297,7 @@ def test_the_charts_data_are_the_summarys_rounded_to_a_tenth():
     summary = make_summary({"m": 6}, ["d"])
     data = records(summary, {"m": "Model"}, {"d": "Data"})
     assert len(data) == 9 * 2 * 4 * 2
-    where = {**PLACE, "rule": "flip", "intervention": "exact_question", "anchor": "question"}
+    where = {**asdict(HEADLINE), "rule": "flip", "intervention": "exact_question", "anchor": "question"}
     series, rows = data.filter(**where).row(0, named=True), summary.filter(**where).sort("layer")
     assert (series["model"], series["dataset"]) == ("Model", "Data")
     for name in ("delta_p", "low", "high", "null_low", "null_high"):
@@ -367,7 +368,7 @@ def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten
         "layers": make_layers(layers, list(FOUR)),
         "deepest": make_deepest(layers, list(FOUR)),
     }
-    view = View({"large": "Large", "largest": "Largest"}, FOUR, **PLACE)
+    view = View({"large": "Large", "largest": "Largest"}, FOUR, HEADLINE)
     files = [tmp_path / f"{kind}.png" for kind in DRAW]
     for draw, file in zip(DRAW.values(), files, strict=True):
         save(draw(tables, view), file, view.style)

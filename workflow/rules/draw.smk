@@ -1,4 +1,4 @@
-# Figures: every kind for each set of models that the config names, one panel a model.
+# Figures: every kind for each set of models that the config names, one panel per model.
 # In:  results/summary.parquet, results/layers.parquet, results/deepest.parquet, the style file
 # Out: results/figures/{figure}/{kind}.png, .pdf, .svg          as wide as a page
 #      results/figures/{figure}/{kind}_column.png, .pdf, .svg   as wide as a column
@@ -29,8 +29,7 @@ rule draw:
             [[name, MODELS[name]["title"]] for name in FIGURES[wildcards.figure]["models"]]
         ),
         datasets=canonical_json([[name, dataset["title"]] for name, dataset in DATASETS.items()]),
-        component=config["headline"]["component"],
-        position=config["headline"]["position"],
+        headline=canonical_json(config["headline"]),
         style=sha256_of_file(STYLE),
         libraries=locked("matplotlib", "seaborn"),
         code=code("draw.py"),
