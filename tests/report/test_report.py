@@ -23,8 +23,8 @@ from anchorscope.report.examples import COUNT, Stretch, choose, examples_section
 from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures, opening_section
 from anchorscope.report.findings import Finding, findings, published_gaps
 from anchorscope.report.page import Section, chart_section, page
+from anchorscope.report.rendering import ENVIRONMENT
 from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, reference_auc
-from anchorscope.report.templates import ENVIRONMENT
 from synthetic_run import HEADLINE, make_deepest, make_layers, make_summary, sections, write_answers
 
 HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(1)> & \"quotes\" 'too'"

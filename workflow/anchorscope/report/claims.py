@@ -7,8 +7,8 @@ import polars as pl
 from markupsafe import Markup
 
 from anchorscope.report.numbers import between, signed
+from anchorscope.report.rendering import render
 from anchorscope.report.tables import named
-from anchorscope.report.templates import render
 from anchorscope.summarise.claims import EFFECTS
 from anchorscope.summarise.claims_page import BEYOND, EXPLAINED, LANDMARKS, ONE_MECHANISM
 

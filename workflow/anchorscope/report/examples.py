@@ -8,7 +8,7 @@ import polars as pl
 from markupsafe import Markup
 
 from anchorscope.files.frames import read_frame
-from anchorscope.report.templates import render
+from anchorscope.report.rendering import render
 
 COUNT = 10  # of each anchor, model and dataset
 GOLD = 3  # accepted answers that are shown

@@ -16,7 +16,7 @@ from PIL import Image
 
 from anchorscope.draw.kinds import FIGURE_KINDS, FigureKind
 from anchorscope.report.findings import Finding
-from anchorscope.report.templates import render
+from anchorscope.report.rendering import render
 
 WIDTH = 1400  # pixels: sharp at the width of the page, a third of the bytes of the file
 KINDS_BY_NAME = {kind.name: kind for kind in FIGURE_KINDS}

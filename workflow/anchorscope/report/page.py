@@ -11,7 +11,7 @@ from markupsafe import Markup
 from anchorscope.draw.panels import FEW
 from anchorscope.report.chart import javascript
 from anchorscope.report.figures import Link
-from anchorscope.report.templates import render
+from anchorscope.report.rendering import render
 
 
 @dataclass(frozen=True)

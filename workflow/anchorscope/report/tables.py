@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from anchorscope.extract.axes import Headline
 from anchorscope.report.numbers import between
-from anchorscope.report.templates import render
+from anchorscope.report.rendering import render
 
 Titles = Mapping[str, str]
 
