@@ -1,11 +1,16 @@
-"""Draw every kind of figure for one set of models: PNG, PDF and SVG, for a full page's width and for a column's."""
+"""Draw every kind of figure for one set of models as PNG, PDF and SVG, as wide as a page and as wide as a column."""
 
 import json
+from typing import TYPE_CHECKING
 
 from anchorscope.draw.sheets import Sheet, Source, draw_all
+from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.summarise.notes import unprobed
+
+if TYPE_CHECKING:
+    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
@@ -18,8 +23,7 @@ if __name__ == "__main__":
         tables={name: files[name] for name in ("summary", "layers", "deepest")},
         models=models,
         datasets=datasets,
-        component=params.component,
-        position=params.position,
+        headline=Headline(**json.loads(params.headline)),
         note=unprobed(made_from(files.summary), models, datasets),
         style=files.style,
     )

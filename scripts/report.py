@@ -1,13 +1,16 @@
-"""Put claims, figures, tables, examples and settings on one self-contained page that opens without a network."""
+"""Put what was found, and what it rests on, on one self-contained page that opens without a network."""
 
 import json
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from anchorscope.draw.figures import View
 from anchorscope.draw.panels import read_style
+from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import atomic
 from anchorscope.files.frames import read_frame
 from anchorscope.files.identity import read_json
@@ -16,59 +19,73 @@ from anchorscope.files.sealed_parquet import made_from
 from anchorscope.report.chart import family_chart
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import choose, examples_section, with_answers
-from anchorscope.report.figures import figures_section, files_section, link
-from anchorscope.report.page import chart_section, page, provenance_section
+from anchorscope.report.figures import Link, figures_section, files_section, make_pictures, opening_section
+from anchorscope.report.findings import findings, published_gaps
+from anchorscope.report.page import Section, chart_section, page, provenance_section
 from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
-from anchorscope.summarise.notes import notes, unprobed
+from anchorscope.summarise.notes import mark_random, notes, unprobed
+
+if TYPE_CHECKING:
+    from snakemake.script import snakemake
 
 
 def read_csv(path: str) -> pl.DataFrame:
-    """A table whose names are texts, also where they look like numbers."""
+    """A table whose names are texts, even where they look like numbers."""
     return pl.read_csv(path, schema_overrides={"model": pl.String, "dataset": pl.String})
 
 
-def find_examples(deepest: str, answers: list[str], models: dict, datasets: dict) -> dict:
+def read_tables(files: Any, summary: pl.DataFrame, headline: Headline) -> dict[str, pl.DataFrame]:
+    """The tables that the report shows."""
+    return {
+        "deepest": deepest_layers(summary, headline),
+        "auc": reference_auc(read_frame(files.layers), headline),
+        "accuracy": accuracy(read_csv(files.examples)),
+        "questions": kept_questions(read_csv(files.questions)),
+    }
+
+
+def read_examples(
+    deepest: str, answers: list[str], models: dict[str, str], datasets: dict[str, str]
+) -> dict[tuple[str, str], pl.DataFrame]:
     """The examples to show, by the titles of model and dataset; the answers files of a pair stand together."""
     chosen = choose(read_frame(deepest))
     pairs = [(model, dataset) for model in models for dataset in datasets]
     shards = len(answers) // len(pairs)
-    found = {}
+    examples = {}
     for number, (model, dataset) in enumerate(pairs):
         mine = chosen.filter(model=model, dataset=dataset)
         if not mine.is_empty():
             own = answers[number * shards : (number + 1) * shards]
-            found[models[model], datasets[dataset]] = with_answers(mine, own)
-    return found
+            examples[models[model], datasets[dataset]] = with_answers(mine, own)
+    return examples
 
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files, target = snakemake.params, snakemake.input, snakemake.output[0]
     plain, datasets = dict(json.loads(params.models)), dict(json.loads(params.datasets))
-    place = {"component": params.component, "position": params.position}
-    summary, about = read_frame(files.summary), made_from(files.summary)
-    random = {name for name, manifest in about["models"].items() if manifest["weights"] == "random"}
-    models = {name: f"{title} (random weights)" if name in random else title for name, title in plain.items()}
+    headline = Headline(**json.loads(params.headline))
+    summary, claims = read_frame(files.summary), read_json(files.claims)
+    models = mark_random(plain, claims["weights"])
     sets = {name: " · ".join(models[one] for one in some) for name, some in json.loads(params.figures).items()}
-    tables = {
-        "deepest": deepest_layers(summary, **place),
-        "auc": reference_auc(read_frame(files.layers), **place),
-        "accuracy": accuracy(read_csv(files.examples)),
-        "questions": kept_questions(read_csv(files.questions)),
-    }
-    chart = family_chart(summary, View(plain, datasets, **place, style=read_style(files.style)))
-    pictures = {name: list(some) for name, some in groupby(files.figures, lambda path: Path(path).parent.name)}
-    sections = {
-        "Claims": claims_section(read_json(files.claims), models, datasets),
-        "ΔP by layer": chart_section(chart),
-        "Figures": figures_section(pictures, sets, target),
-        "Numbers": numbers_section({name: named(frame, models, datasets) for name, frame in tables.items()}),
-        "Examples": examples_section(find_examples(files.deepest, files.answers, models, datasets)),
-        "What made it": provenance_section(
-            read_json(files.provenance), models, datasets, link(files.provenance, target, "provenance.json")
+    drawn = {name: list(some) for name, some in groupby(files.figures, lambda path: Path(path).parent.name)}
+    pictures = make_pictures(drawn, sets, target)
+    found = findings(claims, published_gaps(summary.filter(**asdict(headline))), models)
+    chart = family_chart(summary, View(plain, datasets, headline=headline, style=read_style(files.style)))
+    tables = read_tables(files, summary, headline)
+    sections = [
+        Section("Claims", claims_section(claims, models, datasets)),
+        Section("ΔP by layer", chart_section(chart)),
+        Section("Figures", figures_section(pictures)),
+        Section("Numbers", numbers_section({name: named(table, models, datasets) for name, table in tables.items()})),
+        Section("Examples", examples_section(read_examples(files.deepest, files.answers, models, datasets))),
+        Section(
+            "What made it",
+            provenance_section(read_json(files.provenance), models, datasets, file=Link.to(files.provenance, target)),
         ),
-        "Files": files_section(json.loads(params.outputs), target),
-    }
-    said = [*notes(summary, plain, datasets), unprobed(about, plain, datasets)]
+        Section("Files", files_section(json.loads(params.outputs), target)),
+    ]
+    warnings = [*notes(summary, plain, datasets), unprobed(made_from(files.summary), plain, datasets)]
     with atomic(target) as path:
-        path.write_text(page(filter(None, said), sections), encoding="utf-8")
+        html = page(opening_section(pictures, found), filter(None, warnings), sections)
+        path.write_text(html, encoding="utf-8")

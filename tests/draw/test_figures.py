@@ -1,6 +1,8 @@
 """The figures hold the published series in the published style, read back from the figures and their SVG."""
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from html import unescape
 
@@ -13,11 +15,13 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.draw.figures import KINDS, View, plot_family
+from anchorscope.draw.figures import DRAW, PUBLISHED, TEXT_ORDER, View, plot_family
+from anchorscope.draw.kinds import FIGURE_KINDS, kinds_drawn
 from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, read_style, save
 from anchorscope.draw.sheets import Sheet, Source, draw_all
+from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.frames import write_frame
-from anchorscope.summarise.notes import notes, unprobed
+from anchorscope.summarise.notes import mark_random, notes, unprobed
 from small_things import ROOT
 
 DATASETS = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
@@ -35,7 +39,6 @@ SERIES = [
 ]
 PAIRS = [(dataset, anchor) for dataset in DATASETS for anchor in ("question", "answer")]
 SHIFTS = {"flip": 0.0, "replicate": 10.0}
-COMPONENTS, POSITIONS = ("resid", "attn", "mlp"), ("before_answer", "answer_last", "final")
 
 
 def value(model: str, dataset: str, anchor: str, layer: int) -> float:
@@ -50,8 +53,8 @@ def auc(dataset: str, intervention: str, layer: int) -> float:
 def summary_rows():
     for model, layers in LAYERS.items():
         for component in COMPONENTS:
-            for position in POSITIONS:
-                away = 3.0 * COMPONENTS.index(component) + POSITIONS.index(position) - 1  # none at the headline
+            for position in TEXT_ORDER:
+                away = 3.0 * COMPONENTS.index(component) + TEXT_ORDER.index(position) - 1  # none at the headline
                 for intervention, factor in (("exact_question", 1.0), ("random_question", 0.1)):
                     for dataset, anchor in [*PAIRS, *((dataset, "gap") for dataset in DATASETS)]:
                         for layer in range(layers):
@@ -119,7 +122,7 @@ def summary(tables) -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def figures(tables) -> dict[str, Figure]:
-    return {kind: draw(tables, View(MODELS, DATASETS)) for kind, draw in KINDS.items()}
+    return {kind: draw(tables, View(MODELS, DATASETS)) for kind, draw in DRAW.items()}
 
 
 def shown(panel: Axes) -> dict[str, Line2D]:
@@ -226,18 +229,22 @@ def test_the_grid_has_every_component_and_position_of_every_model(figures):
     panels = np.array(figure.axes).reshape(2, 3, 3)  # models, components, positions
     for m, model in enumerate(MODELS):
         titles = [" ".join(panel.get_title().split()) for panel in panels[m, 0]]
-        assert titles == [f"{MODELS[model]}, {position}" for position in POSITIONS]
+        assert titles == [f"{MODELS[model]}, {position}" for position in TEXT_ORDER]
         for c, component in enumerate(COMPONENTS):
             assert panels[m, c, 0].get_ylabel() == f"ΔP, {component}"
-            for p in range(len(POSITIONS)):
+            for p in range(len(TEXT_ORDER)):
                 line = heights(shown(panels[m, c, p])["Q TriviaQA"])
                 assert line[2] == pytest.approx(value(model, "triviaqa", "question", 2) + 3 * c + p - 1)
     assert legend(figure) == [name for name, *_ in SERIES]
 
 
+def test_the_grid_has_a_column_for_every_position():
+    assert sorted(TEXT_ORDER) == sorted(POSITIONS)
+
+
 def test_the_grid_shows_what_was_measured_and_nothing_else(tables):
     of_part = pl.col("component").is_in(["mlp", "resid"]) & (pl.col("position") == "answer_last")
-    figure = KINDS["grid"](tables | {"summary": tables["summary"].filter(of_part)}, View(MODELS, DATASETS))
+    figure = DRAW["grid"](tables | {"summary": tables["summary"].filter(of_part)}, View(MODELS, DATASETS))
     labels = [panel.get_ylabel() for panel in figure.axes]
     assert labels == ["ΔP, resid", "ΔP, mlp"] * len(MODELS)
 
@@ -301,6 +308,11 @@ def test_the_figure_says_by_itself_what_it_is_not(summary):
     assert [panel.get_title() for panel in figure.axes] == ["Small-1B", "Large-3B (random weights)"]
 
 
+def test_a_title_says_where_weights_are_random():
+    marked = mark_random({"a": "A", "b": "B", "c": "C"}, {"a": "random", "b": "trained"})
+    assert marked == {"a": "A (random weights)", "b": "B", "c": "C"}
+
+
 def test_what_could_not_be_probed_is_named():
     models = {"a": {"weights": "trained"}, "b": {"weights": "random"}}
     about = {"models": models, "not_probed": [["a", "x", "too few"], ["b", "x", "too few"], ["c", "x", "too few"]]}
@@ -313,7 +325,7 @@ def test_what_could_not_be_probed_is_named():
 def test_a_panel_without_a_series_says_so_and_takes_nothing_from_the_legend(tables, figures):
     """The model on the left could not be probed on any dataset."""
     right = {name: table.filter(model="large") for name, table in tables.items()}
-    for kind, draw in KINDS.items():
+    for kind, draw in DRAW.items():
         figure = draw(right, View(MODELS, DATASETS))
         assert legend(figure) == legend(figures[kind]), kind
         said = ["not probed" in [text.get_text() for text in panel.texts] for panel in figure.axes]
@@ -344,7 +356,7 @@ def test_what_cannot_be_drawn_is_one_sentence(summary, chosen, said):
 @pytest.mark.slow
 def test_a_run_without_the_control_is_drawn(tables):
     cut = {name: table.filter(pl.col("intervention") != "random_question") for name, table in tables.items()}
-    for kind, draw in KINDS.items():
+    for kind, draw in DRAW.items():
         assert draw(cut, View({"small": "Small"}, DATASETS)).axes, kind
 
 
@@ -392,7 +404,7 @@ def test_figures_of_any_number_of_models_are_readable_at_both_widths(tables, cou
     many["summary"] = many["summary"].with_columns(source=pl.lit("bundled"), weights=pl.lit("random"))
     datasets = {**DATASETS, "hotpotqa": "HotpotQA with the distracting paragraphs of its second release"}
     view = View({name: f"Llama-3.2-{name}-Instruct" for name in names}, datasets, style=read_style(column=column))
-    for kind, draw in KINDS.items():
+    for kind, draw in DRAW.items():
         if (kind, count) == ("grid", 4):
             continue  # it grows downwards only, and takes long
         figure = draw(many, view)
@@ -412,7 +424,7 @@ def test_a_style_file_sets_colours_sizes_and_type(tables, tmp_path):
         assert old in text
         text = text.replace(old, new)
     own.write_text(text)
-    figure = KINDS["family"](tables, View(MODELS, DATASETS, style=read_style(own)))
+    figure = DRAW["family"](tables, View(MODELS, DATASETS, style=read_style(own)))
     assert to_hex(shown(figure.axes[0])["Q PopQA"].get_color()) == "#000000"
     assert figure.axes[0].yaxis.label.get_fontsize() == 11
     assert tuple(figure.get_size_inches()) == (5, 4)
@@ -426,16 +438,28 @@ def test_a_title_is_text_and_no_formula(summary, tmp_path):
     assert {title, f"Q {title}", f"A {title}"} <= set(shown)
 
 
-def test_the_workflow_knows_every_kind_of_figure():
-    text = (ROOT / "workflow/rules/common.smk").read_text()
-    (listed,) = re.findall(r"^KINDS = \[(.*)\]", text, re.M)
-    assert re.findall(r'"(\w+)"', listed) == list(KINDS)
+def test_every_kind_of_figure_has_a_function_and_a_caption_for_snakemakes_report():
+    assert [kind.name for kind in FIGURE_KINDS] == list(DRAW)
+    for kind in FIGURE_KINDS:
+        assert DRAW[kind.name].__name__ == kind.function
+        assert (ROOT / f"workflow/report/{kind.name}.rst").read_text().strip()
+
+
+def test_a_kind_that_compares_places_is_drawn_only_where_there_are_several():
+    assert kinds_drawn(9) == ["family", "honest", "auc", "share", "grid", "distribution"]
+    assert kinds_drawn(1) == ["family", "honest", "auc", "share", "distribution"]
+
+
+def test_the_list_of_kinds_takes_snakemake_no_time_to_import():
+    code = "import sys, anchorscope.draw.kinds; print(*{'matplotlib', 'polars', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 def test_files_hold_real_text_and_are_the_same_twice(tables, tmp_path):
     style = read_style()
     for attempt in ("one", "two"):
-        figure = KINDS["family"](tables, replace(View(MODELS, DATASETS, style=style), note="A note."))
+        figure = DRAW["family"](tables, replace(View(MODELS, DATASETS, style=style), note="A note."))
         for kind in ("png", "pdf", "svg"):
             save(figure, tmp_path / f"{attempt}.{kind}", style)
     for kind in ("png", "pdf", "svg"):
@@ -455,7 +479,7 @@ def test_figures_drawn_side_by_side_are_those_drawn_one_after_another(tables, tm
     files = {name: str(tmp_path / f"{name}.parquet") for name in tables}
     for name, table in tables.items():
         write_frame(files[name], table, {})
-    source = Source(files, MODELS, DATASETS, "resid", "answer_last", "", str(BUNDLED_STYLE))
+    source = Source(files, MODELS, DATASETS, headline=PUBLISHED, note="", style=str(BUNDLED_STYLE))
     for processes in (1, 2):
         sheets = [
             Sheet(kind, column, [str(tmp_path / f"{processes}/{kind}{column}.{end}") for end in ("png", "svg")])
@@ -473,7 +497,7 @@ def test_what_another_process_could_not_draw_is_said_in_its_own_words(tables, tm
     files = {name: str(tmp_path / f"{name}.parquet") for name in tables}
     for name, table in tables.items():
         write_frame(files[name], table, {})
-    source = Source(files, MODELS, DATASETS, "resid", "answer_last", "", str(BUNDLED_STYLE))
+    source = Source(files, MODELS, DATASETS, headline=PUBLISHED, note="", style=str(BUNDLED_STYLE))
     sheets = [Sheet("share", False, [str(tmp_path / "share.svg")]), Sheet("nothing", False, [])]
     with pytest.raises(RuntimeError, match="KeyError: 'nothing'"):
         draw_all(sheets, source, 2)

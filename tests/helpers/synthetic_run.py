@@ -1,23 +1,25 @@
 """The tables of a run that never was, as large as one wants: what the report is made from, with names of choice."""
 
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from anchorscope.draw.figures import INTERVENTION_TITLES, POSITIONS, RULE_TITLES, View
-from anchorscope.extract.axes import COMPONENTS
+from anchorscope.draw.figures import INTERVENTION_TITLES, RULE_TITLES, TEXT_ORDER, View
+from anchorscope.extract.axes import COMPONENTS, Headline
 from anchorscope.files.frames import write_frame
 from anchorscope.files.provenance import provenance
 from anchorscope.report.chart import family_chart
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import choose, examples_section, with_answers
-from anchorscope.report.page import chart_section, provenance_section
+from anchorscope.report.figures import Link
+from anchorscope.report.page import Section, chart_section, provenance_section
 from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
 from anchorscope.summarise.claims import STATEMENTS
 
-PLACE = {"component": "resid", "position": "answer_last"}
+HEADLINE = Headline("resid", "answer_last")
 DEPTHS = {"question": -50.0, "answer": -3.0, "all": -20.0, "gap": -47.0}
 ASKED = 400
 
@@ -25,7 +27,7 @@ ASKED = 400
 def make_summary(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     """Curves of a plausible shape, with noise, for every model (with its number of layers), dataset and choice."""
     noise = np.random.default_rng(0)
-    choices = product(layers, datasets, COMPONENTS, POSITIONS, INTERVENTION_TITLES, RULE_TITLES, DEPTHS)
+    choices = product(layers, datasets, COMPONENTS, TEXT_ORDER, INTERVENTION_TITLES, RULE_TITLES, DEPTHS)
     tables = []
     for model, dataset, component, position, intervention, rule, anchor in choices:
         count = layers[model]
@@ -65,7 +67,7 @@ def make_layers(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     """How well every probe ranks; the reference layer is the third."""
     states = ("clean", *INTERVENTION_TITLES)
     rows = [
-        {"model": model, "dataset": dataset, **PLACE, "intervention": state, "layer": layer, "auc": auc}
+        {"model": model, "dataset": dataset, **asdict(HEADLINE), "intervention": state, "layer": layer, "auc": auc}
         | {"auc_low": auc - 0.05, "auc_high": auc + 0.05, "calibration_error": 0.04, "is_reference": layer == 2}
         for model, dataset in product(layers, datasets)
         for state, auc in zip(states, (0.85, 0.6, 0.84), strict=True)
@@ -144,7 +146,7 @@ def make_provenance(layers: dict[str, int], datasets: list[str]) -> dict:
     }
 
 
-def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words: str = "") -> dict[str, str]:
+def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words: str = "") -> list[Section]:
     """Every section of the report but figures and files, of models by their layers and datasets by their titles."""
     datasets, models = list(titles), {name: name.title() for name in layers}
     summary, deepest = make_summary(layers, datasets), make_deepest(layers, datasets)
@@ -156,17 +158,20 @@ def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words
     }
     counts = {"asked": ASKED, "right": 150, "wrong": 240, "refused": 10, "left_out_by_balance": 90, "analysed": 300}
     tables = {
-        "deepest": deepest_layers(summary, **PLACE),
-        "auc": reference_auc(make_layers(layers, datasets), **PLACE),
+        "deepest": deepest_layers(summary, HEADLINE),
+        "auc": reference_auc(make_layers(layers, datasets), HEADLINE),
         "accuracy": accuracy(
             pl.DataFrame([{"model": one, "dataset": two, **counts} for one, two in product(layers, datasets)])
         ),
         "questions": kept_questions(pl.DataFrame({"dataset": datasets, "verdict": "kept", "rows": ASKED})),
     }
-    return {
+    contents = {
         "Claims": claims_section(make_claims(layers, datasets), models, titles),
         "ΔP by layer": chart_section(family_chart(summary, View(models, titles))),
         "Numbers": numbers_section({name: named(frame, models, titles) for name, frame in tables.items()}),
         "Examples": examples_section(examples),
-        "What made it": provenance_section(make_provenance(layers, datasets), models, titles, "provenance.json"),
+        "What made it": provenance_section(
+            make_provenance(layers, datasets), models, titles, Link("provenance.json", "provenance.json")
+        ),
     }
+    return [Section(title, content) for title, content in contents.items()]

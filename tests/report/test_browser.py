@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from markupsafe import Markup
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from anchorscope.report.page import page
@@ -55,7 +56,9 @@ def opened(browser: Browser, file: Path, width: int = 1280, scheme: str = "light
 def synthetic(tmp_path_factory) -> Path:
     """The page of two models and four datasets."""
     folder = tmp_path_factory.mktemp("synthetic")
-    (folder / "report.html").write_text(page(["A note."], sections(folder, LAYERS, TITLES)), encoding="utf-8")
+    (folder / "report.html").write_text(
+        page(Markup(""), ["A note."], sections(folder, LAYERS, TITLES)), encoding="utf-8"
+    )
     return folder / "report.html"
 
 

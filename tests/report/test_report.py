@@ -4,27 +4,32 @@ import base64
 import io
 import json
 import re
+from dataclasses import asdict
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
 import numpy as np
 import polars as pl
 import pytest
+from markupsafe import Markup
 from matplotlib.colors import to_hex
 from PIL import Image
 
-from anchorscope.draw.figures import KINDS, View
+from anchorscope.draw.figures import DRAW, View
 from anchorscope.draw.panels import FEW, looks, read_style, save
 from anchorscope.report.chart import SHAPES, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
-from anchorscope.report.examples import COUNT, choose, examples_section, marked, with_answers
-from anchorscope.report.figures import figures_section, files_section, picture
-from anchorscope.report.page import page, safe_json
-from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, reference_auc, table
-from synthetic_run import PLACE, make_deepest, make_layers, make_summary, sections, write_answers
+from anchorscope.report.examples import COUNT, Stretch, choose, examples_section, stretches, with_answers
+from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures, opening_section
+from anchorscope.report.findings import Finding, findings, published_gaps
+from anchorscope.report.page import Section, chart_section, page
+from anchorscope.report.rendering import ENVIRONMENT
+from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, reference_auc
+from synthetic_run import HEADLINE, make_deepest, make_layers, make_summary, sections, write_answers
 
 HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(1)> & \"quotes\" 'too'"
 FOUR = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
+MACROS = ENVIRONMENT.get_template("macros.html").module
 TEN_MEGABYTES = 10 * 10**6
 
 
@@ -34,7 +39,7 @@ class Read(HTMLParser):
     def __init__(self, html: str):
         super().__init__()
         self.tags, self.links, self.cells, self.marks, self.scripts, self.seen = [], [], [], [], [], ""
-        self.feed(html)
+        self.feed(str(html))
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
@@ -60,7 +65,8 @@ def hostile(tmp_path_factory) -> Read:
     """A page on which every name, question and answer tries to be markup."""
     folder = tmp_path_factory.mktemp("hostile")
     titles = {"one": HOSTILE, "two": "TriviaQA"}
-    return Read(page([HOSTILE], sections(folder, {"small": 4, "random": 6}, titles, HOSTILE)))
+    parts = sections(folder, {"small": 4, "random": 6}, titles, HOSTILE)
+    return Read(page(opening_section({}, [Finding(HOSTILE, HOSTILE)]), [HOSTILE], parts))
 
 
 def test_markup_in_names_questions_and_answers_shows_as_text(hostile):
@@ -76,18 +82,19 @@ def test_no_text_can_end_the_charts_data_and_it_arrives_as_it_was(hostile):
     assert "<" not in text
     spec = json.loads(text)
     assert HOSTILE in {record["dataset"] for record in spec["data"]["values"]}
-    assert json.loads(safe_json({"<!--": "</script>"})) == {"<!--": "</script>"}
+    odd = {"<!--": "</script>", "'": "&amp;"}
+    assert json.loads(Read(chart_section(odd)).scripts[0]) == odd
 
 
 def test_the_page_allows_nothing_to_be_loaded(hostile):
     assert "</script" not in javascript()
-    html = page([], {"One": "two"})
+    html = page(Markup("One"), [], [Section("Two", Markup("three"))])
     assert "default-src 'none'" in html
     assert not re.search(r"(src|href)=\"(?!data:|#)", html)
 
 
 def test_a_table_has_a_row_for_each_row_and_a_dash_for_nothing():
-    html = table(pl.DataFrame({"a_b": [1.25, None, -3.0], "<b>": ["x", "&", None]}))
+    html = MACROS.table(pl.DataFrame({"a_b": [1.25, None, -3.0], "<b>": ["x", "&", None]}))
     assert html.count("<tr>") == 4
     assert '<th class="number">a b</th>' in html
     assert Read(html).cells == ["1.2", "x", "–", "&", "−3.0", "–"]
@@ -96,10 +103,10 @@ def test_a_table_has_a_row_for_each_row_and_a_dash_for_nothing():
 
 def test_the_deepest_layer_is_where_question_anchored_is_lowest():
     summary = make_summary({"m": 6}, ["d"])
-    found = deepest_layers(summary, **PLACE).to_dicts()
+    found = deepest_layers(summary, HEADLINE).to_dicts()
     assert [row["rule"] for row in found] == ["flip", "replicate"]
     for row in found:
-        curves = summary.filter(**PLACE, intervention="exact_question", rule=row["rule"])
+        curves = summary.filter(**asdict(HEADLINE), intervention="exact_question", rule=row["rule"])
         question = curves.filter(anchor="question").sort("layer")["delta_p"].to_list()
         gap = curves.filter(anchor="gap", layer=row["layer"]).row(0, named=True)
         assert row["layer"] == int(np.argmin(question))
@@ -123,8 +130,74 @@ def test_tables_count_questions_and_answers():
 
 
 def test_the_probes_are_those_of_the_reference_layer():
-    found = reference_auc(make_layers({"m": 5}, ["d"]), **PLACE).row(0)
+    found = reference_auc(make_layers({"m": 5}, ["d"]), HEADLINE).row(0)
     assert found == ("m", "d", 2, "0.85 (0.80 … 0.90)", "0.60 (0.55 … 0.65)", "0.84 (0.79 … 0.89)", "0.04")
+
+
+def gap_claim(dataset: str | None, effect: float | None = None, **others) -> dict:
+    ends = {"low": None, "high": None} if effect is None else {"low": effect - 2, "high": effect + 3}
+    return {"claim": 1, "model": "m", "dataset": dataset, "effect": effect, **ends, "because": None, **others}
+
+
+CHANCE = "the probe is no better than chance"
+
+
+@pytest.mark.parametrize(
+    ("rows", "beyond", "sentence"),
+    [
+        (
+            [gap_claim("one", -6.0), gap_claim("two", -4.0), gap_claim(None, -5.0)],
+            [True, False],
+            "averaged over layers and 2 datasets, the gap in ΔP between Question- and Answer-Anchored examples is "
+            "−30.0 points under the published rule and −5.0 points (95 % interval −7.0 … −2.0) under the honest one; "
+            "it is clearly wider than one mechanism would make it on 1 of 2 datasets.",
+        ),
+        (
+            [gap_claim("one", -6.0), gap_claim("two", -4.0), gap_claim(None, -5.0)],
+            [False, False],
+            "averaged over layers and 2 datasets, the gap in ΔP between Question- and Answer-Anchored examples is "
+            "−30.0 points under the published rule and −5.0 points (95 % interval −7.0 … −2.0) under the honest one; "
+            "it is not clearly wider than one mechanism would make it on any dataset.",
+        ),
+        (
+            [gap_claim("one", -6.0), gap_claim("two", because=CHANCE), gap_claim(None, -6.0)],
+            [False, None],
+            "averaged over layers, the gap in ΔP between Question- and Answer-Anchored examples is −40.0 points under "
+            "the published rule and −6.0 points (95 % interval −8.0 … −3.0) under the honest one; "
+            "it is not clearly wider than one mechanism would make it.",
+        ),
+        (
+            [gap_claim("three", 0.5)],
+            [],
+            "averaged over layers, the gap in ΔP between Question- and Answer-Anchored examples has no value under "
+            "the published rule and +0.5 points (95 % interval −1.5 … 3.5) under the honest one.",
+        ),
+        (
+            [gap_claim("one", because=CHANCE)],
+            [None],
+            "nothing can be said, because the probe is no better than chance.",
+        ),
+        ([], [], "not probed, because its answers are too few or too one-sided."),
+    ],
+)
+def test_a_sentence_says_what_was_found_of_a_model(rows, beyond, sentence):
+    others = [gap_claim("one", -1.0, model="other"), gap_claim("one", -1.0, claim=2)]
+    claims = {"claims": [*others, *rows], "one_mechanism": [{"model": "m", "beyond": value} for value in beyond]}
+    published = {("m", "one"): -40.0, ("m", "two"): -20.0, ("other", "one"): -99.0}
+    assert findings(claims, published, {"m": "M"}) == [Finding("M", sentence)]
+
+
+def test_the_published_gap_is_the_mean_over_the_layers_that_have_one():
+    rows = [
+        {"model": "m", "dataset": "d", "rule": rule, "intervention": cut, "anchor": anchor, "delta_p": value}
+        for rule, cut, anchor, value in (
+            *(("flip", "exact_question", "gap", value) for value in (-10.0, None, -20.0)),
+            ("replicate", "exact_question", "gap", -1.0),
+            ("flip", "random_question", "gap", -2.0),
+            ("flip", "exact_question", "question", -3.0),
+        )
+    ]
+    assert published_gaps(pl.DataFrame(rows)) == {("m", "d"): -15.0}
 
 
 def test_claims_show_their_verdict_in_words_and_fold_single_datasets_away():
@@ -187,9 +260,12 @@ def test_examples_are_the_first_ten_of_each_anchor_in_the_order_of_their_ids(tmp
 
 
 def test_marks_stand_around_their_characters_and_the_rest_is_escaped():
-    assert marked("a <b> é", [(6, 7), (2, 5)]) == "a <mark>&lt;b&gt;</mark> <mark>é</mark>"
-    assert marked("none", []) == "none"
-    assert marked("abcdef", [(0, 4), (2, 6)]) == "<mark>abcd</mark><mark>ef</mark>"
+    plain, marked = (lambda text: Stretch(text, False)), (lambda text: Stretch(text, True))
+    found = stretches("a <b> é", [(6, 7), (2, 5)])
+    assert found == [plain("a "), marked("<b>"), plain(" "), marked("é")]
+    assert stretches("none", []) == [plain("none")]
+    assert stretches("abcdef", [(0, 4), (2, 6)]) == [marked("abcd"), marked("ef")]
+    assert MACROS.marked(found) == "a <mark>&lt;b&gt;</mark> <mark>é</mark>"
 
 
 def test_the_chart_has_the_series_of_the_figure_in_its_order_and_colours():
@@ -221,7 +297,7 @@ def test_the_charts_data_are_the_summarys_rounded_to_a_tenth():
     summary = make_summary({"m": 6}, ["d"])
     data = records(summary, {"m": "Model"}, {"d": "Data"})
     assert len(data) == 9 * 2 * 4 * 2
-    where = {**PLACE, "rule": "flip", "intervention": "exact_question", "anchor": "question"}
+    where = {**asdict(HEADLINE), "rule": "flip", "intervention": "exact_question", "anchor": "question"}
     series, rows = data.filter(**where).row(0, named=True), summary.filter(**where).sort("layer")
     assert (series["model"], series["dataset"]) == ("Model", "Data")
     for name in ("delta_p", "low", "high", "null_low", "null_high"):
@@ -242,7 +318,7 @@ def test_a_picture_is_smaller_than_the_figure_and_keeps_its_colours():
     whole.paste("#1f77b4", (100, 100, 1500, 300))
     file = io.BytesIO()
     whole.save(file, "png")
-    uri = picture(file.getvalue())
+    uri = data_uri(file.getvalue())
     assert uri.startswith("data:image/png;base64,")
     with Image.open(io.BytesIO(base64.b64decode(uri.split(",", 1)[1]))) as small:
         assert small.size == (1400, 300)
@@ -264,7 +340,7 @@ def test_the_page_of_a_finished_run_links_to_every_file_of_it(finished):
     assert named_files <= links
     for section in (link[1:] for link in read.links if link.startswith("#")):
         assert f'id="{section}"' in html
-    assert html.count("data:image/png;base64,") == len(KINDS)
+    assert html.count("data:image/png;base64,") == len(DRAW)
 
 
 def test_the_page_of_a_finished_run_says_what_its_tables_say(finished):
@@ -292,11 +368,11 @@ def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten
         "layers": make_layers(layers, list(FOUR)),
         "deepest": make_deepest(layers, list(FOUR)),
     }
-    view = View({"large": "Large", "largest": "Largest"}, FOUR, **PLACE)
-    files = [tmp_path / f"{kind}.png" for kind in KINDS]
-    for draw, file in zip(KINDS.values(), files, strict=True):
+    view = View({"large": "Large", "largest": "Largest"}, FOUR, HEADLINE)
+    files = [tmp_path / f"{kind}.png" for kind in DRAW]
+    for draw, file in zip(DRAW.values(), files, strict=True):
         save(draw(tables, view), file, view.style)
-    parts = sections(tmp_path, layers, FOUR)
     families = {"one": files, "other": files}  # the smaller models' figures are no larger
-    parts["Figures"] = figures_section(families, {name: name for name in families}, tmp_path / "report.html")
-    assert len(page([], parts).encode()) < TEN_MEGABYTES
+    pictures = make_pictures(families, {name: name for name in families}, tmp_path / "report.html")
+    parts = [*sections(tmp_path, layers, FOUR), Section("Figures", figures_section(pictures))]
+    assert len(page(opening_section(pictures, []), [], parts).encode()) < TEN_MEGABYTES

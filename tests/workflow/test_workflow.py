@@ -369,8 +369,8 @@ def test_what_a_scheduler_is_asked_for_reruns_nothing(rerun):
 
 @pytest.mark.slow
 def test_jobs_use_the_library_of_their_own_checkout(rerun):
-    module = rerun / "workflow/anchorscope/report/page.py"
-    module.write_text(module.read_text().replace("<h1>Anchorscope</h1>", "<h1>Edited</h1>"))
+    template = rerun / "workflow/anchorscope/report/templates/page.html"
+    template.write_text(template.read_text().replace("<h1>Anchorscope</h1>", "<h1>Edited</h1>"))
     done = snakemake(rerun)
     assert done.returncode == 0, done.stderr
     assert "<h1>Edited</h1>" in (rerun / "results/report.html").read_text()
@@ -455,6 +455,14 @@ def test_an_edit_of_the_library_reruns_exactly_the_stages_that_use_it(rerun, fil
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new, 1))
     assert jobs(snakemake(rerun, "--dry-run")) == {**expected, **({"provenance": 1} if expected else {})}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["page.html", "page.css"])
+def test_an_edit_of_a_template_only_makes_the_report_again(rerun, file):
+    path = rerun / "workflow/anchorscope/report/templates" / file
+    path.write_text(path.read_text() + "\n")
+    assert jobs(snakemake(rerun, "--dry-run")) == {"report": 1}
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"
 # Every job is a Python of its own. Told to keep no compiled modules, as in many containers, each would compile torch anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+from anchorscope.draw.kinds import kinds_drawn
 from anchorscope.files.identity import (
     canonical_json,
     file_identity,
@@ -57,9 +58,7 @@ GRID = Grid.of(
 )
 PLACES = [".".join(place) for place in GRID.places()]
 FORMATS = ["png", "pdf", "svg"]
-KINDS = ["family", "honest", "auc", "share", "grid", "distribution"]  # of figures
-if len(GRID) == 1:
-    KINDS.remove("grid")
+KINDS_DRAWN = kinds_drawn(len(GRID))  # of figures
 WIDTHS = ["", "_column"]  # of a page and of a column
 ESTIMATES = ["summary", "series", "kinds", "strata", "deepest", "resampled"]
 TABLES = ["summary", "series", "kinds", "strata", "deepest", "layers"]
@@ -172,7 +171,7 @@ def settings():
 def figure_files(names, widths=WIDTHS, formats=FORMATS):
     """Every kind of some figures."""
     file = "results/figures/{figure}/{kind}{width}.{format}"
-    return expand(file, figure=names, kind=KINDS, width=widths, format=formats)
+    return expand(file, figure=names, kind=KINDS_DRAWN, width=widths, format=formats)
 
 
 def drawn(kind, width):

@@ -1,4 +1,4 @@
-# Figures: every kind for each set of models that the config names, one panel a model.
+# Figures: every kind for each set of models that the config names, one panel per model.
 # In:  results/summary.parquet, results/layers.parquet, results/deepest.parquet, the style file
 # Out: results/figures/{figure}/{kind}.png, .pdf, .svg          as wide as a page
 #      results/figures/{figure}/{kind}_column.png, .pdf, .svg   as wide as a column
@@ -12,7 +12,7 @@ rule draw:
         deepest="results/deepest.parquet",
         style=local(ancient(str(STYLE))),
     output:
-        **{f"{kind}{width}": drawn(kind, width) for kind in KINDS for width in WIDTHS},
+        **{f"{kind}{width}": drawn(kind, width) for kind in KINDS_DRAWN for width in WIDTHS},
     log:
         "results/logs/draw/{figure}.log",
     benchmark:
@@ -20,7 +20,7 @@ rule draw:
     conda:
         "../../envs/draw.yaml"
     # A figure takes a second or two, and all of them are wanted at once.
-    threads: min(len(KINDS) * len(WIDTHS), CORES or 1)
+    threads: min(len(KINDS_DRAWN) * len(WIDTHS), CORES or 1)
     resources:
         mem_mb=grows(4000),
         runtime=grows(20),
@@ -29,8 +29,7 @@ rule draw:
             [[name, MODELS[name]["title"]] for name in FIGURES[wildcards.figure]["models"]]
         ),
         datasets=canonical_json([[name, dataset["title"]] for name, dataset in DATASETS.items()]),
-        component=config["headline"]["component"],
-        position=config["headline"]["position"],
+        headline=canonical_json(config["headline"]),
         style=sha256_of_file(STYLE),
         libraries=locked("matplotlib", "seaborn"),
         code=code("draw.py"),

@@ -4,9 +4,12 @@
 # Out: results/report.html
 #      results/provenance.json   settings, code, models, datasets and libraries that made the run
 
+# The report's code is fingerprinted without these.
+TEMPLATES = ROOT / "workflow" / "anchorscope" / "report" / "templates"
+
 
 rule report:
-    """Put claims, figures, tables, examples and settings on one self-contained page."""
+    """Put what was found, claims, figures, tables, examples and settings on one self-contained page."""
     input:
         summary="results/summary.parquet",
         layers="results/layers.parquet",
@@ -33,11 +36,11 @@ rule report:
         models=canonical_json([[name, model["title"]] for name, model in MODELS.items()]),
         datasets=canonical_json([[name, dataset["title"]] for name, dataset in DATASETS.items()]),
         figures=canonical_json({name: figure["models"] for name, figure in FIGURES.items()}),
-        component=config["headline"]["component"],
-        position=config["headline"]["position"],
+        headline=canonical_json(config["headline"]),
         outputs=canonical_json(final_outputs()),
         chart_style=sha256_of_file(STYLE),
-        libraries=locked("altair", "vl-convert-python", "pillow"),
+        templates=canonical_json({file.name: sha256_of_file(file) for file in sorted(TEMPLATES.iterdir())}),
+        libraries=locked("altair", "vl-convert-python", "pillow", "Jinja2"),
         code=code("report.py"),
     script:
         "../../scripts/report.py"

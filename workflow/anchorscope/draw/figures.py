@@ -1,17 +1,18 @@
-"""The figures: delta P against layer as published, its honest companion, and what stands behind them.
+"""The figures: delta P against layer as published, its honest companion, and what is behind them.
 
-Each function draws one kind of figure from the run's tables, one panel a model. To add a kind, write such a function
-and name it in `KINDS`.
+Each `draw_` function draws one kind of figure from the run's tables, with one panel per model. To add a kind, write
+such a function and add a record to `kinds.FIGURE_KINDS`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from anchorscope.draw.kinds import FIGURE_KINDS
 from anchorscope.draw.panels import (
     FEW,
     Style,
@@ -26,14 +27,15 @@ from anchorscope.draw.panels import (
     say_where_nothing_is,
     sheet,
 )
-from anchorscope.extract.axes import COMPONENTS
-from anchorscope.summarise.notes import notes
+from anchorscope.extract.axes import COMPONENTS, Headline
+from anchorscope.summarise.notes import mark_random, notes
 
-ANCHORS = {"question": "Q", "answer": "A"}
-POSITIONS = ("before_answer", "answer_last", "final")  # as they stand in the text
+ANCHOR_LETTERS = {"question": "Q", "answer": "A"}
+TEXT_ORDER = ("before_answer", "answer_last", "final")  # of the positions
 ONE_MECHANISM = "if one mechanism"
+PUBLISHED = Headline("resid", "answer_last")
 GREY = "0.4"
-SURE = (pl.col("n") >= FEW) & pl.col("better_than_chance")  # what is not drawn faint
+SURE = (pl.col("n") >= FEW) & pl.col("better_than_chance")  # the rest is drawn faint
 CONTROL = "control"
 RULE_TITLES = {
     "flip": "anchors by verdict flip at each layer",
@@ -49,28 +51,24 @@ INTERVENTION_TITLES = {
 
 @dataclass(frozen=True)
 class View:
-    """What a figure is about: models and datasets by title, in order, and the probe that is read."""
+    """What a figure shows: models and datasets by name and title, in order, and the probe that is read."""
 
     models: Mapping[str, str]
     datasets: Mapping[str, str]
-    component: str = "resid"
-    position: str = "answer_last"
+    headline: Headline = PUBLISHED
     note: str = ""
     style: Style = field(default_factory=read_style)
 
-    @property
-    def place(self) -> dict[str, str]:
-        return {"component": self.component, "position": self.position}
-
     def of(self, table: pl.DataFrame) -> pl.DataFrame:
-        """The part of a table that the figure shows."""
+        """The part of a table that the figure shows; a table of the headline alone does not name it."""
         shown = table.filter(pl.col("model").is_in(list(self.models)), pl.col("dataset").is_in(list(self.datasets)))
-        return shown.filter(**{name: value for name, value in self.place.items() if name in table.columns})
+        headline = {name: value for name, value in asdict(self.headline).items() if name in table.columns}
+        return shown.filter(**headline)
 
     def titles(self, table: pl.DataFrame) -> list[str]:
-        """The models' titles; those of random weights say so."""
-        random = set(table.filter(weights="random")["model"])
-        return [f"{title} (random weights)" if model in random else title for model, title in self.models.items()]
+        """The models' titles; those of models with random weights say so."""
+        weights = dict(table.select("model", "weights").unique().iter_rows())
+        return list(mark_random(self.models, weights).values())
 
 
 def plot_family(
@@ -85,74 +83,80 @@ def plot_family(
     note: str = "",
     style: Style | None = None,
 ) -> Figure:
-    """Draw delta P against layer: one panel a model, Question-Anchored solid, Answer-Anchored dashed, 95 % bands.
+    """Draw delta P against layer: one panel per model, Question-Anchored solid, Answer-Anchored dashed, 95 % bands.
 
     `summary` is what `load_summary` returns. `models` and `datasets` are names in it, or names with the titles to show;
-    without them all are shown. The datasets' order is that of the legend. Groups of fewer than 20 examples, and layers
-    whose probe is no better than chance, are drawn faint. The figure says by itself where weights are random, where
-    questions are bundled and where the knockout is windowed; `note` adds to that. `panels.save` writes it as the
-    workflow does, with real text in SVG and PDF; its own `savefig` is fine for PNG.
+    without them, all are shown. The legend has the datasets in the order given. Groups of fewer than 20 examples, and
+    layers whose probe is no better than chance, are drawn faint. The figure itself says where weights are random, where
+    questions are bundled and where the knockout is windowed; `note` adds to that. `panels.save` writes the figure as
+    the workflow does, with real text in SVG and PDF; for PNG, its own `savefig` is fine.
     """
-    for kind, value in (
+    for column, value in (
         ("rule", rule),
         ("intervention", intervention),
         ("component", component),
         ("position", position),
     ):
-        _titles(summary, kind, [value])
-    titles = [_titles(summary, *named) for named in (("model", models), ("dataset", datasets))]
-    view = View(*titles, component, position, note, style or read_style())
-    return _family(summary, view, rule, intervention)
+        _titles(summary, column, [value])
+    view = View(
+        models=_titles(summary, "model", models),
+        datasets=_titles(summary, "dataset", datasets),
+        headline=Headline(component, position),
+        note=note,
+        style=style or read_style(),
+    )
+    return _family(summary, view, rule=rule, intervention=intervention)
 
 
-def _titles(summary: pl.DataFrame, kind: str, given: Sequence[str] | Mapping[str, str] | None) -> dict[str, str]:
+def _titles(summary: pl.DataFrame, column: str, given: Sequence[str] | Mapping[str, str] | None) -> dict[str, str]:
+    """Names in a column of the summary with their titles, as given; without `given`, all names."""
     if isinstance(given, str):
-        raise ValueError(f"{kind}s is the text {given!r}; it must be a list of names, or names with titles.")
-    known = summary[kind].unique(maintain_order=True).to_list()
+        raise ValueError(f"{column}s is the text {given!r}; it must be a list of names, or names with titles.")
+    known = summary[column].unique(maintain_order=True).to_list()
     chosen = dict(given) if isinstance(given, Mapping) else {name: name for name in (known if given is None else given)}
     unknown = [name for name in chosen if name not in known]
     if unknown:
-        raise ValueError(f"The summary has no {kind} {', '.join(unknown)}; it has {', '.join(known)}.")
+        raise ValueError(f"The summary has no {column} {', '.join(unknown)}; it has {', '.join(known)}.")
     return chosen
 
 
 def _family(summary: pl.DataFrame, view: View, rule: str, intervention: str) -> Figure:
     with sheet(view.style, len(view.models), sharey=True) as (figure, panels):
-        _draw_anchors(panels[0], view.of(summary), view, rule, intervention)
+        _draw_anchors(panels[0], view.of(summary), view, rule=rule, intervention=intervention)
         panels[0, 0].set(ylabel="ΔP", ylim=limits(view.of(summary)))
         name_panels(panels[0], view.titles(summary))
         count_layers(panels)
         cut = INTERVENTION_TITLES.get(intervention, intervention)
-        _finish(figure, panels, view, summary, f"{cut}; {RULE_TITLES[rule]}")
+        _finish(figure, panels, view, summary=summary, heading=f"{cut}; {RULE_TITLES[rule]}")
     return figure
 
 
 def draw_family(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     """The published figure: anchors by verdict flip at each layer."""
-    return _family(tables["summary"], view, "flip", "exact_question")
+    return _family(tables["summary"], view, rule="flip", intervention="exact_question")
 
 
 def draw_honest(tables: dict[str, pl.DataFrame], view: View) -> Figure:
-    """What survives when one prompt labels and another measures, what one mechanism would show, and the control."""
+    """What survives when one prompt labels and another measures, beside what one mechanism would show; the control."""
     summary = tables["summary"]
     rows = view.of(summary)
     with sheet(view.style, len(view.models), rows=2, row_height=0.7, sharey=True, sharex="col") as (figure, panels):
         labels = {"exact_question": "exact words cut", "random_question": CONTROL}
         for line, (intervention, label) in zip(panels, labels.items(), strict=True):
-            _draw_anchors(line, rows, view, "replicate", intervention, null=True)
+            _draw_anchors(line, rows, view, rule="replicate", intervention=intervention, null=True)
             line[0].set_ylabel(f"ΔP, {label}")
         panels[0, 0].set_ylim(limits(rows))
         name_panels(panels[0], view.titles(summary))
         count_layers(panels)
         heading = f"{RULE_TITLES['replicate']}; control: as many other words cut"
-        _finish(figure, panels, view, summary, heading)
+        _finish(figure, panels, view, summary=summary, heading=heading)
     return figure
 
 
 def draw_auc(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     """How well the probes rank, clean and knocked out."""
     layers = view.of(tables["layers"]).with_columns(sure=pl.lit(True))
-    chosen = looks(view.style, len(ANCHORS) * len(view.datasets))
+    chosen = looks(view.style, len(ANCHOR_LETTERS) * len(view.datasets))
     with sheet(view.style, len(view.models), sharey=True) as (figure, panels):
         for panel, model in zip(panels[0], view.models, strict=True):
             for number, (dataset, title) in enumerate(view.datasets.items()):
@@ -161,12 +165,13 @@ def draw_auc(tables: dict[str, pl.DataFrame], view: View) -> Figure:
                 states = {"clean": (of_question, "clean"), "exact_question": (cut, "cut")}
                 for intervention, (look, state) in states.items():
                     rows = layers.filter(model=model, dataset=dataset, intervention=intervention)
-                    draw_curve(panel, rows, "auc", ("auc_low", "auc_high"), look, f"{title}, {state}")
+                    draw_curve(panel, rows, "auc", ends=("auc_low", "auc_high"), look=look, label=f"{title}, {state}")
             panel.axhline(0.5, color="0.6", linewidth=0.8, zorder=0)
         panels[0, 0].set_ylabel("AUC of the probe")
         name_panels(panels[0], view.titles(tables["summary"]))
         count_layers(panels)
-        _finish(figure, panels, view, tables["summary"], "clean, and with the exact question words cut")
+        heading = "clean, and with the exact question words cut"
+        _finish(figure, panels, view, summary=tables["summary"], heading=heading)
     return figure
 
 
@@ -174,16 +179,16 @@ def draw_share(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     """How many examples are Question-Anchored at each layer."""
     summary = tables["summary"]
     rows = _curves(view.of(summary), "flip", "exact_question").with_columns(pl.col("^share.*$") * 100)
-    chosen = looks(view.style, len(ANCHORS) * len(view.datasets))[:: len(ANCHORS)]
+    chosen = looks(view.style, len(ANCHOR_LETTERS) * len(view.datasets))[:: len(ANCHOR_LETTERS)]
     with sheet(view.style, len(view.models), sharey=True) as (figure, panels):
         for panel, model in zip(panels[0], view.models, strict=True):
             for (dataset, title), look in zip(view.datasets.items(), chosen, strict=True):
                 mine = rows.filter(model=model, dataset=dataset, anchor="question")
-                draw_curve(panel, mine, "share", ("share_low", "share_high"), look, title)
+                draw_curve(panel, mine, "share", ends=("share_low", "share_high"), look=look, label=title)
         panels[0, 0].set(ylabel="Question-Anchored, %", ylim=(0, None))
         name_panels(panels[0], view.titles(summary))
         count_layers(panels)
-        _finish(figure, panels, view, summary, RULE_TITLES["flip"], together=1)
+        _finish(figure, panels, view, summary=summary, heading=RULE_TITLES["flip"], together=1)
     return figure
 
 
@@ -191,75 +196,82 @@ def draw_grid(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     """The published figure at every measured component (rows) and position (columns), one model below another."""
     summary = tables["summary"].filter(pl.col("model").is_in(list(view.models)))
     components, positions = (
-        [name for name in known if name in set(summary[kind])]
-        for kind, known in (("component", COMPONENTS), ("position", POSITIONS))
+        [name for name in known if name in set(summary[column])]
+        for column, known in (("component", COMPONENTS), ("position", TEXT_ORDER))
     )
     lines = [(model, component) for model in view.models for component in components]
     titles = dict(zip(view.models, view.titles(summary), strict=True))
-    shape = {"rows": len(lines), "row_height": 0.6, "sharey": True, "sharex": "row"}
-    with sheet(view.style, len(positions), **shape) as (figure, panels):
+    with sheet(view.style, len(positions), rows=len(lines), row_height=0.6, sharey=True, sharex="row") as (
+        figure,
+        panels,
+    ):
         for line, (model, component) in zip(panels, lines, strict=True):
             alone = replace(view, models={model: titles[model]})
             for panel, position in zip(line, positions, strict=True):
                 rows = summary.filter(component=component, position=position)
-                _draw_anchors([panel], rows, alone, "flip", "exact_question")
+                _draw_anchors([panel], rows, alone, rule="flip", intervention="exact_question")
             line[0].set_ylabel(f"ΔP, {component}")
             if component == components[0]:
                 name_panels(line, [f"{titles[model]}, {position}" for position in positions])
         panels[0, 0].set_ylim(limits(summary))
         count_layers(panels)
         heading = f"{INTERVENTION_TITLES['exact_question']}; {RULE_TITLES['flip']}"
-        _finish(figure, panels, view, tables["summary"], heading)
+        _finish(figure, panels, view, summary=tables["summary"], heading=heading)
     return figure
 
 
 def draw_distribution(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     """Every example's delta P at the deepest layer, under the knockout by anchor and under the control."""
     examples = view.of(tables["deepest"])
-    shape = {"rows": len(view.datasets), "row_height": 0.45, "sharey": True, "sharex": True}
-    with sheet(view.style, len(view.models), **shape) as (figure, panels):
+    with sheet(view.style, len(view.models), rows=len(view.datasets), row_height=0.45, sharey=True, sharex=True) as (
+        figure,
+        panels,
+    ):
         for line, (dataset, title) in zip(panels, view.datasets.items(), strict=True):
             for panel, model in zip(line, view.models, strict=True):
                 mine = examples.filter(model=model, dataset=dataset)
                 if not mine.is_empty():
-                    _draw_histogram(panel, mine, looks(view.style, len(ANCHORS)))
+                    _draw_histogram(panel, mine, looks(view.style, len(ANCHOR_LETTERS)))
             label_rows(line[0], f"{title}, %", len(panels))
         name_panels(panels[0], view.titles(tables["summary"]))
         for panel in panels[-1]:
             panel.set_xlabel("ΔP")
-        _finish(figure, panels, view, tables["summary"], f"at the deepest layer; {RULE_TITLES['flip']}", 1, CONTROL)
+        heading = f"at the deepest layer; {RULE_TITLES['flip']}"
+        _finish(figure, panels, view, summary=tables["summary"], heading=heading, together=1, last=CONTROL)
     return figure
 
 
 def _draw_histogram(panel: Axes, examples: pl.DataFrame, pair: list[dict]) -> None:
-    """Shares of all examples in steps of five points, one group on the other, and the control's outline."""
-    edges = np.arange(-100, 51, 5)
+    """Shares of all examples in steps of five points, one group stacked on the other, and the control's outline."""
+    edges = list(range(-100, 51, 5))
     cut = examples.filter(intervention="exact_question")
     groups = [cut.filter(question_anchored=anchored)["delta_p"].to_numpy() for anchored in (True, False)]
     weights = [np.full(len(group), 100 / len(cut)) for group in groups]
     labels, colours = ["Question-Anchored", "Answer-Anchored"], [look["color"] for look in pair]
     panel.hist(groups, edges, weights=weights, stacked=True, color=colours, label=labels, linewidth=0)
     control = examples.filter(intervention="random_question")["delta_p"].to_numpy()
-    outline = {"histtype": "step", "color": "0.3", "linewidth": 0.8, "label": CONTROL}
-    panel.hist(control, edges, weights=np.full(len(control), 100 / max(1, len(control))), **outline)
-    said = f"layer {cut['layer'][0]}\n{len(cut)} examples"
-    panel.text(0.02, 0.94, said, transform=panel.transAxes, va="top", fontsize="small")
+    shares = np.full(len(control), 100 / max(1, len(control)))
+    panel.hist(control, edges, weights=shares, histtype="step", color="0.3", linewidth=0.8, label=CONTROL)
+    counted = f"layer {cut['layer'][0]}\n{len(cut)} examples"
+    panel.text(0.02, 0.94, counted, transform=panel.transAxes, va="top", fontsize="small")
 
 
 def _draw_anchors(
-    panels: Sequence[Axes], rows: pl.DataFrame, view: View, rule: str, intervention: str, null: bool = False
+    panels: Sequence[Axes], rows: pl.DataFrame, view: View, *, rule: str, intervention: str, null: bool = False
 ) -> None:
-    """Two curves a dataset in each model's panel; with `null` also where they would lie without two pathways."""
+    """Two curves per dataset in each model's panel; with `null`, also where one mechanism would put them."""
     rows = _curves(rows, rule, intervention)
-    series = [(dataset, anchor) for dataset in view.datasets for anchor in ANCHORS]
+    series = [(dataset, anchor) for dataset in view.datasets for anchor in ANCHOR_LETTERS]
     for panel, model in zip(panels, view.models, strict=True):
         for (dataset, anchor), look in zip(series, looks(view.style, len(series)), strict=True):
             mine = rows.filter(model=model, dataset=dataset, anchor=anchor)
-            draw_curve(panel, mine, "delta_p", ("low", "high"), look, f"{ANCHORS[anchor]} {view.datasets[dataset]}")
+            label = f"{ANCHOR_LETTERS[anchor]} {view.datasets[dataset]}"
+            draw_curve(panel, mine, "delta_p", ends=("low", "high"), look=look, label=label)
             band = mine.drop_nulls("null").sort("layer")
             if null and not band.is_empty():
-                layer, middle, *ends = (band[name].to_numpy() for name in ("layer", "null", "null_low", "null_high"))
-                panel.fill_between(layer, *ends, color=GREY, alpha=0.15, linewidth=0, zorder=0)
+                columns = ("layer", "null", "null_low", "null_high")
+                layer, middle, low, high = (band[name].to_numpy() for name in columns)
+                panel.fill_between(layer, low, high, color=GREY, alpha=0.15, linewidth=0, zorder=0)
                 panel.plot(layer, middle, color=look["color"], linestyle=":", marker="")
         if null:
             panel.plot([], [], color=GREY, linestyle=":", marker="", label=ONE_MECHANISM)
@@ -267,13 +279,13 @@ def _draw_anchors(
 
 
 def _curves(rows: pl.DataFrame, rule: str, intervention: str) -> pl.DataFrame:
-    """The rows of one rule under one intervention, with what is sure enough not to be drawn faint."""
+    """The rows of one rule under one intervention; those not `sure` are drawn faint."""
     return rows.filter(rule=rule, intervention=intervention).with_columns(sure=SURE)
 
 
 def limits(rows: pl.DataFrame) -> tuple[float, float]:
     """One y axis for every rule and intervention of the same models, so that figures compare by eye."""
-    drawn = rows.filter(pl.col("anchor").is_in(list(ANCHORS)))
+    drawn = rows.filter(pl.col("anchor").is_in(list(ANCHOR_LETTERS)))
     banded = drawn.filter(pl.col("n") >= FEW)
     bands = [banded["low"], banded["high"], drawn["null_low"], drawn["null_high"]]
     values = [value for column in (drawn["delta_p"], *bands) for value in column.drop_nulls()]
@@ -286,22 +298,19 @@ def _finish(
     figure: Figure,
     panels: np.ndarray,
     view: View,
+    *,
     summary: pl.DataFrame,
     heading: str,
-    together: int = len(ANCHORS),
+    together: int = len(ANCHOR_LETTERS),
     last: str = ONE_MECHANISM,
 ) -> None:
-    """Legend and heading, with what a reader must know before taking the figure for the published one."""
+    """Add legend and heading, with what a reader must know before taking the figure for the published one."""
     say_where_nothing_is(panels)
     add_legend(figure, together, last)
     add_heading(figure, heading, *notes(summary, view.models, view.datasets), view.note)
 
 
-KINDS: dict[str, Callable[[dict[str, pl.DataFrame], View], Figure]] = {
-    "family": draw_family,
-    "honest": draw_honest,
-    "auc": draw_auc,
-    "share": draw_share,
-    "grid": draw_grid,
-    "distribution": draw_distribution,
+# By the name of the kind. A kind whose function is not in this module stops the import.
+DRAW: dict[str, Callable[[dict[str, pl.DataFrame], View], Figure]] = {
+    kind.name: globals()[kind.function] for kind in FIGURE_KINDS
 }

@@ -1,4 +1,4 @@
-"""What all figures share: their looks from a style file, panels, curves with bands, one legend below, and files."""
+"""What all figures share: their style, panels, curves with bands, one legend below, and how they are saved."""
 
 import logging
 import textwrap
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Literal, cast
 
 import matplotlib
 import numpy as np
@@ -21,20 +22,23 @@ from matplotlib.ticker import MaxNLocator
 from anchorscope.files.atomic import atomic
 
 BUNDLED_STYLE = Path(__file__).resolve().parents[2] / "resources" / "figures.mplstyle"
-FEW = 20  # a group of fewer examples is drawn faint, and so is a layer whose probe is no better than chance
+FEW = 20  # groups of fewer examples are drawn faint, and so are layers whose probe is no better than chance
 FAINT = 0.25
-MARKED = 8  # layers of a curve with a marker
+MARKED = 8  # about how many layers of a curve have a marker
 COLUMN = 3.3  # inches: one column of a two-column page
-COLUMN_SCALE = 0.8  # of type and lines there
-NARROWEST = 1.05  # inches of a panel; more panels than there is room for make the figure wider
+COLUMN_SCALE = 0.8  # type and lines are that much smaller there
+NARROWEST = 1.05  # inches per panel; the figure becomes wider where that takes more room
 FIXED = {
     "svg.fonttype": "none",  # text stays text
     "pdf.fonttype": 42,
     "svg.hashsalt": "anchorscope",  # the same figure gives the same file
-    "text.parse_math": False,  # a title with dollar signs is no formula
-    "figure.autolayout": False,  # `sheet` finds all places itself
+    "text.parse_math": False,  # dollar signs in a title do not make it a formula
+    "figure.autolayout": False,  # `sheet` lays the figure out
     "figure.constrained_layout.use": False,
 }
+
+Share = bool | Literal["row", "col"]  # which panels share an axis
+Size = Literal["axes.titlesize", "axes.labelsize", "legend.fontsize", "figure.titlesize"]  # keys of a style
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Style:
 
 
 def read_style(path: Path | str | None = None, column: bool = False) -> Style:
-    """Read a matplotlib style file; the bundled one without `path`."""
+    """Read a matplotlib style file; without `path`, the bundled one."""
     params = _read_params(Path(path or BUNDLED_STYLE))
     params = {**sns.axes_style("whitegrid"), **params, **FIXED}
     with matplotlib.rc_context(params):
@@ -63,14 +67,14 @@ def read_style(path: Path | str | None = None, column: bool = False) -> Style:
 
 
 class _Complaints(logging.Handler):
-    """What matplotlib finds wrong with a style file, which it would only log."""
+    """Collects what matplotlib finds wrong with a style file, which it only logs."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage().strip().splitlines()[0])
+        self.messages.append(record.getMessage().strip().splitlines()[0])
 
 
 def _read_params(path: Path) -> dict:
@@ -82,36 +86,46 @@ def _read_params(path: Path) -> dict:
         params = {}
     finally:
         logger.removeHandler(complaints)
-    if complaints.said:
-        reason = complaints.said[0].replace(f" in file {path!r}", "").replace(f" in file {path}", "")
+    if complaints.messages:
+        reason = complaints.messages[0].replace(f" in file {path!r}", "").replace(f" in file {path}", "")
         raise ValueError(f"{path} is not a style that matplotlib can use: {reason.rstrip('.')}.")
     return params
 
 
 @contextmanager
 def sheet(
-    style: Style, columns: int, rows: int = 1, row_height: float = 1.0, **share: bool | str
+    style: Style,
+    columns: int,
+    *,
+    rows: int = 1,
+    row_height: float = 1.0,
+    sharex: Share = False,
+    sharey: Share = False,
 ) -> Iterator[tuple[Figure, np.ndarray]]:
-    """A figure and its panels [rows, columns], to be drawn on in the style; `row_height` is that of the style's."""
+    """A figure and its panels [rows, columns], to be drawn on in the style.
+
+    The first row is as high as the style says, each other one `row_height` times that.
+    """
     with matplotlib.rc_context(style.params):
         size = (max(style.width, NARROWEST * columns), style.height * (1 + row_height * (rows - 1)))
         figure = Figure(figsize=size, dpi=matplotlib.rcParams["savefig.dpi"], layout="constrained")
-        yield figure, figure.subplots(rows, columns, squeeze=False, **share)
+        yield figure, figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
         figure.draw_without_rendering()
-        figure.set_layout_engine(None)  # places stay as found, whatever the format; "none" would draw every file twice
+        figure.set_layout_engine(None)  # the layout is final, whatever the format; "none" would draw every file twice
 
 
 def looks(style: Style, count: int) -> list[dict]:
+    """The looks of the first `count` series, over again where the style has fewer."""
     return list(islice(cycle(style.looks), count))
 
 
-def draw_curve(panel: Axes, rows: pl.DataFrame, value: str, ends: tuple[str, str], look: dict, label: str) -> None:
-    """A line with its band, faint where `rows` are not `sure`; markers begin a layer later in each curve."""
+def draw_curve(panel: Axes, rows: pl.DataFrame, value: str, *, ends: tuple[str, str], look: dict, label: str) -> None:
+    """A line with its band, faint where `rows` are not `sure`; each curve's markers begin one layer later."""
     rows = rows.sort("layer")
     layer, sure = rows["layer"].to_numpy(), rows["sure"].to_numpy()
     middle, low, high = (rows[name].cast(pl.Float64).to_numpy().astype(float) for name in (value, *ends))
     step = max(1, len(layer) // MARKED)
-    others = sum(not line.get_label().startswith("_") for line in panel.get_lines())
+    others = sum(not str(line.get_label()).startswith("_") for line in panel.get_lines())
     marks = slice(others % step, None, step)
     panel.plot(layer, middle, markevery=marks, **look, alpha=FAINT)
     panel.plot(layer, np.where(sure, middle, np.nan), markevery=marks, **look, label=label)
@@ -120,18 +134,22 @@ def draw_curve(panel: Axes, rows: pl.DataFrame, value: str, ends: tuple[str, str
 
 def name_panels(line: Sequence[Axes], titles: Iterable[str]) -> None:
     """Titles over a row of panels, folded to their width."""
-    room = 0.85 * line[0].figure.get_figwidth() / len(line)  # the rest is for the axes' numbers
+    room = 0.85 * _figure(line[0]).get_figwidth() / len(line)  # the rest is for the axes' numbers
     for panel, title in zip(line, titles, strict=True):
         panel.set_title(_folded(title, room, "axes.titlesize"))
 
 
 def label_rows(panel: Axes, text: str, rows: int) -> None:
     """The label of a row of panels, folded to its height."""
-    panel.set_ylabel(_folded(text, 0.7 * panel.figure.get_figheight() / rows, "axes.labelsize"))
+    panel.set_ylabel(_folded(text, 0.7 * _figure(panel).get_figheight() / rows, "axes.labelsize"))
+
+
+def _figure(panel: Axes) -> Figure:
+    return cast(Figure, panel.figure)  # no panel here is in a subfigure
 
 
 def count_layers(panels: np.ndarray) -> None:
-    """Layers are whole numbers; the last row of panels is labelled."""
+    """Put layers, as whole numbers, on the x axis; the last row of panels is labelled."""
     room = panels.flat[0].figure.get_figwidth() / panels.shape[1]  # inches of a panel
     for panel in panels.flat:
         panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=max(3, int(2 * room))))
@@ -140,13 +158,14 @@ def count_layers(panels: np.ndarray) -> None:
 
 
 def say_where_nothing_is(panels: np.ndarray) -> None:
+    """Write "not probed" on panels without a curve."""
     for panel in panels.flat:
         if not any(np.isfinite(line.get_ydata()).any() for line in panel.get_lines()[:-1]) and not panel.patches:
             panel.text(0.5, 0.5, "not probed", transform=panel.transAxes, ha="center", color="0.5")
 
 
 def add_legend(figure: Figure, together: int, last: str = "") -> None:
-    """One legend below all panels, `last` after all others; `together` entries stay below one another."""
+    """One legend below all panels, `last` after all others; every `together` entries share a column."""
     entries = [entry for panel in figure.axes for entry in zip(*panel.get_legend_handles_labels(), strict=True)]
     shown = {label: handle for handle, label in sorted(entries, key=lambda entry: entry[1] == last)}
     if not shown:
@@ -159,8 +178,15 @@ def add_legend(figure: Figure, together: int, last: str = "") -> None:
     columns = -(-groups // deep)
     missing = columns * deep * together - len(shown)
     handles = [*shown.values(), *[Patch(visible=False)] * missing]
-    where = {"loc": "outside lower center", "ncols": columns, "frameon": False}
-    figure.legend(handles, [*shown, *[""] * missing], **where, columnspacing=1.0, handlelength=3.0)
+    figure.legend(
+        handles,
+        [*shown, *[""] * missing],
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        columnspacing=1.0,
+        handlelength=3.0,
+    )
 
 
 def add_heading(figure: Figure, *lines: str) -> None:
@@ -170,20 +196,21 @@ def add_heading(figure: Figure, *lines: str) -> None:
     figure.suptitle("\n".join(folded), color="0.35")
 
 
-def _letter(size: str) -> float:
-    """The width in inches of a letter in the size that a key of the style has, or a little more."""
+def _letter(size: Size) -> float:
+    """The width in inches of a letter in one of the style's sizes, or a little more."""
     points = FontProperties(size=matplotlib.rcParams[size]).get_size_in_points()
     return 0.57 * points / 72
 
 
-def _folded(text: str, inches: float, size: str) -> str:
+def _folded(text: str, inches: float, size: Size) -> str:
+    """A text in lines of at most that width."""
     letters = max(1, int(inches / _letter(size)))
     return "\n".join(textwrap.wrap(text, letters))
 
 
 def save(figure: Figure, path: Path | str, style: Style) -> None:
-    """Write a figure whole or not at all, in the format of its suffix; the same figure gives the same bytes."""
-    kind = Path(path).suffix.removeprefix(".")
+    """Write a figure whole or not at all, in the format of the path's suffix; the same figure gives the same bytes."""
+    suffix = Path(path).suffix.removeprefix(".")
     undated = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
     with matplotlib.rc_context(style.params), atomic(path) as target:
-        figure.savefig(target, format=kind, metadata=undated[kind])
+        figure.savefig(target, format=suffix, metadata=undated[suffix])

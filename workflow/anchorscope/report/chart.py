@@ -1,18 +1,20 @@
-"""The family figure to play with: a Vega-Lite chart of every series, with a menu for whatever tells them apart."""
+"""The interactive family figure: a Vega-Lite chart of every series, with a menu for each key that tells them apart."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import cast
 
 import altair as alt
 import polars as pl
 import vl_convert
 from matplotlib.colors import to_hex
 
-from anchorscope.draw.figures import ANCHORS, INTERVENTION_TITLES, POSITIONS, RULE_TITLES, SURE, View, limits
+from anchorscope.draw.figures import ANCHOR_LETTERS, INTERVENTION_TITLES, RULE_TITLES, SURE, TEXT_ORDER, View, limits
 from anchorscope.draw.panels import FAINT, MARKED, looks
 from anchorscope.extract.axes import COMPONENTS
 
 KEYS = ["model", "dataset", "component", "position", "rule", "intervention", "anchor"]
-POINTS = ["n", "delta_p", "low", "high", "sure", "null_low", "null_high"]  # arrays, one value a layer
+POINTS = ["n", "delta_p", "low", "high", "sure", "null_low", "null_high"]  # arrays, one value per layer
 POINT = ["model", "series", "layer"]  # what tells the points of a chart apart
 DASHES = {"-": [1, 0], "--": [6, 3], ":": [1.5, 2.5], "-.": [6, 2.5, 1.5, 2.5]}
 SHAPES = {"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "+": "cross"}
@@ -45,13 +47,13 @@ CONFIG = {
 def javascript() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script."""
     version = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
-    return vl_convert.javascript_bundle(vl_version=version).replace("</script", r"<\/script")
+    return vl_convert.javascript_bundle(vl_version=version)  # type: ignore[call-arg]  # the snippet is optional.replace("</script", r"<\/script")
 
 
 def records(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[str, str]) -> pl.DataFrame:
-    """One row a series, with an array of all layers in each column of `POINTS`; models and datasets by title."""
+    """One row per series, with an array of all layers in each column of `POINTS`; models and datasets by title."""
     shown = summary.filter(
-        pl.col("anchor").is_in(list(ANCHORS)),
+        pl.col("anchor").is_in(list(ANCHOR_LETTERS)),
         pl.col("model").is_in(list(models)),
         pl.col("dataset").is_in(list(datasets)),
     ).with_columns(
@@ -72,10 +74,10 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
     """The chart's Vega-Lite specification, with its data."""
     models, datasets = dict(zip(view.models, view.titles(summary), strict=True)), view.datasets
     data = records(summary, models, datasets)
-    labels = [f"{letter} {title}" for title in datasets.values() for letter in ANCHORS.values()]
+    labels = [f"{letter} {title}" for title in datasets.values() for letter in ANCHOR_LETTERS.values()]
     styles = dict(zip(labels, map(_look, looks(view.style, len(labels))), strict=True))
     measured = [title for title in models.values() if title in set(data["model"])]
-    chosen = {"rule": "flip", "intervention": "exact_question", **view.place}
+    chosen = {"rule": "flip", "intervention": "exact_question", **asdict(view.headline)}
     menus = _menus(measured, list(datasets.values()), summary, chosen)
     chart = alt.FacetChart(
         data=alt.NamedData("series"),
@@ -102,18 +104,18 @@ def _look(look: dict) -> dict:
 def _menus(
     models: list[str], datasets: list[str], summary: pl.DataFrame, chosen: Mapping[str, str]
 ) -> dict[str, alt.Parameter]:
-    """One menu for whatever tells series apart, with what was measured; of models and datasets all can be shown."""
+    """One menu per key that tells series apart, with what was measured; all models and all datasets can be shown."""
 
-    def measured(kind: str, known: Iterable[str] = ()) -> list[str]:
+    def measured(column: str, known: Iterable[str] = ()) -> list[str]:
         """In the order of `known`, others behind."""
-        there = summary[kind].unique(maintain_order=True).to_list()
+        there = summary[column].unique(maintain_order=True).to_list()
         return sorted(there, key=lambda name: [*known, name].index(name))
 
-    labels = {
+    labels: dict[str, dict[str | None, str]] = {
         "model": {None: "all", **dict(zip(models, models, strict=True))},
         "dataset": {None: "all", **dict(zip(datasets, datasets, strict=True))},
         "component": {name: name for name in measured("component", COMPONENTS)},
-        "position": {name: name for name in measured("position", POSITIONS)},
+        "position": {name: name for name in measured("position", TEXT_ORDER)},
         "rule": {name: f"{name}: {title}" for name, title in RULE_TITLES.items()},
         "intervention": {name: INTERVENTION_TITLES.get(name, name) for name in measured("intervention")},
     }
@@ -129,19 +131,19 @@ def _menus(
 
 
 def _chosen(key: str) -> alt.FilterTransform:
-    """What a menu leaves: before the layers are taken apart, so that only these are."""
+    """What a menu leaves. It comes before the layers are taken apart, so that only these are."""
     return alt.FilterTransform(f"chosen_{key} === null || datum.{key} === chosen_{key}")
 
 
 def _flattened() -> list[alt.Transform]:
-    """From one record a series to one a layer."""
+    """From one record per series to one per layer."""
     first = "datum.anchor === 'question'"
     step = f"max(1, floor(datum.layers / {MARKED}))"
     arrays = ["layer", *POINTS]
     computed = {
         "layers": "length(datum.n)",
         "layer": "sequence(length(datum.n))",
-        "series": f"({first} ? '{ANCHORS['question']} ' : '{ANCHORS['answer']} ') + datum.dataset",
+        "series": f"({first} ? '{ANCHOR_LETTERS['question']} ' : '{ANCHOR_LETTERS['answer']} ') + datum.dataset",
         "number": "indexof(all_label, datum.series)",
         "colour": "all_colour[datum.number]",
         "marker": "all_marker[datum.number]",
@@ -198,7 +200,8 @@ def _panel(styles: dict[str, dict], domain: list[float]) -> alt.LayerChart:
         .properties(name="points")
         .add_params(near),
     ]
-    return alt.layer(*layers).transform_filter(shown).properties(width=400, height=320)
+    panel = alt.layer(*layers).transform_filter(shown).properties(width=400, height=320)
+    return cast(alt.LayerChart, panel)  # not faceted yet
 
 
 def _tooltip() -> list[alt.Tooltip]:

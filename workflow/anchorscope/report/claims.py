@@ -1,64 +1,83 @@
 """The claims on the report: each with its verdicts, those on single datasets folded away."""
 
-import re
 from collections.abc import Mapping
-from html import escape
+from dataclasses import dataclass
 
 import polars as pl
+from markupsafe import Markup
 
-from anchorscope.report.tables import MINUS, between, named, table
+from anchorscope.report.numbers import between, signed
+from anchorscope.report.rendering import render
+from anchorscope.report.tables import named
 from anchorscope.summarise.claims import EFFECTS
 from anchorscope.summarise.claims_page import BEYOND, EXPLAINED, LANDMARKS, ONE_MECHANISM
 
 
-def claims_section(claims: Mapping, models: Mapping[str, str], datasets: Mapping[str, str]) -> str:
+@dataclass(frozen=True)
+class Verdict:
+    """What a claim comes to for one model, on one dataset or on all."""
+
+    verdict: str
+    subject: str  # the titles of model and dataset
+    effect: str  # with its interval, or why there is none
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim with its verdicts."""
+
+    number: int
+    statement: str
+    effect: str  # what is measured
+    verdicts: list[Verdict]
+    by_dataset: list[Verdict]
+
+
+def claims_section(claims: Mapping, models: Mapping[str, str], datasets: Mapping[str, str]) -> Markup:
     """Every claim, its verdict for each model on all datasets, and below that for each dataset."""
-    parts = [_prose(EXPLAINED)]
-    for number, statement in claims["statements"].items():
-        rows = [row for row in claims["claims"] if row["claim"] == int(number)]
-        if rows:
-            parts.append(_claim(int(number), statement, rows, models, datasets))
-    if claims["one_mechanism"]:
-        beside = named(_one_mechanism(claims["one_mechanism"]), models, datasets)
-        parts += ["<h3>What one mechanism would show</h3>", _prose(ONE_MECHANISM), table(beside)]
-    if claims["landmarks"]:
-        beside = named(_landmarks(claims["landmarks"]), models, datasets)
-        parts += ["<h3>Published landmarks</h3>", _prose(LANDMARKS), table(beside)]
-    return "\n".join(parts)
+    statements = {int(number): statement for number, statement in claims["statements"].items()}
+    rows = {number: [row for row in claims["claims"] if row["claim"] == number] for number in statements}
+    one_mechanism, landmarks = (
+        named(frame(claims[name]), models, datasets) if claims[name] else None
+        for name, frame in (("one_mechanism", _one_mechanism), ("landmarks", _landmarks))
+    )
+    return render(
+        "claims.html",
+        explained=EXPLAINED,
+        claims=[
+            _claim(number, statements[number], rows=some, models=models, datasets=datasets)
+            for number, some in rows.items()
+            if some
+        ],
+        one_mechanism=one_mechanism,
+        one_mechanism_explained=ONE_MECHANISM,
+        landmarks=landmarks,
+        landmarks_explained=LANDMARKS,
+    )
 
 
-def _prose(text: str) -> str:
-    """A paragraph of the claims' page of text, as HTML."""
-    html = re.sub("`(.*?)`", r"<code>\1</code>", escape(text))
-    return f'<p class="soft">{html}</p>'
-
-
-def _claim(number: int, statement: str, rows: list[dict], models: Mapping, datasets: Mapping) -> str:
-    several = {row["model"] for row in rows if row["dataset"] is None}
-    first = [row for row in rows if row["dataset"] is None or row["model"] not in several]
+def _claim(
+    number: int, statement: str, rows: list[dict], models: Mapping[str, str], datasets: Mapping[str, str]
+) -> Claim:
+    on_all = {row["model"] for row in rows if row["dataset"] is None}
+    first = [row for row in rows if row["dataset"] is None or row["model"] not in on_all]
     others = [row for row in rows if row not in first]
-    shown, folded = ("\n".join(_verdict(row, models, datasets) for row in some) for some in (first, others))
-    if folded:
-        folded = f"<details><summary>By dataset</summary>\n{folded}\n</details>"
-    heading = f"{number}. {statement[:1].upper()}{statement[1:]}"
-    return f"""<div class="claim"><h3>{escape(heading)}</h3>
-<p class="soft">Effect: {escape(EFFECTS[number])}</p>
-{shown}
-{folded}</div>"""
+    return Claim(
+        number=number,
+        statement=f"{statement[:1].upper()}{statement[1:]}",
+        effect=EFFECTS[number],
+        verdicts=[_verdict(row, models, datasets) for row in first],
+        by_dataset=[_verdict(row, models, datasets) for row in others],
+    )
 
 
-def _verdict(row: Mapping, models: Mapping[str, str], datasets: Mapping[str, str]) -> str:
+def _verdict(row: Mapping, models: Mapping[str, str], datasets: Mapping[str, str]) -> Verdict:
     model = " against ".join(models.get(name, name) for name in row["model"].split(" against "))
     dataset = "all datasets" if row["dataset"] is None else datasets.get(row["dataset"], row["dataset"])
     effect = row["because"]
     if row["effect"] is not None:
-        value = f"{row['effect']:+.1f}".replace("-", MINUS)
-        effect = f"{value}, 95 % interval {between(row['low'], row['high'])}"
-    verdict = escape(row["verdict"])
-    return (
-        f'<div class="verdict"><span class="badge {verdict}">{verdict}</span><span>{escape(model)}, {escape(dataset)}'
-        f'</span><span class="soft">{escape(effect)}</span></div>'
-    )
+        effect = f"{signed(row['effect'])}, 95 % interval {between(row['low'], row['high'])}"
+    return Verdict(row["verdict"], f"{model}, {dataset}", effect)
 
 
 def _one_mechanism(rows: list[dict]) -> pl.DataFrame:

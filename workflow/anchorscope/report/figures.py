@@ -1,31 +1,52 @@
-"""The static figures on the report, small enough for one page, and links to the files of a run."""
+"""The drawn figures on the report, small enough for one page, and links to the files of a run."""
 
 import base64
 import io
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from html import escape
+from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
+from markupsafe import Markup
 from PIL import Image
 
+from anchorscope.draw.kinds import FIGURE_KINDS, FigureKind
+from anchorscope.report.findings import Finding
+from anchorscope.report.rendering import render
+
 WIDTH = 1400  # pixels: sharp at the width of the page, a third of the bytes of the file
-CAPTIONS = {
-    "family": "As published: anchors by verdict flip at each layer",
-    "honest": "What survives when one prompt labels and another measures; below, the control",
-    "auc": "How well the probes rank, clean and with the question cut",
-    "share": "How many examples are Question-Anchored",
-    "grid": "Every component and position",
-    "distribution": "Every example at the deepest layer",
-}
-OPEN = ("family", "honest")
+KINDS_BY_NAME = {kind.name: kind for kind in FIGURE_KINDS}
 
 
-def picture(png: bytes) -> str:
-    """A figure's PNG as a smaller one, in a data URI."""
+@dataclass(frozen=True)
+class Link:
+    """A link from the page to another file of the run, wherever the run stands."""
+
+    address: str
+    name: str
+
+    @classmethod
+    def to(cls, file: Path | str, page: Path | str) -> "Link":
+        address = quote(Path(os.path.relpath(file, Path(page).parent)).as_posix())
+        return cls(address, Path(file).name)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure of a set of models, as the page shows it."""
+
+    kind: FigureKind
+    models: str  # their titles
+    source: str  # a data URI
+    files: list[Link]
+
+
+def data_uri(png: bytes) -> str:
+    """A figure's PNG made smaller, as a data URI."""
     with Image.open(io.BytesIO(png)) as image:
         small = image.convert("RGB")
         small.thumbnail((WIDTH, 10 * WIDTH), Image.Resampling.LANCZOS)
@@ -34,48 +55,45 @@ def picture(png: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def figures_section(figures: Mapping[str, Iterable[Path]], titles: Mapping[str, str], page: Path) -> str:
-    """Each set of models with its figures of every kind, from their PNG files; `titles` name the models of a set."""
-    parts = []
+def make_pictures(
+    figures: Mapping[str, Iterable[Path | str]], titles: Mapping[str, str], page: Path | str
+) -> dict[str, list[Picture]]:
+    """The pictures of each set of models, from the PNG files of its figures; `titles` name the models of a set."""
+
+    def make(name: str, path: Path | str) -> Picture:
+        return _picture(Path(path), titles[name], page)
+
     with ThreadPoolExecutor() as threads:  # pictures are made smaller outside of Python's lock
-        for name, paths in figures.items():
-            parts.append(f"<h3>{escape(titles[name])}</h3>")
-            parts += threads.map(lambda path, name=name: _figure(Path(path), titles[name], page), paths)
-    return "\n".join(parts)
+        return {name: list(threads.map(partial(make, name), paths)) for name, paths in figures.items()}
 
 
-def _figure(path: Path, models: str, page: Path) -> str:
-    caption = CAPTIONS.get(path.stem, path.stem)
-    files = [
-        path.with_name(f"{path.stem}{width}{end}") for width in ("", "_column") for end in (".pdf", ".svg", ".png")
-    ]
-    links = " ".join(link(file, page, file.name) for file in files)
-    alt = escape(f"{caption}. {models}.")
-    shown = f"""<figure><img alt="{alt}" src="{picture(path.read_bytes())}">
-<figcaption>{escape(caption)}. {links}</figcaption></figure>"""
-    if path.stem in OPEN:
-        return shown
-    return f"<details><summary>{escape(caption)}</summary>\n{shown}\n</details>"
+def opening_section(pictures: Mapping[str, list[Picture]], found: list[Finding]) -> Markup:
+    """What the page begins with: a picture of each set of models, and what was found of each model."""
+    top = [picture for of_set in pictures.values() for picture in of_set if picture.kind.placement == "top"]
+    return render("opening.html", pictures=top, findings=found)
 
 
-def link(path: Path | str, page: Path | str, text: str) -> str:
-    """A link from the page to another file of the run, wherever the run stands."""
-    address = quote(Path(os.path.relpath(path, Path(page).parent)).as_posix())
-    return f'<a href="{escape(address)}">{escape(text)}</a>'
+def figures_section(pictures: Mapping[str, list[Picture]]) -> Markup:
+    """All other pictures, by set of models."""
+    others = [[picture for picture in of_set if picture.kind.placement != "top"] for of_set in pictures.values()]
+    return render("figures.html", sets=[(of_set[0].models, of_set) for of_set in others])
 
 
-def files_section(paths: Iterable[str], page: Path | str) -> str:
-    """Links to the files of a run, by the folder that they stand in."""
-    folder = Path(page).parent
+def _picture(png: Path, models: str, page: Path | str) -> Picture:
+    files = [png.with_name(f"{png.stem}{width}{end}") for width in ("", "_column") for end in (".pdf", ".svg", ".png")]
+    return Picture(
+        kind=KINDS_BY_NAME[png.stem],
+        models=models,
+        source=data_uri(png.read_bytes()),
+        files=[Link.to(file, page) for file in files],
+    )
 
-    def kind(path: str) -> str:
-        return Path(os.path.relpath(path, folder)).parent.as_posix()
 
-    parts = []
-    for name, some in groupby(sorted(paths, key=lambda path: (kind(path), path)), kind):
-        items = "\n".join(f"<li>{link(path, page, Path(path).name)}</li>" for path in some)
-        title, unfolded = ("The run", " open") if name == "." else (name, "")
-        parts.append(
-            f'<details{unfolded}><summary>{escape(title)}</summary>\n<ul class="files">{items}</ul>\n</details>'
-        )
-    return "\n".join(parts)
+def files_section(paths: Iterable[str], page: Path | str) -> Markup:
+    """Links to the files of a run, by folder."""
+
+    def folder(path: str) -> str:
+        return Path(os.path.relpath(path, Path(page).parent)).parent.as_posix()
+
+    by_folder = groupby(sorted(paths, key=lambda path: (folder(path), path)), folder)
+    return render("files.html", folders=[(name, [Link.to(path, page) for path in some]) for name, some in by_folder])

@@ -1,4 +1,4 @@
-"""What a reader must know of numbers and figures: of which model and questions they are, and what they are not."""
+"""What a reader must know about numbers and figures: which model and questions they come from."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ FIRST = (
 def described(
     table: pl.DataFrame, model: str, weights: str, dataset: str, source: str, window: int | None
 ) -> pl.DataFrame:
-    """A table with what must be known to read its numbers: of which model and questions they are. Keys stand first."""
+    """A table that also says which model and questions its numbers come from; keys stand first."""
     texts = {"model": model, "weights": weights, "dataset": dataset, "source": source}
     named = table.with_columns(
         window=pl.lit(window, pl.Int64), **{name: pl.lit(value, pl.String) for name, value in texts.items()}
@@ -22,31 +22,42 @@ def described(
 
 
 def notes(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[str, str]) -> list[str]:
-    """Sentences on bundled questions, random weights and a windowed knockout, as far as some models and datasets are
-    concerned; both by name and title. The summary itself says what they are of."""
+    """Sentences on bundled questions, random weights and a windowed knockout, where some models and datasets have them.
+
+    Models and datasets are names and titles; the summary says which of them the sentences concern.
+    """
     shown = summary.filter(pl.col("model").is_in(list(models)), pl.col("dataset").is_in(list(datasets)))
     bundled, random = (
-        [title for name, title in titles.items() if name in set(shown.filter(**of)[kind])]
-        for kind, titles, of in (
+        [title for name, title in titles.items() if name in set(shown.filter(**condition)[column])]
+        for column, titles, condition in (
             ("dataset", datasets, {"source": "bundled"}),
             ("model", models, {"weights": "random"}),
         )
     )
-    found = []
+    sentences = []
     if bundled:
-        found.append(f"{', '.join(bundled)}: questions bundled with Anchorscope, not the published datasets.")
+        sentences.append(f"{', '.join(bundled)}: questions bundled with Anchorscope, not the published datasets.")
     if random:
-        found.append(f"{', '.join(random)}: random weights; their numbers mean nothing about trained models.")
+        sentences.append(f"{', '.join(random)}: random weights; their numbers mean nothing about trained models.")
     for window in shown["window"].drop_nulls().unique().sort():
-        found.append(f"Windowed knockout: attention is cut in the last {window} layers up to the one plotted.")
-    return found
+        sentences.append(f"Windowed knockout: attention is cut in the last {window} layers up to the one plotted.")
+    return sentences
 
 
-def unprobed(about: dict, models: Mapping[str, str], datasets: Mapping[str, str]) -> str:
-    """A sentence that names which of some models, on which of some datasets, the summary could not include; or none."""
-    pairs = [(model, dataset) for model, dataset, _ in about["not_probed"] if model in models]
-    random = {
-        name: " (random weights)" for name, manifest in about["models"].items() if manifest["weights"] == "random"
+def mark_random(models: Mapping[str, str], weights: Mapping[str, str]) -> dict[str, str]:
+    """Models by name and title, in which the titles of models with random weights say so."""
+    return {
+        name: f"{title} (random weights)" if weights.get(name) == "random" else title for name, title in models.items()
     }
-    named = [f"{models[model]}{random.get(model, '')} on {datasets[dataset]}" for model, dataset in pairs]
-    return f"Not probed, because the answers are too few or too one-sided: {', '.join(named)}." if named else ""
+
+
+def unprobed(made: Mapping, models: Mapping[str, str], datasets: Mapping[str, str]) -> str:
+    """A sentence that names which models, on which datasets, the summary could not include; empty where it has all.
+
+    `made` is the summary's metadata.
+    """
+    titles = mark_random(models, {name: manifest["weights"] for name, manifest in made["models"].items()})
+    left_out = [
+        f"{titles[model]} on {datasets[dataset]}" for model, dataset, _ in made["not_probed"] if model in titles
+    ]
+    return f"Not probed, because the answers are too few or too one-sided: {', '.join(left_out)}." if left_out else ""

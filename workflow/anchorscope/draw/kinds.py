@@ -1,0 +1,60 @@
+"""The kinds of figures that a run draws, in the order in which a reader sees them.
+
+Snakemake reads this list when it starts, so nothing heavy is imported here.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class FigureKind:
+    """One kind of figure; `workflow/report/{name}.rst` describes it in Snakemake's own report."""
+
+    name: str  # of its files
+    function: str  # in `draw.figures`
+    caption: str  # on the report
+    placement: Literal["top", "open", "folded"] = "folded"  # on the report: top is where it begins
+    compares_places: bool = False  # needs more than one component or position to be measured
+
+
+FIGURE_KINDS = (
+    FigureKind(
+        name="family",
+        function="draw_family",
+        caption="As published: anchors by verdict flip at each layer",
+        placement="top",
+    ),
+    FigureKind(
+        name="honest",
+        function="draw_honest",
+        caption="What survives when one prompt labels and another measures; below, the control",
+        placement="open",
+    ),
+    FigureKind(
+        name="auc",
+        function="draw_auc",
+        caption="How well the probes rank, clean and with the question cut",
+    ),
+    FigureKind(
+        name="share",
+        function="draw_share",
+        caption="How many examples are Question-Anchored",
+    ),
+    FigureKind(
+        name="grid",
+        function="draw_grid",
+        caption="Every component and position",
+        compares_places=True,
+    ),
+    FigureKind(
+        name="distribution",
+        function="draw_distribution",
+        caption="Every example at the deepest layer",
+    ),
+)
+
+
+def kinds_drawn(places: int) -> list[str]:
+    """The names of the kinds that have something to show when `places` of the grid are measured."""
+    return [kind.name for kind in FIGURE_KINDS if places > 1 or not kind.compares_places]
