@@ -11,7 +11,10 @@ import yaml
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
 
-ROOT = Path(workflow.basedir)
+# From this file, because the main Snakefile may be another workflow's.
+ROOT = Path(workflow.current_basedir.get_path_or_uri(secret_free=False)).parents[1]
+if not ROOT.is_dir():
+    raise WorkflowError(f"{ROOT} is not a folder on this disk: clone Anchorscope and name the Snakefile of your clone.")
 sys.path.insert(0, str(ROOT / "workflow"))
 # Jobs import the library of this checkout, the one that is fingerprinted, whatever else is installed.
 os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"), os.getenv("PYTHONPATH")])))
