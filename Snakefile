@@ -28,7 +28,6 @@ include: "workflow/rules/report.smk"
 
 rule all:
     """Everything: tables, figures, claims and the report."""
-    default_target: True
     input:
         final_outputs(),
 
