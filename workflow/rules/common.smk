@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 import yaml
-from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
 
 # From this file, because the main Snakefile may be another workflow's.
 ROOT = Path(workflow.current_basedir.get_path_or_uri(secret_free=False)).parents[1]
 if not ROOT.is_dir():
-    raise WorkflowError(f"{ROOT} is not a folder on this disk: clone Anchorscope and name the Snakefile of your clone.")
+    sys.exit(f"{ROOT} is not a folder on this disk: clone Anchorscope and name the Snakefile of your clone.")
 sys.path.insert(0, str(ROOT / "workflow"))
 # Jobs import the library of this checkout, the one that is fingerprinted, whatever else is installed.
 os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"), os.getenv("PYTHONPATH")])))
@@ -43,9 +42,10 @@ BUNDLED = Path(os.path.relpath(ROOT / "workflow" / "resources" / "questions"))
 LANDMARKS = Path(os.path.relpath(ROOT / "workflow" / "resources" / "landmarks.yaml"))
 BUNDLED_STYLE = Path(os.path.relpath(ROOT / "workflow" / "resources" / "figures.mplstyle"))
 
-found = mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
-if found:
-    raise WorkflowError("The config cannot be run:\n" + "\n".join(f"  {line}" for line in found))
+sentences = mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
+if sentences:
+    # Not a WorkflowError: Snakemake would print a file and line of these rules after it.
+    sys.exit("The config cannot be run:\n" + "\n".join(f"  {sentence}" for sentence in sentences))
 validate(config, str(SCHEMA))
 
 MODELS = config["models"]
