@@ -18,7 +18,7 @@ import pytest
 OPTIONS = ["--cores", "2", "--configfile", "test.yaml"]
 RESUME = [sys.executable, "workflow/resume.py"]
 seeing_processes = pytest.mark.skipif(
-    not Path("/proc/self/cwd").exists(), reason="no /proc: runs are resumed by hand here, as docs/reliability.md says"
+    not Path("/proc/self/cwd").exists(), reason="these tests look for processes in /proc"
 )
 NOT_RESULTS = ("logs", "benchmarks")  # they say when and how fast, so they differ from run to run
 

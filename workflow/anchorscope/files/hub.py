@@ -6,9 +6,9 @@ The token is the hub client's own affair (its login, or HF_TOKEN in the environm
 import errno
 import hashlib
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import (
@@ -19,11 +19,14 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from tenacity import Future, RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
 
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
 
 SECONDS_BEFORE_RETRIES = (1, 4, 16)
+# What the client raises: RuntimeError comes from parallel downloads, ValueError from a proxy's page in place of JSON.
+FAILURES = (OSError, HTTPError, RuntimeError, ValueError)
 BLOCK = 2**20
 # Length of a hash to how the hub makes it of a file: small files have git's, large ones a SHA-256.
 HASHES = {40: lambda size: hashlib.sha1(b"blob %d\0" % size), 64: lambda size: hashlib.sha256()}
@@ -46,19 +49,29 @@ def download(kind: str, repo: str, revision: str, wanted: list[str], unwanted: l
 
 
 def _with_retries(kind: str, repo: str, revision: str, wanted: list[str], unwanted: list[str] | None) -> str:
-    for seconds in (*SECONDS_BEFORE_RETRIES, None):
-        try:
-            return snapshot_download(
-                repo, repo_type=kind, revision=revision, allow_patterns=wanted, ignore_patterns=unwanted
-            )
-        # The client's parallel downloads raise RuntimeError, and a proxy's page in place of JSON is a ValueError.
-        except (OSError, HTTPError, RuntimeError, ValueError) as error:
-            if seconds is None or not _may_pass(error):
-                # Without its cause: a message of the client may hold a signed address.
-                raise HubError(_sentence(error, kind, repo, revision)) from None
-            log.warning("fetching %s failed (%s); trying again in %d s", repo, type(error).__name__, seconds)
-            time.sleep(seconds)
-    raise AssertionError("the last try returns or raises")
+    def announce(state: RetryCallState) -> None:
+        error = cast(Future, state.outcome).exception()
+        log.warning("fetching %s failed (%s); trying again in %d s", repo, type(error).__name__, state.upcoming_sleep)
+
+    tries = Retrying(
+        retry=retry_if_exception(_may_pass),
+        wait=wait_chain(*map(wait_fixed, SECONDS_BEFORE_RETRIES)),
+        stop=stop_after_attempt(1 + len(SECONDS_BEFORE_RETRIES)),
+        before_sleep=announce,
+        reraise=True,
+    )
+    try:
+        return tries(
+            snapshot_download,
+            repo,
+            repo_type=kind,
+            revision=revision,
+            allow_patterns=wanted,
+            ignore_patterns=unwanted,
+        )
+    except FAILURES as error:
+        # Without its cause: a message of the client may hold a signed address.
+        raise HubError(_sentence(error, kind, repo, revision)) from None
 
 
 def verify(folder: Path, repo: str) -> None:
@@ -107,7 +120,9 @@ def _may_pass(error: BaseException) -> bool:
     """Whether the same request may succeed a little later, and the client has not tried it several times already."""
     if isinstance(error, HfHubHTTPError):
         return _status(error) in (408, 429) or _status(error) >= 500
-    return not isinstance(error, LocalEntryNotFoundError) and getattr(error, "errno", None) not in CANNOT_WRITE
+    if isinstance(error, LocalEntryNotFoundError) or not isinstance(error, FAILURES):
+        return False
+    return getattr(error, "errno", None) not in CANNOT_WRITE
 
 
 def _sentence(error: BaseException, kind: str, repo: str, revision: str) -> str:

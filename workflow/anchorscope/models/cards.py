@@ -8,16 +8,14 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
+
+from filelock import Timeout, UnixFileLock, has_fcntl
 
 from anchorscope.files.logs import log
 
-try:
-    import fcntl
-except ImportError:  # on Windows, where only a GPU makes it missed
-    fcntl = None
 if TYPE_CHECKING:
     import torch
 
@@ -39,12 +37,12 @@ def cards() -> list:
     return [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
 
 
-def take(count: int) -> dict[int, IO]:
+def take(count: int) -> dict[int, UnixFileLock]:
     """Wait for `count` cards that no other job of this machine holds; by number, each with the lock that holds it."""
     return claim([str(card.uuid) for card in cards()], count, Path(tempfile.gettempdir()))
 
 
-def give_back(held: dict[int, IO]) -> None:
+def give_back(held: dict[int, UnixFileLock]) -> None:
     """Let other jobs have the cards. Everything that was on them must be gone."""
     import torch
 
@@ -52,7 +50,7 @@ def give_back(held: dict[int, IO]) -> None:
         torch.cuda.synchronize(number)
     torch.cuda.empty_cache()
     for lock in held.values():
-        lock.close()
+        lock.release()
 
 
 @contextmanager
@@ -67,39 +65,34 @@ def one_card() -> Iterator["torch.device"]:
         give_back(held)
 
 
-def claim(names: list[str], count: int, folder: Path) -> dict[int, IO]:
+def claim(names: list[str], count: int, folder: Path) -> dict[int, UnixFileLock]:
     """Take `count` of the named cards that no other job holds, and wait while there are too few.
 
-    Returns each card's place in `names` with the lock that holds it; closing the lock, or the end of
-    the process, however it ends, frees the card.
+    Returns each card's index in `names` with the lock that holds it. Releasing the lock frees the card, and so does
+    the end of the process, however it ends.
     """
     if count > len(names):
         raise RuntimeError(f"{count} GPUs are needed to hold the model, and {len(names)} can be used here.")
-    if fcntl is None:
-        raise RuntimeError(
-            "This system has no locks that end with a process, so that jobs could not share its GPUs out."
-        )
-    held: dict[int, IO] = {}
+    if not has_fcntl:
+        raise RuntimeError("This system has no locks that end with a process, so jobs cannot share its GPUs.")
+    held: dict[int, UnixFileLock] = {}
     log.info("waiting for a free GPU")
-    # One job chooses at a time: two that each held a part of what they need would wait for each other for ever.
-    with open(folder / f"anchorscope-{os.getuid()}-turn.lock", "w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)
+    # One job chooses at a time: two that each held a part of what they need would wait for each other forever.
+    with _lock(folder, "turn"):
         while True:
-            for place, name in enumerate(names):
-                if place not in held and len(held) < count:
-                    lock = _try(folder / f"anchorscope-{os.getuid()}-{name}.lock")
-                    held |= {place: lock} if lock else {}
+            for index, name in enumerate(names):
+                if index not in held and len(held) < count:
+                    with suppress(Timeout):
+                        lock = _lock(folder, name)
+                        lock.acquire(blocking=False)
+                        held[index] = lock
             if len(held) == count:
                 log.info("got GPU %s", ", ".join(map(str, held)))
                 return held
             time.sleep(SECONDS_BETWEEN_TRIES)
 
 
-def _try(path: Path) -> IO | None:
-    lock = open(path, "w")  # noqa: SIM115 (stays open as long as the card is held)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return None
-    return lock
+def _lock(folder: Path, name: str) -> UnixFileLock:
+    """A lock of this user's jobs. The system drops it with the process; a soft lock would outlive a killed one."""
+    path = folder / f"anchorscope-{os.getuid()}-{name}.lock"
+    return UnixFileLock(path, thread_local=False, poll_interval=SECONDS_BETWEEN_TRIES, fallback_to_soft=False)
