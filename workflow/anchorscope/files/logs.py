@@ -20,9 +20,9 @@ Item = TypeVar("Item")
 
 def configure_logging(path: Path | str) -> None:
     """Log to `path` and to standard error; an uncaught error becomes the log's last line."""
-    gc.freeze()  # what was imported stays: looking for garbage in it takes a second, and at the end another
+    gc.freeze()  # imports stay in memory: searching them for garbage takes a second, and one more at exit
     to_screen = logging.StreamHandler()
-    # On a terminal the line of progress speaks, and other lines would tear it.
+    # On a terminal, log lines would break up the progress line.
     to_screen.setLevel(logging.WARNING if sys.stderr.isatty() else logging.INFO)
     logging.basicConfig(
         level=logging.INFO,
@@ -30,7 +30,7 @@ def configure_logging(path: Path | str) -> None:
         handlers=[logging.FileHandler(path, mode="w", encoding="utf-8"), to_screen],
         force=True,
     )
-    # What a hub's client says of a request may hold a signed address.
+    # What the hub client logs about a request may hold a signed address.
     quiet = {"httpx": logging.ERROR, "httpx2": logging.ERROR, "huggingface_hub": logging.ERROR}
     quiet |= dict.fromkeys(("filelock", "matplotlib", "fontTools"), logging.WARNING)
     for chatty, level in quiet.items():
