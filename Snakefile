@@ -28,26 +28,25 @@ include: "workflow/rules/report.smk"
 
 rule all:
     """Everything: tables, figures, claims and the report."""
-    default_target: True
     input:
         final_outputs(),
 
 
 rule fetch:
-    """Download every model and dataset of the config ahead, for nodes that have no network."""
+    """Download every model and dataset of the config in advance, for nodes without a network."""
     input:
         local(expand("results/models/{model}.json", model=MODELS)),
         expand("results/raw/{dataset}.parquet", dataset=DATASETS),
 
 
 rule answers:
-    """What every model answers, right or wrong, and nothing after it."""
+    """The graded answers of every model, and no later stage."""
     input:
         answer_files(),
 
 
 rule activations:
-    """The probed vectors of every model: all that needs a GPU."""
+    """The activations of every model: the last stage that needs a GPU."""
     input:
         activation_files(MODELS, DATASETS, SHARDS),
 

@@ -1,7 +1,8 @@
-"""Go on with a run that was killed: `python workflow/resume.py`, then whatever `snakemake` was given.
+"""Resume a run that was killed: `python workflow/resume.py`, then whatever `snakemake` was given.
 
-Refuses while that run may still be alive. Ends the jobs that it left, here and on a Slurm cluster, removes its lock,
-and becomes `snakemake`. Finished files are kept. Harmless where nothing was killed: then it only starts `snakemake`.
+`snakemake --unlock` and `--rerun-incomplete` are the last two steps. Before them, this refuses while the run may still
+be alive, and ends the jobs that it left, here and on a Slurm cluster: they would write the same files. Finished files
+are kept. Where nothing was killed, it only starts `snakemake`.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import time
 from glob import glob
 from pathlib import Path
 from typing import NoReturn
+
+import psutil
 
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 SECONDS_TO_END = 5
@@ -32,15 +35,12 @@ def refuse(text: str) -> NoReturn:
 
 
 def processes(folder: Path) -> dict[int, list[str]]:
-    """The command line of every other process of this machine that works in `folder`."""
-    found = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if int(entry.name) != os.getpid() and os.readlink(entry / "cwd") == str(folder):
-                found[int(entry.name)] = (entry / "cmdline").read_text(errors="replace").split("\0")
-        except OSError:  # it has ended, or belongs to somebody else
-            continue
-    return found
+    """The command line of every other process of this machine that works in `folder`, as far as they may be seen."""
+    return {
+        process.pid: process.info["cmdline"]
+        for process in psutil.process_iter(["cwd", "cmdline"])
+        if process.pid != os.getpid() and process.info["cwd"] == str(folder) and process.info["cmdline"]
+    }
 
 
 def runs_snakemake(command: list[str]) -> bool:
@@ -49,13 +49,13 @@ def runs_snakemake(command: list[str]) -> bool:
 
 
 def is_run(command: list[str]) -> bool:
-    """Whether this is a Snakemake that plans and starts jobs; one that only does a single job is told its mode."""
+    """Whether this is a Snakemake that plans and starts jobs; one that does a single job is given a `--mode`."""
     return runs_snakemake(command) and "--mode" not in command
 
 
 def is_job(command: list[str]) -> bool:
-    """Whether this is a job of Snakemake: a copy of a script, the shell around it, a Snakemake for one job, or what
-    still tries to submit one."""
+    """Whether this is a job of Snakemake: a copy of a script, the shell around it, a Snakemake for one job, or a
+    command that is still submitting one."""
     if runs_snakemake(command):
         return not is_run(command)
     shell = Path(command[0]).name.startswith(("python", "bash", "sh"))
@@ -63,8 +63,9 @@ def is_job(command: list[str]) -> bool:
 
 
 def hold(folder: Path) -> None:
-    """Keep any second resume out, from here to the end of the Snakemake that this process becomes."""
-    import fcntl  # not on Windows, which has no /proc either and was told so
+    """Keep any other resume out until the Snakemake that this process becomes has ended."""
+    # Not filelock: its lock would end here, with the file closed when this process becomes Snakemake.
+    import fcntl  # not on Windows, which was refused
 
     (folder / ".snakemake").mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / ".snakemake" / "resume.lock", os.O_RDWR | os.O_CREAT)
@@ -74,7 +75,7 @@ def hold(folder: Path) -> None:
     except BlockingIOError:
         refuse(f"{folder} is being resumed already, or a resumed run still works in it; wait until that has ended.")
     except OSError:
-        say("this file system has no locks: make sure yourself that nobody else resumes this run now")
+        say("this file system has no locks: make sure that nobody else resumes this run at the same time")
 
 
 def refuse_if_alive(folder: Path) -> None:
@@ -84,7 +85,7 @@ def refuse_if_alive(folder: Path) -> None:
 
 
 def logs(folder: Path) -> list[str]:
-    """What the Snakemakes of this folder wrote, newest first."""
+    """The logs that Snakemake wrote in this folder, newest first."""
     files = sorted((folder / ".snakemake" / "log").glob("*.snakemake.log"), reverse=True)
     return [file.read_text(encoding="utf-8", errors="replace") for file in files]
 
@@ -94,7 +95,7 @@ def is_locked(folder: Path) -> bool:
 
 
 def host_of_last_run(folder: Path) -> str | None:
-    """Where the run was started that locked this folder last; attempts that found it locked do not count."""
+    """The machine on which the run that last locked this folder was started; runs that found it locked do not count."""
     for text in logs(folder):
         host = re.search(r"^ *host: *(\S+)", text, re.MULTILINE | re.IGNORECASE)
         if host and "LockException" not in text:
@@ -112,21 +113,21 @@ def refuse_if_elsewhere(folder: Path) -> None:
 
 
 def cluster_jobs(folder: Path) -> list[str]:
-    """Slurm's ids of all jobs of runs in `folder`, without the job that this is.
+    """The Slurm ids of all jobs of runs in `folder`, except the job that this is.
 
-    The profile `sbatch` calls its jobs `anchorscope`, the Slurm plugin calls them after the run, a random number.
+    The profile `sbatch` names its jobs `anchorscope`; the Slurm plugin names them after the run, by a UUID.
     """
     question = ["squeue", "--all", "--noheader", "--array", "--format", "%A|%i|%j|%Z"]
     asked = subprocess.run(question, capture_output=True, text=True)
     if asked.returncode:
-        refuse(f"squeue does not say which jobs still run; try again when it does. {asked.stderr.strip()}")
-    found = []
+        refuse(f"squeue does not say which jobs are still running; try again later. {asked.stderr.strip()}")
+    jobs = []
     for line in asked.stdout.splitlines():
         number, job, name, workdir = line.split("|", 3)
         named = name == "anchorscope" or UUID.search(name)
         if named and os.path.realpath(workdir) == str(folder) and number != os.getenv("SLURM_JOB_ID"):
-            found.append(job)
-    return found
+            jobs.append(job)
+    return jobs
 
 
 def cancel_cluster_jobs(folder: Path) -> None:
@@ -141,7 +142,7 @@ def cancel_cluster_jobs(folder: Path) -> None:
     if not left:
         say("no Slurm jobs are left")
         return
-    # A job that has ended by itself meanwhile makes scancel complain; the queue tells what matters.
+    # scancel complains about a job that has just ended by itself; what counts is the queue.
     complaint = subprocess.run(["scancel", *left], capture_output=True, text=True).stderr.strip()
     say(f"cancelled {len(left)} Slurm jobs")
     deadline = time.monotonic() + SECONDS_TO_CANCEL
@@ -173,7 +174,7 @@ def end_orphans(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed jobs left half written, on whatever machine; nobody writes any more."""
+    """Remove the files that killed jobs of any machine left half written; no job is alive at this point."""
     left = [folder / name for name in glob("results/**/.*.part", root_dir=folder, recursive=True)]
     for path in left:
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
@@ -198,8 +199,8 @@ def main() -> None:
     own, _ = parser.parse_known_args()
     arguments = [word for word in sys.argv[1:] if word != "--ended-elsewhere"]
     folder = own.directory.resolve()
-    if not Path("/proc/self/cwd").exists():
-        refuse("There is no /proc here to look for living runs in; see docs/reliability.md for the steps by hand.")
+    if os.name != "posix":
+        refuse("This system has no locks that end with a process; see docs/reliability.md for the steps by hand.")
     if own.dry_run:
         os.execv(sys.executable, [*SNAKEMAKE, *arguments])
     hold(folder)

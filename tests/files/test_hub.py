@@ -167,7 +167,7 @@ def test_rate_limits_and_server_errors_pass_on_retry(hub, model, tmp_path, fault
 def test_a_server_error_that_does_not_pass_ends_in_a_sentence(hub, model, tmp_path):
     hub.faults.append(Fault("GET .*safetensors", 99, 502))
     assert failure(hub, tmp_path) == (
-        "The hub answered 502 for owner/model again and again: run again later; whole files are kept."
+        "The hub kept answering 502 for owner/model: run again later; complete files are kept."
     )
 
 
@@ -188,7 +188,7 @@ def test_a_download_killed_in_mid_file_leaves_nothing_that_passes_for_whole(hub,
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not list(tmp_path.rglob("model.safetensors"))
-    assert "is not whole in the cache" in failure(hub, tmp_path, HF_HUB_OFFLINE="1")
+    assert "is not complete in the cache" in failure(hub, tmp_path, HF_HUB_OFFLINE="1")
     assert contents(download(hub, tmp_path)) == wanted(model)
 
 
@@ -196,8 +196,8 @@ def test_a_download_killed_in_mid_file_leaves_nothing_that_passes_for_whole(hub,
 def test_a_file_with_other_bytes_than_its_hash_is_refused_and_fetched_anew(hub, model, tmp_path, file):
     hub.faults.append(Fault(f"GET .*{file}", 1, flip=True))
     assert failure(hub, tmp_path) == (
-        f"{file} of owner/model does not match the hash that the hub gave for it and was removed; "
-        "run again to download it anew."
+        f"{file} of owner/model does not match the hash that the hub gives for it and was removed; "
+        "run again to download it again."
     )
     assert not list(tmp_path.rglob(file))
     assert contents(download(hub, tmp_path)) == wanted(model)
@@ -264,7 +264,8 @@ def test_a_warm_cache_needs_no_network_and_a_cold_one_says_where_to_fetch(hub, m
     said = failure(hub, tmp_path / "cold", HF_HUB_OFFLINE="1")
     assert said == failure(hub, tmp_path / "cold")
     assert (
-        f"owner/model at {REVISION} is not whole in the cache: run `snakemake fetch` where there is a network" in said
+        f"owner/model at {REVISION} is not complete in the cache: run `snakemake fetch` where there is a network"
+        in said
     )
 
 

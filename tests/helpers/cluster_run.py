@@ -11,7 +11,7 @@ import yaml
 from small_run import SNAKEMAKE, base_config, write_config
 
 PROFILES = ("slurm", "sbatch")
-# What the shortest checks of a job's state are called.
+# The option for the shortest time between checks of a job's state.
 CHECKS = {"slurm": "slurm-init-seconds-before-status-checks", "sbatch": "seconds-between-status-checks"}
 
 
@@ -26,7 +26,7 @@ def config(*models: str) -> dict:
 
 
 def settle(folder: Path, profile: str, resources: dict[str, dict] | None = None) -> None:
-    """Edit a profile of the run in `folder` as this site has to: two cores a node, and its own resources by rule."""
+    """Edit a profile of the run in `folder` for this site: two cores per node, and its own resources by rule."""
     path = folder / "workflow/profiles" / profile / "config.yaml"
     settings = yaml.safe_load(path.read_text())
     # Sums of floating-point numbers depend on the number of threads: as many as in the local run.
@@ -53,7 +53,7 @@ def start(folder: Path, profile: str, plugins: Path, *targets: str, program: lis
 
 
 def finish(run: subprocess.Popen, folder: Path, seconds: int = 1800) -> str:
-    """Wait for the end of a run and return all that was said; one that does not end is a failure."""
+    """Wait for a run to end and return its output; fail if it does not end."""
     try:
         code = run.wait(seconds)
     except subprocess.TimeoutExpired:

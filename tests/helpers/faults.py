@@ -1,4 +1,4 @@
-"""Real faults for real runs: what works in a folder, ways to break it, and what came of it."""
+"""Real faults for real runs: the jobs in a folder, ways to break them, and what came of it."""
 
 import base64
 import os
@@ -18,7 +18,7 @@ import pytest
 OPTIONS = ["--cores", "2", "--configfile", "test.yaml"]
 RESUME = [sys.executable, "workflow/resume.py"]
 seeing_processes = pytest.mark.skipif(
-    not Path("/proc/self/cwd").exists(), reason="no /proc: runs are resumed by hand here, as docs/reliability.md says"
+    not Path("/proc/self/cwd").exists(), reason="these tests look for processes in /proc"
 )
 NOT_RESULTS = ("logs", "benchmarks")  # they say when and how fast, so they differ from run to run
 
@@ -71,7 +71,7 @@ def state(process: int) -> str:
 
 def scripts_in(folder: Path) -> dict[int, str]:
     """The living jobs that work in `folder`, and their rules."""
-    found = {}
+    scripts = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             inside = os.readlink(entry / "cwd") == str(folder)
@@ -80,8 +80,8 @@ def scripts_in(folder: Path) -> dict[int, str]:
             continue
         script = re.fullmatch(r".*/\.snakemake/scripts/\w+\.(\w+)\.py", words[1]) if len(words) > 1 else None
         if script and state(int(entry.name)) != "Z":
-            found[int(entry.name)] = script[1]
-    return found
+            scripts[int(entry.name)] = script[1]
+    return scripts
 
 
 def kill(process: int) -> bool:
@@ -205,6 +205,6 @@ def files(results: Path) -> dict[Path, int]:
 
 def differences(results: Path, expected: Path) -> list[str]:
     """Where the results of two runs differ in a byte, and what only one of them has."""
-    found, wanted = set(files(results)), set(files(expected))
-    changed = [path for path in found & wanted if (results / path).read_bytes() != (expected / path).read_bytes()]
-    return sorted(map(str, [*changed, *(found ^ wanted)]))
+    made, wanted = set(files(results)), set(files(expected))
+    changed = [path for path in made & wanted if (results / path).read_bytes() != (expected / path).read_bytes()]
+    return sorted(map(str, [*changed, *(made ^ wanted)]))

@@ -19,7 +19,7 @@ LFS_SUFFIXES = (".safetensors", ".parquet")  # large files have a SHA-256 there,
 class Repository:
     revision: str
     files: dict[str, bytes]
-    token: str | None = None  # gated: only who shows this token is let in
+    token: str | None = None  # gated: only this token is let in
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Hub:
 
 
 def environment(endpoint: str, home: Path, **more: str) -> dict[str, str]:
-    """This process's environment with the hub at `endpoint`, its cache in `home`, and nothing else said of hubs."""
+    """This process's environment with the hub at `endpoint`, its cache in `home`, and no other hub settings."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
     return {**clean, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), **more}
 
@@ -62,7 +62,7 @@ def etag(name: str, content: bytes) -> str:
 
 
 def tree(files: dict[str, bytes]) -> list[dict]:
-    """What the hub lists of a revision's files."""
+    """The hub's list of a revision's files."""
     rows = []
     for path, content in files.items():
         row = {"type": "file", "path": path, "size": len(content), "oid": git_hash(content)}
@@ -105,7 +105,7 @@ def serve() -> Iterator[Hub]:
             return self.reply(404, b"", {"X-Error-Code": "RepoNotFound"})
 
         def refused(self, name: str, revision: str) -> bool:
-            """Answer what is missing or closed to this client; whether that was so."""
+            """Refuse what is missing or closed to this client; return whether it was refused."""
             repository = hub.repositories.get(name)
             if repository is None:
                 self.reply(404, b"", {"X-Error-Code": "RepoNotFound"})

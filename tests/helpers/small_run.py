@@ -55,7 +55,7 @@ def save_model(folder: Path, tokenizer, seed: int) -> None:
 
 
 def write_questions(path: Path, tokenizer, count: int) -> None:
-    """Questions in NQ's layout of which the random model happens to answer every second one "rightly"."""
+    """Questions in NQ's layout; the random model happens to get every second one right."""
     shots = json.loads((ROOT / "workflow/resources/prompts.json").read_text())["few_shot"]["first"]
     questions = [f"which {WORDS[i % 15]} is number {i} of the {WORDS[i // 15 % 15]}" for i in range(count)]
     model = tiny_model("llama", len(tokenizer), layers=2, seed=0)

@@ -94,14 +94,14 @@ def test_an_unknown_layout_names_the_columns_wanted_and_found():
 
 
 def test_a_column_of_the_wrong_kind_is_named():
-    with pytest.raises(ValueError, match=r"Row 1 of f does not read as layout 'triviaqa' .* answer String"):
+    with pytest.raises(ValueError, match=r"Row 1 of f cannot be read as layout 'triviaqa' .* answer String"):
         normalize(pl.DataFrame([{"question": "who wrote emma", "answer": "Jane Austen"}]), "triviaqa", 0, "f")
 
 
 def test_a_text_where_a_list_belongs_is_not_taken_letter_by_letter():
-    with pytest.raises(ValueError, match=r"Row 1 of f does not read as layout 'nq' \(answer is a text, not a list"):
+    with pytest.raises(ValueError, match=r"Row 1 of f cannot be read as layout 'nq' \(answer is a string, not a list"):
         normalize(pl.DataFrame([{"question": "who wrote emma", "answer": "Jane Austen"}]), "nq", 0, "f")
-    with pytest.raises(ValueError, match=r"Row 1 of f does not read as layout 'hotpotqa'"):
+    with pytest.raises(ValueError, match=r"Row 1 of f cannot be read as layout 'hotpotqa'"):
         normalize(pl.DataFrame([{"question": "who wrote emma", "answer": ["Jane Austen"]}]), "hotpotqa", 0, "f")
 
 

@@ -1,4 +1,4 @@
-"""Whatever stands in a config: it can be planned, or each mistake in it is one sentence; never a traceback."""
+"""Whatever a config holds: it can be planned, or each mistake in it is one sentence; never a traceback."""
 
 import copy
 import os
@@ -33,7 +33,7 @@ WORDS = [
     "-x",
     "a/b",
 ]
-# What YAML can hold: numbers that are none, keys that are no texts, texts that mean something to a shell or a path.
+# What YAML can hold: infinities and NaN, keys that are not strings, strings with a meaning in a shell or a path.
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),

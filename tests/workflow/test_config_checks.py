@@ -1,11 +1,13 @@
 """Every mistake in a config becomes one sentence that names it."""
 
 import copy
+import subprocess
 
 import pytest
 import yaml
 
 from anchorscope.config_checks import mistakes
+from small_run import SNAKEMAKE
 from small_things import ROOT
 
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
@@ -107,6 +109,17 @@ def test_a_mistake_is_one_sentence_that_names_it(path, value, parts, monkeypatch
     assert sentence.endswith((".", "?"))
     for part in parts:
         assert part in sentence, sentence
+
+
+def test_the_sentence_is_the_last_thing_that_snakemake_says(tmp_path):
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config("qestions", 5)))
+    command = [*SNAKEMAKE, "--snakefile", str(ROOT / "Snakefile"), "--cores", "1"]
+    done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-2:] == [
+        "The config cannot be run:",
+        "  Unknown key 'qestions' in the config; did you mean 'questions'?",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def test_a_disk_that_fills_while_the_next_batch_is_computed_ends_the_job_in_one_
     done = subprocess.run([*command, "--dtype", "float32"], cwd=finished, capture_output=True, text=True)
     fault = tried("disk full in the thread that writes", ["extract"])
     assert done.returncode == 1
-    assert "stream.py" in done.stderr
+    assert "writer.py" in done.stderr
     assert "in work" in done.stderr
     assert f"{disk / 'full.parquet'} {FULL}" in done.stderr.splitlines()[-1]
     assert not list(disk.iterdir())

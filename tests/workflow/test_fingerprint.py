@@ -81,7 +81,7 @@ def test_a_scripts_own_change_counts(project):
             "from anchorscope.questions.nowhere import something",
             "imports anchorscope.questions.nowhere.something",
         ),
-        ("from .questions import normalize", "imports by a relative name; write the whole one"),
+        ("from .questions import normalize", "imports by a relative name; write the full name"),
     ],
 )
 def test_an_import_of_the_library_that_cannot_be_found_is_an_error(project, line, said):

@@ -1,4 +1,4 @@
-"""What other processors and systems are like, told to the program on this one."""
+"""Other processors and systems, simulated on this one."""
 
 import ctypes
 import os

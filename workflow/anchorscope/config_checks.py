@@ -1,4 +1,4 @@
-"""A config is checked before any job starts; each mistake becomes one sentence."""
+"""Checks of a config before any job starts; each mistake becomes one sentence."""
 
 import difflib
 import importlib.util
@@ -14,18 +14,18 @@ from anchorscope.files.identity import package_file
 MODEL_SOURCES = ("hub", "path", "gguf", "random")
 SOURCE_KEYS = {"bundled": (), "file": ("path",), "hub": ("repo", "split", "revision")}
 OPTIONAL_KEYS = {"hub": ("subset",)}
-LONGEST = 400  # letters of a sentence
+LONGEST = 400  # characters per sentence
 MOST_SHARDS = 10_000  # four digits
 RAW_SUFFIXES = (".parquet", ".jsonl", ".ndjson")
 
 
 def mistakes(config: dict, schema: dict) -> list[str]:
-    """Every mistake in `config`, one sentence each; empty when it can be run."""
+    """Every mistake in `config`, one sentence each; empty if it can be run."""
     return [_one_line(sentence) for sentence in _mistakes(config, schema)]
 
 
 def _one_line(sentence: str) -> str:
-    """A sentence whose quoted values may hold anything: on one line, and not endless."""
+    """A sentence whose quoted values may hold anything, on one line of limited length."""
     line = " ".join(sentence.split())
     return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
 
@@ -37,25 +37,25 @@ def _mistakes(config: dict, schema: dict) -> list[str]:
     errors = sorted(Draft202012Validator(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
     if errors:
         return list(dict.fromkeys(_sentence(error) for error in errors))
-    found = _shard_mistakes(config, schema) + _headline_mistakes(config, schema)
+    sentences = _shard_mistakes(config, schema) + _headline_mistakes(config, schema)
     for name, model in config["models"].items():
-        found += _model_mistakes(name, model)
+        sentences += _model_mistakes(name, model)
     for name, dataset in config["datasets"].items():
-        found += _dataset_mistakes(name, dataset)
-    found += _title_mistakes(config)
+        sentences += _dataset_mistakes(name, dataset)
+    sentences += _title_mistakes(config)
     for name, figure in config["figures"].items():
-        found += _figure_mistakes(name, figure, config)
-    return found + _style_mistakes(config)
+        sentences += _figure_mistakes(name, figure, config)
+    return sentences + _style_mistakes(config)
 
 
 def _odd(node: object, where: str) -> Iterator[str]:
-    """What YAML can hold and a schema does not see: keys that are no texts, numbers that are none."""
+    """What YAML allows and the schema cannot catch: keys that are not strings, infinities and NaN."""
     if isinstance(node, float) and not math.isfinite(node):
-        yield f"{where} is {node}, which is not a number to compute with."
+        yield f"{where} is {node}; it must be a finite number."
     children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, child in children:
         if isinstance(node, dict) and not isinstance(key, str):
-            yield f"The key {key!r} in {where or 'the config'} is not a text; put it in quotes."
+            yield f"The key {key!r} in {where or 'the config'} is not a string; put it in quotes."
         yield from _odd(child, f"{where}.{key}" if where else str(key))
 
 
@@ -71,16 +71,16 @@ def _shard_mistakes(config: dict, schema: dict) -> list[str]:
 
 
 def _headline_mistakes(config: dict, schema: dict) -> list[str]:
-    """Claims and figures are about the headline: it must be among what is measured."""
-    found = []
+    """Claims and figures show the headline, so it must be measured."""
+    sentences = []
     for one, several in (("component", "components"), ("position", "positions")):
         default = schema["properties"]["headline"]["properties"][one]["default"]
         chosen = config.get("headline", {}).get(one, default)
         if chosen not in config.get(several, [chosen]):
-            found.append(
+            sentences.append(
                 f"{several} leaves out {chosen}, the {one} of the headline; name it there, or another under `headline`."
             )
-    return found
+    return sentences
 
 
 def _sentence(error: ValidationError) -> str:
@@ -126,8 +126,8 @@ def _model_mistakes(name: str, model: dict) -> list[str]:
     where = f"models.{name}"
     sources = [source for source in MODEL_SOURCES if source in model]
     if len(sources) != 1:
-        found = f"has {' and '.join(sources)}" if sources else "has no source"
-        return [f"{where} {found}; give exactly one of {', '.join(MODEL_SOURCES)}."]
+        given = f"has {' and '.join(sources)}" if sources else "has no source"
+        return [f"{where} {given}; give exactly one of {', '.join(MODEL_SOURCES)}."]
     if sources == ["hub"] and "revision" not in model:
         return [f"{where} comes from the hub without a pinned `revision` (a commit of 40 hexadecimal digits)."]
     if sources != ["hub"] and "revision" in model:
@@ -159,13 +159,14 @@ def _shape_mistakes(where: str, file: str) -> list[str]:
 
 
 def _is_named_by_transformers(kind: object) -> bool:
-    """Whether the lists of models in the installed transformers have this type.
+    """Whether the installed transformers lists models of this type.
 
-    They are read as text: to import the library takes seconds, in every command. What passes here and is no model all
-    the same is refused when it is fetched.
+    The lists are read as text, because importing the library would add seconds to every command. What passes here and
+    is not a model is refused when it is fetched.
     """
     spec = importlib.util.find_spec("transformers")
-    lists = [file for folder in spec.submodule_search_locations for file in Path(folder, "models/auto").glob("*.py")]
+    folders = spec.submodule_search_locations or [] if spec else []
+    lists = [file for folder in folders for file in Path(folder, "models/auto").glob("*.py")]
     return any(f'"{kind}"' in file.read_text(encoding="utf-8") for file in lists)
 
 
@@ -188,14 +189,14 @@ def _dataset_mistakes(name: str, dataset: dict) -> list[str]:
 
 
 def _title_mistakes(config: dict) -> list[str]:
-    found = []
+    sentences = []
     for kind in ("models", "datasets"):
         first: dict[str, str] = {}
         for name, entry in config[kind].items():
             other = first.setdefault(entry["title"], name)
             if other != name:
-                found.append(f"{kind}.{name} has the title of {kind}.{other}; figures could not tell them apart.")
-    return found
+                sentences.append(f"{kind}.{name} has the title of {kind}.{other}; figures could not tell them apart.")
+    return sentences
 
 
 def _figure_mistakes(name: str, figure: dict, config: dict) -> list[str]:
@@ -211,7 +212,7 @@ def _style_mistakes(config: dict) -> list[str]:
         return []
     if not Path(config["style"]).is_file():
         return [f"style names {config['style']}, which does not exist."]
-    from anchorscope.draw.panels import read_style  # slow to import, and needed for nothing else here
+    from anchorscope.draw.panels import read_style  # slow to import, and needed only here
 
     try:
         read_style(config["style"])

@@ -1,7 +1,7 @@
 """Which Parquet files of a run are damaged.
 
-`python -m anchorscope.damage results` reads every Parquet file below a folder whole, prints a sentence for each that is
-not as it was written, and at the end the one command that makes all of them again.
+`python -m anchorscope.damage results` reads every Parquet file in a folder and its subfolders completely. It prints one
+sentence for each damaged file, and then the command that makes them all again.
 """
 
 import argparse
@@ -13,30 +13,30 @@ from anchorscope.files.sealed_parquet import DamagedFileError, check, command_to
 
 
 def find_damage(folder: Path) -> dict[Path, str | None]:
-    """What is wrong with each Parquet file below `folder`, links followed; nothing where it is whole."""
+    """Each Parquet file below `folder`, links followed, and what is wrong with it; None if it is whole."""
     names = sorted(glob("**/*.parquet", root_dir=folder, recursive=True))
-    found: dict[Path, str | None] = dict.fromkeys(folder / name for name in names)
-    for path in found:
+    checked: dict[Path, str | None] = dict.fromkeys(folder / name for name in names)
+    for path in checked:
         try:
             check(path)
         except DamagedFileError as error:
-            found[path] = error.why
-    return found
+            checked[path] = error.why
+    return checked
 
 
 def main(folder: Path) -> int:
-    """Say what was found; the exit code."""
-    found = find_damage(folder)
-    damaged = {path: why for path, why in found.items() if why}
+    """Report the damage; return the exit code."""
+    checked = find_damage(folder)
+    damaged = {path: why for path, why in checked.items() if why}
     for path, why in damaged.items():
         print(f"{path} is damaged ({why}).")
-    if not found:
+    if not checked:
         print(f"There is no Parquet file in {folder}.")
         return 1
     if not damaged:
-        print(f"All {len(found)} Parquet files in {folder} are whole.")
+        print(f"All {len(checked)} Parquet files in {folder} are whole.")
         return 0
-    print(f"{len(damaged)} of {len(found)} are damaged; make them again, with the options of your run:")
+    print(f"{len(damaged)} of {len(checked)} are damaged; make them again, with the options of your run:")
     print(command_to_remake(damaged))
     return 1
 

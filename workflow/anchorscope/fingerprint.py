@@ -17,13 +17,13 @@ WITHOUT_EFFECT = frozenset([PACKAGE / "files/logs.py"])  # what a job says does 
 def fingerprint(script: Path) -> str:
     """Hash the syntax tree of `script` and of every anchorscope module that it imports, at any depth."""
     digest = hashlib.sha256()
-    for place, path in sorted((_place(path), path) for path in _reachable(Path(script).resolve())):
-        digest.update(f"{place}\n{_meaning(path)}\n".encode())
+    for name, path in sorted((_name(path), path) for path in _reachable(Path(script).resolve())):
+        digest.update(f"{name}\n{_meaning(path)}\n".encode())
     return digest.hexdigest()[:16]
 
 
-def _place(path: Path) -> str:
-    """Where a file stands in the library; a script and a module may have the same name."""
+def _name(path: Path) -> str:
+    """The path of a file in the library, or of a script: a script and a module may share a file name."""
     return path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else f"scripts/{path.name}"
 
 
@@ -40,7 +40,7 @@ def _reachable(start: Path) -> set[Path]:
 
 @cache
 def _imports(path: Path) -> tuple[Path, ...]:
-    """The library's files that a file imports. One that cannot be found is an error: its changes would go unnoticed."""
+    """The library's files that a file imports. A missing one is an error, because its changes would go unnoticed."""
     files: set[Path] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -48,24 +48,27 @@ def _imports(path: Path) -> tuple[Path, ...]:
                 files.update(_files(alias.name, path))
         elif isinstance(node, ast.ImportFrom):
             if node.level:
-                raise ImportError(f"{path}: line {node.lineno} imports by a relative name; write the whole one.")
+                raise ImportError(f"{path}: line {node.lineno} imports by a relative name; write the full name.")
             for alias in node.names:
                 files.update(_files(f"{node.module}.{alias.name}", path, attribute=True))
     return tuple(sorted(files - WITHOUT_EFFECT))
 
 
 def _files(name: str, importer: Path, attribute: bool = False) -> set[Path]:
-    """What is run when `name` is imported: its module and the packages around it; the last part may be an attribute."""
+    """The files that run when `name` is imported: its module and the packages around it.
+
+    With `attribute`, the last part may be an attribute instead of a module.
+    """
     first, *parts = name.split(".")
     if first != PACKAGE.name:
         return set()
-    files, place = {PACKAGE / "__init__.py"}, PACKAGE
+    files, path = {PACKAGE / "__init__.py"}, PACKAGE
     for number, part in enumerate(parts):
-        place /= part
-        if place.is_dir():
-            files.add(place / "__init__.py")
-        elif place.with_suffix(".py").exists():
-            files.add(place.with_suffix(".py"))
+        path /= part
+        if path.is_dir():
+            files.add(path / "__init__.py")
+        elif path.with_suffix(".py").exists():
+            files.add(path.with_suffix(".py"))
         elif not (attribute and number == len(parts) - 1):
             raise ImportError(f"{importer} imports {name}, which is not in {PACKAGE}.")
     return files

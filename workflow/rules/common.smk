@@ -1,4 +1,4 @@
-# What every stage shares: a checked config, wildcards that can only be names from it, and the
+# What all stages share: a checked config, wildcards that can only be names from it, and the
 # functions that turn config and code into params.
 # In: config. Out: nothing on disk.
 
@@ -8,14 +8,16 @@ import sys
 from pathlib import Path
 
 import yaml
-from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
 
-ROOT = Path(workflow.basedir)
+# From this file, because the main Snakefile may be another workflow's.
+ROOT = Path(workflow.current_basedir.get_path_or_uri(secret_free=False)).parents[1]
+if not ROOT.is_dir():
+    sys.exit(f"{ROOT} is not a folder on this disk: clone Anchorscope and name the Snakefile of your clone.")
 sys.path.insert(0, str(ROOT / "workflow"))
 # Jobs import the library of this checkout, the one that is fingerprinted, whatever else is installed.
 os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"), os.getenv("PYTHONPATH")])))
-# Every job is a Python of its own. Told to keep no compiled modules, as in many containers, each would compile torch anew.
+# Every job starts a Python. If it may not keep compiled modules, as in many containers, each job compiles torch again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from anchorscope.draw.kinds import kinds_drawn
@@ -41,9 +43,10 @@ BUNDLED = Path(os.path.relpath(ROOT / "workflow" / "resources" / "questions"))
 LANDMARKS = Path(os.path.relpath(ROOT / "workflow" / "resources" / "landmarks.yaml"))
 BUNDLED_STYLE = Path(os.path.relpath(ROOT / "workflow" / "resources" / "figures.mplstyle"))
 
-found = mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
-if found:
-    raise WorkflowError("The config cannot be run:\n" + "\n".join(f"  {line}" for line in found))
+sentences = mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
+if sentences:
+    # Not a WorkflowError: Snakemake would print a file and line of these rules after it.
+    sys.exit("The config cannot be run:\n" + "\n".join(f"  {sentence}" for sentence in sentences))
 validate(config, str(SCHEMA))
 
 MODELS = config["models"]
@@ -51,7 +54,7 @@ DATASETS = config["datasets"]
 FIGURES = config["figures"]
 STYLE = Path(config.get("style", BUNDLED_STYLE))
 SHARDS = [f"{number:04d}" for number in range(-(-config["questions"] // config["shard_size"]))]
-# What is measured: as many components and positions as the config asks for, else the headline's alone.
+# What is measured: the components and positions of the config, or only the headline's.
 GRID = Grid.of(
     config.get("components", [config["headline"]["component"]]),
     config.get("positions", [config["headline"]["position"]]),
@@ -62,13 +65,13 @@ KINDS_DRAWN = kinds_drawn(len(GRID))  # of figures
 WIDTHS = ["", "_column"]  # of a page and of a column
 ESTIMATES = ["summary", "series", "kinds", "strata", "deepest", "resampled"]
 TABLES = ["summary", "series", "kinds", "strata", "deepest", "layers"]
-CORES = workflow.resource_settings.cores  # none for a command that runs nothing
-# A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread a
-# job beats two jobs that fight over two cores.
+CORES = workflow.resource_settings.cores  # None for a command that runs nothing
+# A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread
+# per job beats two jobs that fight over two cores.
 THREADS = max(1, (CORES or 4) // 4)
-# Each GPU computes for one job at a time, which waits for it itself. More are started, so that while one computes the
-# others import, plan, judge and write.
-STARTED = 8  # jobs for each GPU
+# Each GPU computes for one job at a time, and jobs wait for it. More are started, so that while one computes the
+# others import, plan, grade and write.
+STARTED = 8  # jobs per GPU
 MODEL_THREADS = max(1, (CORES or 1) // (STARTED * gpu_count())) if gpu_count() else THREADS
 
 
@@ -84,7 +87,7 @@ wildcard_constraints:
 
 
 def code(script):
-    """What a script and the library below it do, so that a change of either reruns its stage."""
+    """A fingerprint of a script and the library that it uses: a change of either reruns its stage."""
     return fingerprint(ROOT / "scripts" / script)
 
 
@@ -95,7 +98,7 @@ def locked(*packages):
 
 
 def raw_file(name):
-    """The file on this disk that a dataset comes from; nothing for a hub dataset."""
+    """The local file that a dataset comes from; empty for a hub dataset."""
     dataset = DATASETS[name]
     if dataset["source"] == "bundled":
         return local(ancient(str(BUNDLED / f"{dataset['layout']}-mini.jsonl")))
@@ -120,7 +123,7 @@ def model_source(wildcards):
 
 
 def model_identity(wildcards):
-    """What identifies a model: its source and files; for random weights their contents, wherever they stand."""
+    """What identifies a model: its source and files; for random weights the contents of the files, wherever they are."""
     source = model_source(wildcards)
     if "random" in source:
         config = source["random"]["config"]
@@ -146,12 +149,12 @@ def shard_slice(wildcards):
 
 
 def grows(amount):
-    """What a job asks a scheduler for: the amount, and as much again with every attempt after a failed one."""
+    """What a job asks a scheduler for: the amount, and as much again with every retry."""
     return lambda wildcards, attempt: attempt * amount
 
 
 def model_memory(wildcards, attempt):
-    """The memory in MB that the config gives a model's jobs."""
+    """The memory in MB that the config allows a model's jobs."""
     return attempt * int(1000 * MODELS[wildcards.model]["memory_gb"])
 
 
@@ -162,7 +165,7 @@ def families():
 
 
 def settings():
-    """The config, less what only a scheduler is told: that changes no result, and so reruns nothing."""
+    """The config without what only a scheduler reads, which changes no result and reruns nothing."""
     asked = ("gpus", "memory_gb")
     models = {name: {key: value for key, value in model.items() if key not in asked} for name, model in MODELS.items()}
     return canonical_json({**config, "models": models})

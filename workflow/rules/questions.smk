@@ -1,11 +1,11 @@
-# Questions: from where they are published to one table.
+# Questions: from published rows to one table.
 # In:  a bundled file, a local file or a hub dataset (config: datasets).
-# Out: results/raw/{dataset}.parquet            rows and columns as upstream has them
+# Out: results/raw/{dataset}.parquet            rows and columns as published
 #      results/questions/{dataset}.parquet      id, question, gold, subject, popularity, spans
 
 
 rule fetch_questions:
-    """Bring a dataset's rows here, as upstream has them."""
+    """Fetch a dataset's rows as they were published."""
     input:
         lambda wildcards: raw_file(wildcards.dataset),
     output:

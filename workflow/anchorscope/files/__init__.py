@@ -1,1 +1,1 @@
-"""Files on disk: atomic writes, sealed Parquet, hashes, the hub, logs."""
+"""Files on disk: atomic writes, sealed Parquet, hashes, downloads from the hub, and logs."""

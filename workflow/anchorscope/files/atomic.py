@@ -12,7 +12,7 @@ from anchorscope.files.disk import explaining_full_disk, remove_leftovers, tempo
 def atomic(target: Path | str) -> Iterator[Path]:
     """Yield a temporary path beside `target`; rename it to `target` only if the block succeeds.
 
-    Its bytes are on the disk before its name is, so that a power cut leaves no empty file under that name.
+    Its bytes reach the disk before its name does, so a power cut cannot leave an empty file under that name.
     """
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -23,14 +23,14 @@ def atomic(target: Path | str) -> Iterator[Path]:
             yield temporary
             _to_disk(temporary)
             os.replace(temporary, target)
-            with suppress(OSError):  # not every file system can do this to a folder
+            with suppress(OSError):  # not every file system can sync a folder
                 _to_disk(target.parent)
         finally:
             temporary.unlink(missing_ok=True)
 
 
 def _to_disk(path: Path) -> None:
-    """Wait until a file, or a folder's list of names, is on the disk."""
+    """Wait until a file, or a folder's list of names, has reached the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""What can be wrong with a disk that is written to: it is full, or an earlier job was killed while it wrote."""
+"""Trouble with writing to a disk: it is full, or holds what a killed job left half written."""
 
 import os
 import platform
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# Every library passes on the system's words, but not every one its error number.
+# Every library passes on the system's message, but not all pass on its error number.
 FULL = ("No space left on device", "Disk quota exceeded", "not enough space on the disk")  # the last is Windows
 
 
 @contextmanager
 def explaining_full_disk(target: Path | str) -> Iterator[None]:
-    """Say in one sentence that `target` could not be written for lack of space."""
+    """Turn any library's error about a full disk into one sentence that names `target`."""
     try:
         yield
     except Exception as error:
@@ -25,12 +25,12 @@ def explaining_full_disk(target: Path | str) -> Iterator[None]:
 
 
 def temporary_for(target: Path) -> Path:
-    """The name under which this process writes `target`, told apart from those of all other machines and processes."""
+    """The name under which this process writes `target`; no other machine or process uses the same one."""
     return target.with_name(f".{target.name}.{platform.node()}.{os.getpid()}.part")
 
 
 def remove_leftovers(target: Path) -> None:
-    """Remove the temporary files for `target` of processes of this machine that were killed while they wrote."""
+    """Remove temporary files for `target` whose processes, on this machine, were killed while they wrote."""
     for file in target.parent.glob(f".{target.name}.{platform.node()}.*.part"):
         process = file.name.split(".")[-2]
         if process.isdigit() and not _alive(int(process)):
@@ -38,13 +38,13 @@ def remove_leftovers(target: Path) -> None:
 
 
 def _alive(process: int) -> bool:
-    """Whether a process lives, or may do so: Windows has no signal that only asks, and 0 would interrupt it."""
+    """Whether a process is, or may be, alive. On Windows, signal 0 would interrupt it instead of asking."""
     if os.name == "nt":
         return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # it is somebody else's
+    except PermissionError:  # it belongs to another user
         pass
     return True

@@ -1,14 +1,14 @@
-"""Files from a model hub: whole and what their hash says, or one sentence that says what to do.
+"""Files from the hub: whole and verified against their hashes, or one sentence that says what to do.
 
-The token is the hub client's own affair (its login, or HF_TOKEN in the environment); nothing here sees it.
+The hub client handles the token itself (its login, or HF_TOKEN in the environment); nothing here sees it.
 """
 
 import errno
 import hashlib
 import os
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import (
@@ -19,14 +19,20 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from tenacity import Future, RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
 
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
 
 SECONDS_BEFORE_RETRIES = (1, 4, 16)
+# What the client raises: RuntimeError comes from parallel downloads, ValueError from a proxy's page in place of JSON.
+FAILURES = (OSError, HTTPError, RuntimeError, ValueError)
 BLOCK = 2**20
-# Length of a hash to how the hub makes it of a file: small files have git's, large ones a SHA-256.
-HASHES = {40: lambda size: hashlib.sha1(b"blob %d\0" % size), 64: lambda size: hashlib.sha256()}
+# The hub's two kinds of hash, by length: git's for small files, SHA-256 for large ones.
+HASHES: dict[int, Callable[[int], Any]] = {
+    40: lambda size: hashlib.sha1(b"blob %d\0" % size),
+    64: lambda size: hashlib.sha256(),
+}
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -35,37 +41,47 @@ class HubError(RuntimeError):
 
 
 def download(kind: str, repo: str, revision: str, wanted: list[str], unwanted: list[str] | None = None) -> Path:
-    """The folder, in the hub client's own cache, with the wanted files of a pinned revision; whole and verified.
+    """Fetch the wanted files of a pinned revision and verify them; return their folder in the hub client's cache.
 
-    `kind` is "model" or "dataset". Without a network the cache alone serves.
+    `kind` is "model" or "dataset". Without a network, the cache has to hold them already.
     """
     log.info("fetching %s at %s", repo, revision)
-    folder = Path(_with_retries(kind, repo, revision, wanted, unwanted))
+    folder = Path(_with_retries(kind=kind, repo=repo, revision=revision, wanted=wanted, unwanted=unwanted))
     verify(folder, repo)
     return folder
 
 
 def _with_retries(kind: str, repo: str, revision: str, wanted: list[str], unwanted: list[str] | None) -> str:
-    for seconds in (*SECONDS_BEFORE_RETRIES, None):
-        try:
-            return snapshot_download(
-                repo, repo_type=kind, revision=revision, allow_patterns=wanted, ignore_patterns=unwanted
-            )
-        # The client's parallel downloads raise RuntimeError, and a proxy's page in place of JSON is a ValueError.
-        except (OSError, HTTPError, RuntimeError, ValueError) as error:
-            if seconds is None or not _may_pass(error):
-                # Without its cause: a message of the client may hold a signed address.
-                raise HubError(_sentence(error, kind, repo, revision)) from None
-            log.warning("fetching %s failed (%s); trying again in %d s", repo, type(error).__name__, seconds)
-            time.sleep(seconds)
-    raise AssertionError("the last try returns or raises")
+    def announce(state: RetryCallState) -> None:
+        error = cast(Future, state.outcome).exception()
+        log.warning("fetching %s failed (%s); trying again in %d s", repo, type(error).__name__, state.upcoming_sleep)
+
+    tries = Retrying(
+        retry=retry_if_exception(_may_pass),
+        wait=wait_chain(*map(wait_fixed, SECONDS_BEFORE_RETRIES)),
+        stop=stop_after_attempt(1 + len(SECONDS_BEFORE_RETRIES)),
+        before_sleep=announce,
+        reraise=True,
+    )
+    try:
+        return tries(
+            snapshot_download,
+            repo,
+            repo_type=kind,
+            revision=revision,
+            allow_patterns=wanted,
+            ignore_patterns=unwanted,
+        )
+    except FAILURES as error:
+        # Without its cause: the client's message may hold a signed address.
+        raise HubError(_sentence(error, kind=kind, repo=repo, revision=revision)) from None
 
 
 def verify(folder: Path, repo: str) -> None:
-    """Compare every file with the hash that the hub listed for it; one that differs is removed, to be fetched anew."""
-    listing = folder.parents[1] / "trees" / f"{folder.name}.json"  # which the client keeps beside the snapshots
+    """Compare every file with its hash on the hub. Remove one that differs, so that it is fetched again."""
+    listing = folder.parents[1] / "trees" / f"{folder.name}.json"  # the client keeps it beside the snapshots
     if not listing.is_file():
-        log.warning("%s cannot be verified: an older client fetched it and kept no list of its hashes", repo)
+        log.warning("%s cannot be verified: it was fetched by an older client, which kept no hashes", repo)
         return
     listed = read_json(listing)["files"]
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -78,8 +94,8 @@ def verify(folder: Path, repo: str) -> None:
             file.resolve().unlink()
             file.unlink(missing_ok=True)
             raise HubError(
-                f"{file.name} of {repo} does not match the hash that the hub gave for it and was removed; "
-                "run again to download it anew."
+                f"{file.name} of {repo} does not match the hash that the hub gives for it and was removed; "
+                "run again to download it again."
             )
 
 
@@ -92,26 +108,30 @@ def _hash_of(file: Path, like: str) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error, and those that led to it: the client wraps what happened on the way."""
-    while error:
-        yield error
-        error = error.__cause__
+    """An error and its causes: the client wraps one error in another."""
+    link: BaseException | None = error
+    while link:
+        yield link
+        link = link.__cause__
 
 
 def _status(error: BaseException) -> int | None:
-    """The hub's own answer, where there was one."""
+    """The status that the hub answered with; None if it did not answer."""
     return next((link.response.status_code for link in _chain(error) if isinstance(link, HfHubHTTPError)), None)
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether the same request may succeed a little later, and the client has not tried it several times already."""
+    """Whether the same request may succeed a little later; not where the client itself has retried in vain."""
     if isinstance(error, HfHubHTTPError):
-        return _status(error) in (408, 429) or _status(error) >= 500
-    return not isinstance(error, LocalEntryNotFoundError) and getattr(error, "errno", None) not in CANNOT_WRITE
+        status = error.response.status_code
+        return status in (408, 429) or status >= 500
+    if isinstance(error, LocalEntryNotFoundError) or not isinstance(error, FAILURES):
+        return False
+    return getattr(error, "errno", None) not in CANNOT_WRITE
 
 
 def _sentence(error: BaseException, kind: str, repo: str, revision: str) -> str:
-    """What to do. Nothing of the client's own message is repeated: it may hold a signed address."""
+    """What went wrong and what to do. The client's own message is not repeated: it may hold a signed address."""
     page = f"{constants.ENDPOINT}/{'datasets/' if kind == 'dataset' else ''}{repo}"
     status = _status(error)
     kinds = [type(link) for link in _chain(error)]
@@ -125,20 +145,20 @@ def _sentence(error: BaseException, kind: str, repo: str, revision: str) -> str:
     if RepositoryNotFoundError in kinds or status in (401, 403):
         return (
             f"The hub shows no {kind} {repo} to this account (it answered {status}): check the name at {page}, "
-            "log in with `hf auth login` or set HF_TOKEN, or look at the settings of a proxy on the way."
+            "log in with `hf auth login` or set HF_TOKEN, or check the settings of any proxy on the way."
         )
     if status == 429:
-        return f"The hub limits how often it may be asked, and {repo} is not whole yet: log in or wait, and run again."
+        return f"The hub limits the number of requests, and {repo} is not complete yet: log in or wait, then run again."
     if status is not None and status < 500:
-        return f"The hub answered {status} for {repo}: look at {page}, and at the settings of a proxy on the way."
+        return f"The hub answered {status} for {repo}: check {page}, and the settings of any proxy on the way."
     if status is not None:
-        return f"The hub answered {status} for {repo} again and again: run again later; whole files are kept."
-    if getattr(error, "errno", None) in CANNOT_WRITE:
+        return f"The hub kept answering {status} for {repo}: run again later; complete files are kept."
+    if isinstance(error, OSError) and error.errno in CANNOT_WRITE:
         return (
             f"{repo} cannot be written to {constants.HF_HUB_CACHE} ({os.strerror(error.errno)}): make room or get "
             "access there, or point HF_HOME elsewhere, and run again."
         )
     return (
-        f"The hub cannot be reached from here, and {repo} at {revision} is not whole in the cache: "
+        f"The hub cannot be reached from here, and {repo} at {revision} is not complete in the cache: "
         "run `snakemake fetch` where there is a network, such as a login node, then run again here."
     )

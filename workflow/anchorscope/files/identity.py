@@ -1,4 +1,4 @@
-"""What tells one file, folder or value from another: hashes and canonical texts."""
+"""What identifies a file, a folder or a value: hashes and canonical JSON."""
 
 import hashlib
 import importlib.util
@@ -16,7 +16,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_ma
 
 
 def canonical_json(value: object) -> str:
-    """The one JSON text of a value: sorted keys, no layout. Equal values give equal texts."""
+    """The JSON text of a value with sorted keys and no layout: equal values give equal texts."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -30,45 +30,49 @@ def sha256_of_file(path: Path | str) -> str:
 
 
 def sha256_of_files(files: Iterable[Path], remembered: Path | None = None) -> dict[Path, str]:
-    """The hash of each file, several at a time. With `remembered`, a file that keeps hashes between runs, one whose
-    path, size, time and place on the disk are all as they were is not read again.
+    """The hash of each file, several at a time.
+
+    `remembered` is a file that keeps hashes between runs: a file whose path, size, times and inode are unchanged is
+    not read again.
     """
     files = list(files)
     known = _remembered(remembered) if remembered else {}
     before = {file: _stamp(file) for file in files}
     new = [file for file in files if known.get(str(file.resolve()), [None])[:-1] != before[file]]
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing does not hold the interpreter's lock
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing releases the interpreter's lock
         hashes = dict(zip(new, pool.map(sha256_of_file, new), strict=True))
     hashes |= {file: known[str(file.resolve())][-1] for file in files if file not in hashes}
-    unchanged = [file for file in files if _stamp(file) == before[file]]  # not written to while it was read
+    unchanged = [
+        file for file in files if _stamp(file) == before[file]
+    ]  # no file that was written to while it was read
     if remembered and new:
-        with suppress(OSError), atomic(remembered) as target:  # without it the next run reads them again, no more
+        with suppress(OSError), atomic(remembered) as target:  # the next run then only reads them again
             kept = {str(file.resolve()): [*before[file], hashes[file]] for file in unchanged}
             target.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return hashes
 
 
 def _stamp(file: Path) -> list[int]:
-    """What changes when a file does, as far as that can be known without reading it."""
-    found = file.stat()
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+    """What changes with a file and can be known without reading it."""
+    stat = file.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
 
 
 def _remembered(path: Path) -> dict[str, list]:
-    """Hashes by path, each after what the file was like; nothing where the file that keeps them is damaged."""
+    """By path, a file's stamp followed by its hash; empty if the file that keeps them is damaged."""
     try:
-        found = read_json(path)
+        kept = read_json(path)
     except (OSError, ValueError):
         return {}
     return {
         name: entry
-        for name, entry in (found.items() if isinstance(found, dict) else ())
+        for name, entry in (kept.items() if isinstance(kept, dict) else ())
         if isinstance(entry, list) and len(entry) == 5 and re.fullmatch("[0-9a-f]{64}", str(entry[-1]))
     }
 
 
 def package_file(package: str, file: str) -> Path:
-    """Where an installed Python package keeps a file; the package itself is not imported."""
+    """The path of a file in an installed Python package, which is not imported."""
     spec = importlib.util.find_spec(package)
     for folder in (spec.submodule_search_locations or []) if spec else []:
         if (Path(folder) / file).is_file():
@@ -77,13 +81,13 @@ def package_file(package: str, file: str) -> Path:
 
 
 def tokenizer_beside(config: Path | str) -> list[Path]:
-    """The files of the tokenizer in a config's folder; none where there is no tokenizer.json."""
+    """The tokenizer's files in a config's folder; empty without a tokenizer.json."""
     files = [Path(config).with_name(name) for name in TOKENIZER_FILES]
     return [file for file in files if file.is_file()] if files[0].is_file() else []
 
 
 def file_identity(file: Path | str) -> list:
-    """Size and a hash of both ends: tells large files apart at once, wherever and whenever they were installed."""
+    """Size and a hash of both ends: quick for a large file, and the same wherever and whenever it was installed."""
     size = os.path.getsize(file)
     with open(file, "rb") as handle:
         digest = hashlib.sha256(handle.read(2**20))
@@ -93,6 +97,6 @@ def file_identity(file: Path | str) -> list:
 
 
 def folder_identity(folder: Path | str) -> list[list]:
-    """Names, sizes and times of a folder's files: cheap to ask, and different when a file was replaced."""
+    """Names, sizes and times of a folder's files: quick to read, and different once a file has been replaced."""
     files = sorted(path for path in Path(folder).iterdir() if path.is_file())
     return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]

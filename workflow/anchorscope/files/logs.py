@@ -1,7 +1,8 @@
-"""What a job says while it runs: one log file, and progress for eyes and for logs."""
+"""What a job says while it runs: messages and progress, in its log file and on the screen."""
 
 import gc
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -9,16 +10,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from tqdm import tqdm
+
 log = logging.getLogger("anchorscope")
 SECONDS_BETWEEN_LINES = 10
+LINE = "{desc}: {n} of {total}, {rate_noinv_fmt}, {remaining} left"
 Item = TypeVar("Item")
 
 
 def configure_logging(path: Path | str) -> None:
     """Log to `path` and to standard error; an uncaught error becomes the log's last line."""
-    gc.freeze()  # what was imported stays: looking for garbage in it takes a second, and at the end another
+    gc.freeze()  # imports stay in memory: searching them for garbage takes a second, and one more at exit
     to_screen = logging.StreamHandler()
-    # On a terminal the line of progress speaks, and other lines would tear it.
+    # On a terminal, log lines would break up the progress line.
     to_screen.setLevel(logging.WARNING if sys.stderr.isatty() else logging.INFO)
     logging.basicConfig(
         level=logging.INFO,
@@ -26,7 +30,7 @@ def configure_logging(path: Path | str) -> None:
         handlers=[logging.FileHandler(path, mode="w", encoding="utf-8"), to_screen],
         force=True,
     )
-    # What a hub's client says of a request may hold a signed address.
+    # What the hub client logs about a request may hold a signed address.
     quiet = {"httpx": logging.ERROR, "httpx2": logging.ERROR, "huggingface_hub": logging.ERROR}
     quiet |= dict.fromkeys(("filelock", "matplotlib", "fontTools"), logging.WARNING)
     for chatty, level in quiet.items():
@@ -41,18 +45,23 @@ def configure_logging(path: Path | str) -> None:
 def progress(
     items: Iterable[Item], total: int, what: str, weight: Callable[[Item], int] = lambda item: 1
 ) -> Iterator[Item]:
-    """Yield `items`; say rate and time left every few seconds, and all the time in one line of a terminal."""
-    start = last = time.monotonic()
-    done = 0
-    for item in items:
-        yield item
-        done += weight(item)
-        now = time.monotonic()
-        rate = done / max(now - start, 1e-9)
-        line = f"{what}: {done} of {total}, {rate:.1f} a second, {(total - done) / rate:.0f} s left"
-        if sys.stderr.isatty():
-            print(f"\r\033[K{line}", end="\n" if done == total else "", file=sys.stderr, flush=True)
-        if now - last > SECONDS_BETWEEN_LINES:
-            log.info(line)
-            last = now
-    log.info("%s: %d done in %.1f s", what, done, time.monotonic() - start)
+    """Yield `items`; show rate and time left on a terminal, and log them every few seconds."""
+    with (
+        open(os.devnull, "w") as nowhere,
+        tqdm(
+            desc=what,
+            total=total,
+            bar_format=LINE,
+            unit="",
+            smoothing=0,
+            file=sys.stderr if sys.stderr.isatty() else nowhere,
+        ) as bar,
+    ):
+        last = time.monotonic()
+        for item in items:
+            yield item
+            bar.update(weight(item))
+            if time.monotonic() - last > SECONDS_BETWEEN_LINES:
+                log.info(str(bar))
+                last = time.monotonic()
+    log.info("%s: %d done in %.1f s", what, bar.n, bar.format_dict["elapsed"])

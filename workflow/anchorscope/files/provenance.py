@@ -1,4 +1,4 @@
-"""What made a file: its inputs and settings, and the versions of the libraries."""
+"""What a file was made from: inputs, settings and library versions."""
 
 import importlib.metadata
 
@@ -8,12 +8,12 @@ VERSIONED = ("torch", "transformers", "tokenizers", "safetensors", "datasets", "
 
 
 def provenance(**made_from: object) -> dict[str, str]:
-    """Parquet metadata that says what made a file: its inputs and settings, and library versions."""
+    """Parquet metadata with the inputs, settings and library versions that a file was made from."""
     return {"anchorscope": canonical_json({**made_from, "versions": versions()})}
 
 
 def versions() -> dict[str, str]:
-    """Of the libraries that results can depend on, as far as they are installed."""
+    """The versions of the installed libraries that results can depend on."""
     return {name: importlib.metadata.version(name) for name in VERSIONED if _installed(name)}
 
 

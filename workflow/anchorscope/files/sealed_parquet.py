@@ -1,9 +1,9 @@
-"""Parquet files that are whole, or refused by name.
+"""Parquet files that are whole, or refused with an error that names them.
 
 A file carries a checksum of every block of its data and a seal of its footer. The checksums, under the metadata key
-`anchorscope_checks`, are the size of a block and the CRC-32 of each, so that what is read is checked and nothing else.
+`anchorscope_checks`, are the size of a block and the CRC-32 of each, so that only what is read has to be checked.
 Arrow's own checksums leave out the headers of the pages, where a single wrong bit can go unnoticed. The seal, under
-`anchorscope_seal`, is the SHA-256 of everything behind the data, with zeros in the seal's own place.
+`anchorscope_seal`, is the SHA-256 of everything after the data, with zeros in place of the seal itself.
 """
 
 import base64
@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -28,18 +28,18 @@ from anchorscope.files.atomic import atomic
 CHECKS, SEAL = "anchorscope_checks", "anchorscope_seal"
 SUM = np.dtype("<u4")
 UNSEALED = "0" * 64
-# A key, the mark of the text that follows, and its length: found without parsing what may be damaged.
+# A key, the mark of the text that follows, and its length: matched without parsing what may be damaged.
 SEALED = re.compile(SEAL.encode() + rb"\x18\x40([0-9a-f]{64})")
 MAGIC = b"PAR1"
-BLOCK = 2**18  # bytes that have one checksum
-SUMMERS = 2  # threads that sum up what one writes; a single one is slower than a disk
-CHECKERS = 4  # threads that compare what was read
-PUSHED = 2**24  # bytes of a row group from which they are sent to the disk at once, and not all at the end
+BLOCK = 2**18  # bytes per checksum
+SUMMERS = 2  # threads that compute checksums of what one thread writes; a single one is slower than a disk
+CHECKERS = 4  # threads that verify what was read
+PUSHED = 2**24  # bytes; a row group of at least this size is flushed to the disk at once, not at the end
 COMPRESSION = "zstd"
 
 
 class DamagedFileError(ValueError):
-    """A Parquet file is not as it was written."""
+    """A Parquet file has changed since it was written, or was never finished."""
 
     def __init__(self, path: Path | str, why: str):
         super().__init__(
@@ -53,16 +53,17 @@ def command_to_remake(paths: Iterable[Path | str]) -> str:
 
 
 class SealedWriter:
-    """Writes tables into a Parquet file, a row group each; only `close` seals it.
+    """Writes tables into a Parquet file, one row group each; only `close` seals it.
 
-    What was written is summed up by other threads, from the page cache, while the next row group is written, and sent
-    on to the disk.
+    While a row group is written, other threads compute the checksums of the one before from the page cache, and flush
+    it to the disk.
     """
 
     def __init__(self, path: Path | str, schema: pa.Schema, **options: object):
-        about = {key: value for key, value in (schema.metadata or {}).items() if key.decode() not in (CHECKS, SEAL)}
+        given = schema.metadata or {}
+        metadata = {key: value for key, value in given.items() if key.decode() not in (CHECKS, SEAL)}
         self.path = path
-        self.writer = pq.ParquetWriter(path, schema.with_metadata(about), **options)
+        self.writer = pq.ParquetWriter(path, schema.with_metadata(metadata), **options)
         self.threads = ThreadPoolExecutor(SUMMERS)
         self.sums: list[Future] = []
         self.summed = 0  # bytes
@@ -84,16 +85,16 @@ class SealedWriter:
         _seal(self.path, self.summed)
 
     def abandon(self) -> None:
-        """Leave the file without a seal."""
+        """Close the file without a seal."""
         self.threads.shutdown()
         self.writer.close()
 
 
 def _sums(path: Path | str, start: int, end: int) -> np.ndarray:
-    """The CRC-32 of each block between two places of a file, most of which is on the disk then."""
+    """The CRC-32 of each block between two offsets of a file; a large part is flushed to the disk as well."""
     with open(path, "rb") as file:
         file.seek(start)
-        blocks = (file.read(min(BLOCK, end - place)) for place in range(start, end, BLOCK))
+        blocks = (file.read(min(BLOCK, end - offset)) for offset in range(start, end, BLOCK))
         sums = np.array([zlib.crc32(block) for block in blocks], SUM)
         if end - start >= PUSHED:
             os.fsync(file.fileno())
@@ -105,15 +106,16 @@ def _seal(path: Path | str, start: int) -> None:
     with open(path, "r+b") as file:
         file.seek(start)
         footer = file.read()
-        file.seek(start + SEALED.search(footer).start(1))
+        unsealed = cast(re.Match[bytes], SEALED.search(footer))
+        file.seek(start + unsealed.start(1))
         file.write(hashlib.sha256(footer).hexdigest().encode())
 
 
 @contextmanager
-def sealed(target: Path | str, schema: pa.Schema, about: dict[str, str]) -> Iterator[SealedWriter]:
-    """Yield a writer of a file that is there, sealed and with `about` in its metadata, only if the block succeeds."""
+def sealed(target: Path | str, schema: pa.Schema, metadata: dict[str, str]) -> Iterator[SealedWriter]:
+    """Yield a writer of `target`, which exists, sealed and with `metadata`, only if the block succeeds."""
     with atomic(target) as temporary:
-        described = schema.with_metadata({**(schema.metadata or {}), **about})
+        described = schema.with_metadata({**(schema.metadata or {}), **metadata})
         writer = SealedWriter(temporary, described, compression=COMPRESSION)
         try:
             yield writer
@@ -123,14 +125,14 @@ def sealed(target: Path | str, schema: pa.Schema, about: dict[str, str]) -> Iter
         writer.close()
 
 
-def write_table(target: Path | str, table: pa.Table, about: dict[str, str]) -> None:
-    with sealed(target, table.schema, about) as writer:
+def write_table(target: Path | str, table: pa.Table, metadata: dict[str, str]) -> None:
+    with sealed(target, table.schema, metadata) as writer:
         writer.write_table(table)
 
 
 @contextmanager
 def _reading(path: Path | str) -> Iterator[BinaryIO]:
-    """A file to read from; what its disk does not give back is damaged."""
+    """Open a file for reading; a file that the disk cannot read counts as damaged."""
     try:
         with open(path, "rb") as file:
             yield file
@@ -141,7 +143,7 @@ def _reading(path: Path | str) -> Iterator[BinaryIO]:
 
 
 def _footer(path: Path | str) -> tuple[pq.FileMetaData, int]:
-    """What the footer of a file says, once it is known to be whole, and where it begins."""
+    """The metadata in a file's footer, once that is known to be whole, and the offset at which it begins."""
     with _reading(path) as file:
         first = file.read(len(MAGIC))
         if not first:
@@ -179,23 +181,23 @@ class SealedFile:
 
     def read(self, columns: list[str] | None = None) -> pa.Table:
         everything = [(0, self.end)]
-        self.check(everything if columns is None else [place for name in columns for place in self.places[name]])
+        self.check(everything if columns is None else [stretch for name in columns for stretch in self.stretches[name]])
         return self.file.read(columns)
 
     @cached_property
-    def places(self) -> dict[str, list[tuple[int, int]]]:
-        """Where the data of each column are, in every row group."""
-        found: dict[str, list[tuple[int, int]]] = {name: [] for name in self.schema.names}
+    def stretches(self) -> dict[str, list[tuple[int, int]]]:
+        """The stretches of the file that hold each column, one per row group, as first and last offset."""
+        stretches: dict[str, list[tuple[int, int]]] = {name: [] for name in self.schema.names}
         tops = [self.metadata.schema.column(leaf).path.split(".")[0] for leaf in range(self.metadata.num_columns)]
         for group in map(self.metadata.row_group, range(self.metadata.num_row_groups)):
             for leaf, name in enumerate(tops):
                 chunk = group.column(leaf)
                 start = min(filter(None, [chunk.dictionary_page_offset, chunk.data_page_offset]))
-                found[name].append((start, start + chunk.total_compressed_size))
-        return found
+                stretches[name].append((start, start + chunk.total_compressed_size))
+        return stretches
 
     def check(self, stretches: list[tuple[int, int]]) -> None:
-        """Compare the blocks around stretches of the data with their checksums; those seen before count as whole."""
+        """Compare the blocks that hold the given stretches with their checksums; a block is compared only once."""
         wanted = np.zeros_like(self.checked)
         for start, end in stretches:
             wanted[start // self.block : -(-end // self.block)] = True
@@ -204,14 +206,14 @@ class SealedFile:
             whole = pool.map(lambda number: self._is_whole(file, int(number)), unseen)
             for number, fine in zip(unseen, whole, strict=True):
                 if not fine:
-                    place = int(number) * self.block
-                    behind = min(place + self.block, self.end)
-                    raise DamagedFileError(self.path, f"its bytes {place} to {behind} do not match their checksum")
+                    start = int(number) * self.block
+                    end = min(start + self.block, self.end)
+                    raise DamagedFileError(self.path, f"its bytes {start} to {end} do not match their checksum")
                 self.checked[number] = True
 
     def _is_whole(self, file: BinaryIO, number: int) -> bool:
-        place = number * self.block
-        data = os.pread(file.fileno(), min(self.block, self.end - place), place)
+        offset = number * self.block
+        data = os.pread(file.fileno(), min(self.block, self.end - offset), offset)
         return zlib.crc32(data) == self.sums[number]
 
 
@@ -220,7 +222,7 @@ def read_table(path: Path | str, columns: list[str] | None = None) -> pa.Table:
 
 
 def read_metadata(path: Path | str) -> pq.FileMetaData:
-    """What the footer says; the data are not looked at."""
+    """The metadata in the footer; the data are not read."""
     return _footer(path)[0]
 
 
@@ -230,6 +232,6 @@ def made_from(path: Path | str) -> dict:
 
 
 def check(path: Path | str) -> None:
-    """Read a whole file, and raise DamagedFileError if a byte of it is not as it was written."""
+    """Read a whole file and raise DamagedFileError if any byte has changed since it was written."""
     file = SealedFile(path)
     file.check([(0, file.end)])

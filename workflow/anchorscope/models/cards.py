@@ -1,23 +1,21 @@
-"""Which GPUs this machine has, and which of them a job holds.
+"""Which GPUs this machine has, and which of them a job may take.
 
-Jobs import and plan side by side. Each takes its cards when it is ready to compute. It frees their memory and gives
-them back when its last kernel has run.
+Jobs import and plan side by side. Each takes its cards when it is ready to compute, and gives them back, their memory
+freed, when its last kernel has run.
 """
 
 import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
+
+from filelock import Timeout, UnixFileLock, has_fcntl
 
 from anchorscope.files.logs import log
 
-try:
-    import fcntl
-except ImportError:  # on Windows; only GPUs need it
-    fcntl = None  # type: ignore[assignment]
 if TYPE_CHECKING:
     import torch
 
@@ -25,7 +23,7 @@ SECONDS_BETWEEN_TRIES = 0.02
 
 
 def gpu_count() -> int:
-    """How many NVIDIA cards this process may use, found out without loading torch."""
+    """How many NVIDIA cards this process may use, asked without loading a deep-learning library."""
     visible = os.getenv("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return len([name for name in visible.split(",") if name.strip() not in ("", "-1")])
@@ -33,31 +31,31 @@ def gpu_count() -> int:
 
 
 def cards() -> list:
-    """What torch knows about each card. Asking puts nothing on a card."""
-    import torch  # slow to import, and a workflow starts without it
+    """What torch knows of each card; nothing is put on one to find out."""
+    import torch  # slow to import, and not needed to start a workflow
 
     return [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
 
 
-def take(count: int) -> dict[int, IO]:
-    """Wait for `count` cards that no other job on this machine holds: the number of each, with its lock."""
+def take(count: int) -> dict[int, UnixFileLock]:
+    """Wait for `count` cards that no other job of this machine holds; by number, each with the lock that holds it."""
     return claim([str(card.uuid) for card in cards()], count, Path(tempfile.gettempdir()))
 
 
-def give_back(held: dict[int, IO]) -> None:
-    """Let other jobs have the cards. Nothing may be left on them."""
+def give_back(held: dict[int, UnixFileLock]) -> None:
+    """Let other jobs have the cards. Everything that was on them must be gone."""
     import torch
 
     for number in held:
         torch.cuda.synchronize(number)
     torch.cuda.empty_cache()
     for lock in held.values():
-        lock.close()
+        lock.release()
 
 
 @contextmanager
 def one_card() -> Iterator["torch.device"]:
-    """A card for as long as the block runs. The block must leave nothing on it."""
+    """A card for as long as the block runs, which must leave nothing on it."""
     import torch
 
     held = take(1)
@@ -67,39 +65,34 @@ def one_card() -> Iterator["torch.device"]:
         give_back(held)
 
 
-def claim(names: list[str], count: int, folder: Path) -> dict[int, IO]:
+def claim(names: list[str], count: int, folder: Path) -> dict[int, UnixFileLock]:
     """Take `count` of the named cards that no other job holds, and wait while there are too few.
 
-    Returns the index of each card in `names`, with its lock. Closing the lock frees the card, and so does the end of
-    the process, however it ends.
+    Returns each card's index in `names` with the lock that holds it. Releasing the lock frees the card, and so does
+    the end of the process, however it ends.
     """
     if count > len(names):
         raise RuntimeError(f"{count} GPUs are needed to hold the model, and {len(names)} can be used here.")
-    if fcntl is None:
-        raise RuntimeError(
-            "Jobs cannot share GPUs on this system: it has no file locks that end with the process (fcntl)."
-        )
-    held: dict[int, IO] = {}
+    if not has_fcntl:
+        raise RuntimeError("This system has no locks that end with a process, so jobs cannot share its GPUs.")
+    held: dict[int, UnixFileLock] = {}
     log.info("waiting for a free GPU")
-    # One job chooses at a time. Two that each held some of the cards they need would wait for each other for ever.
-    with open(folder / f"anchorscope-{os.getuid()}-turn.lock", "w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)
+    # One job chooses at a time: two that each held a part of what they need would wait for each other forever.
+    with _lock(folder, "turn"):
         while True:
             for index, name in enumerate(names):
                 if index not in held and len(held) < count:
-                    lock = _try(folder / f"anchorscope-{os.getuid()}-{name}.lock")
-                    held |= {index: lock} if lock else {}
+                    with suppress(Timeout):
+                        lock = _lock(folder, name)
+                        lock.acquire(blocking=False)
+                        held[index] = lock
             if len(held) == count:
                 log.info("got GPU %s", ", ".join(map(str, held)))
                 return held
             time.sleep(SECONDS_BETWEEN_TRIES)
 
 
-def _try(path: Path) -> IO | None:
-    lock = open(path, "w")  # noqa: SIM115 (stays open as long as the card is held)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return None
-    return lock
+def _lock(folder: Path, name: str) -> UnixFileLock:
+    """A lock of this user's jobs. The system drops it with the process; a soft lock would outlive a killed one."""
+    path = folder / f"anchorscope-{os.getuid()}-{name}.lock"
+    return UnixFileLock(path, thread_local=False, poll_interval=SECONDS_BETWEEN_TRIES, fallback_to_soft=False)

@@ -10,7 +10,7 @@ from huggingface_hub import DatasetCard
 from anchorscope.files.hub import HubError, download
 from anchorscope.files.sealed_parquet import sealed
 
-ROWS = 10_000  # of a row group
+ROWS = 10_000  # per row group
 # How `datasets` reads a file. Only an empty field is null: a band may be called "None".
 READERS = {
     ".parquet": ("parquet", {}),
@@ -20,46 +20,46 @@ READERS = {
 }
 
 
-def write_rows(repo: str, revision: str, subset: str | None, split: str, target: Path, about: dict[str, str]) -> int:
-    """Write a split at a pinned revision as Parquet and return its number of rows; only that split is downloaded."""
-    card = download("dataset", repo, revision, ["README.md"]) / "README.md"
-    patterns = split_patterns(card_configs(card), subset, split, repo)
-    folder = download("dataset", repo, revision, patterns)
+def write_rows(repo: str, revision: str, subset: str | None, split: str, target: Path, metadata: dict[str, str]) -> int:
+    """Write a split at a pinned revision as Parquet and return its number of rows. Nothing else is downloaded."""
+    card = download("dataset", repo=repo, revision=revision, wanted=["README.md"]) / "README.md"
+    patterns = split_patterns(card_configs(card), subset=subset, split=split, repo=repo)
+    folder = download("dataset", repo=repo, revision=revision, wanted=patterns)
     files = sorted(file for file in folder.rglob("*") if _matches(file.relative_to(folder).as_posix(), patterns))
     if not files or len({file.suffix for file in files}) > 1:
-        found = ", ".join(file.name for file in files) or "nothing"
+        names = ", ".join(file.name for file in files) or "nothing"
         raise HubError(
             f"The files of split '{split}' of {repo} at {revision} cannot be read (looked for {', '.join(patterns)}, "
-            f"of one kind among {', '.join(READERS)}, found {found}): check `split` and `subset` in the config."
+            f"all of one kind among {', '.join(READERS)}, and found {names}): check `split` and `subset` in the config."
         )
-    # Half-written like the target itself, and removed with it if the job is killed.
+    # Named like a half-written target, so that it is removed in the same way if the job is killed.
     with tempfile.TemporaryDirectory(".part", ".rows-", target.parent) as scratch:
         rows = _read(files, scratch)
-        with sealed(target, rows.features.arrow_schema, about) as writer:
+        with sealed(target, rows.features.arrow_schema, metadata) as writer:
             for batch in rows.with_format("arrow").iter(ROWS):
                 writer.write_table(batch)
     return len(rows)
 
 
 def _matches(path: str, patterns: list[str]) -> bool:
-    """As the client matches names, so that what was downloaded is what is read."""
+    """Whether a file can be read and matches, by the client's own rules: what was downloaded is what is read."""
     return Path(path).suffix in READERS and any(fnmatch(path, pattern) for pattern in patterns)
 
 
 def _read(files: list[Path], scratch: str) -> Dataset:
     reader, options = READERS[files[0].suffix]
     names = [str(file) for file in files]
-    # In memory, because the scratch folder is removed while the rows are still there.
+    # In memory, because the rows outlive the scratch folder.
     return load_dataset(reader, data_files=names, split="train", cache_dir=scratch, keep_in_memory=True, **options)
 
 
 def card_configs(card: Path) -> list[dict]:
-    """What a dataset's card says of its files; nothing where it has none, or says nothing."""
+    """What a dataset's card says about its files; empty without a card."""
     return DatasetCard.load(card).data.to_dict().get("configs") or [] if card.is_file() else []
 
 
 def split_patterns(configs: list[dict], subset: str | None, split: str, repo: str) -> list[str]:
-    """Patterns for the files of a split: by the dataset's card, or by the custom of naming them after the split."""
+    """Patterns for the files of a split: from the dataset's card, else by the usual names of such files."""
     files = _config_of(subset, configs, repo).get("data_files") if configs else None
     if not isinstance(files, list) or not all(isinstance(entry, dict) for entry in files):
         folder = f"{subset}/" if subset else ""
@@ -76,6 +76,6 @@ def _config_of(subset: str | None, configs: list[dict], repo: str) -> dict:
     if subset is None and default:
         return default[0]
     if subset not in by_name:
-        found = "needs a `subset`" if subset is None else f"has no subset '{subset}'"
-        raise HubError(f"{repo} {found}: set `subset` in the config to one of {', '.join(by_name)}.")
+        problem = "needs a `subset`" if subset is None else f"has no subset '{subset}'"
+        raise HubError(f"{repo} {problem}: set `subset` in the config to one of {', '.join(by_name)}.")
     return by_name[subset]

@@ -1,11 +1,11 @@
-"""Raw rows, as each dataset publishes them, to one table of questions.
+"""From raw rows, as each dataset publishes them, to one table of questions.
 
 | column | type | meaning |
 |---|---|---|
-| id | string | stable name of the question within its dataset |
+| id | string | stable identifier of the question within its dataset |
 | question | string | the text shown to the model |
 | gold | list of string | accepted answers |
-| subject | string, null | the entity asked about, where the dataset names it |
+| subject | string, null | the entity asked about, if the dataset names it |
 | popularity | integer, null | the dataset's own popularity of the subject |
 | spans | list of (start, end) | characters of the exact question words |
 """
@@ -22,7 +22,7 @@ from anchorscope.text.content_words import exact_question_spans
 from anchorscope.text.normal_words import normal_words
 from anchorscope.text.spans import Span
 
-SCHEMA = {
+SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "id": pl.String,
     "question": pl.String,
     "gold": pl.List(pl.String),
@@ -59,7 +59,7 @@ def _hotpotqa(row: dict) -> tuple[list[str], str | None, int | None]:
 
 def _nq(row: dict) -> tuple[list[str], str | None, int | None]:
     if isinstance(row["answer"], str):
-        raise TypeError("answer is a text, not a list of texts")
+        raise TypeError("answer is a string, not a list of strings")
     return row["answer"] or [], None, None
 
 
@@ -80,7 +80,7 @@ LAYOUTS = {
 
 
 def normalize(raw: pl.DataFrame, layout: str, seed: int, where: str) -> tuple[pl.DataFrame, dict[str, int]]:
-    """One row a usable question, in a seeded order; and how many rows were kept or dropped, by reason."""
+    """One row per usable question, in a seeded order, and how many rows were kept or dropped, by reason."""
     wanted = LAYOUTS[layout].columns
     missing = [column for column in wanted if column not in raw.columns]
     if missing:
@@ -111,13 +111,13 @@ def _judged(raw: pl.DataFrame, layout: str, where: str) -> Iterator[tuple[Questi
             text, subject = _clean(row["question"]), _clean(subject) or None
             gold = list(dict.fromkeys(alias for alias in map(_clean, gold) if normal_words(alias)))
         except (AttributeError, TypeError, ValueError) as error:
-            found = ", ".join(f"{column} {raw.schema[column]}" for column in columns)
+            types = ", ".join(f"{column} {raw.schema[column]}" for column in columns)
             raise ValueError(
-                f"Row {number} of {where} does not read as layout '{layout}' ({error}); found {found}."
+                f"Row {number} of {where} cannot be read as layout '{layout}' ({error}); its columns are {types}."
             ) from error
         spans = exact_question_spans(text, subject)
         name = hashlib.sha256(text.casefold().encode()).hexdigest()[:12]
-        question = Question(name, text, gold, subject, popularity, spans)
+        question = Question(id=name, question=text, gold=gold, subject=subject, popularity=popularity, spans=spans)
         if not text:
             yield question, "no question"
         elif not gold:

@@ -1,1 +1,1 @@
-"""Words: spans, normal forms, content words, short answers, and grading an answer."""
+"""Words: spans, normal forms, content words, short answers, and the grading of answers."""

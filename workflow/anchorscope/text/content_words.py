@@ -40,8 +40,8 @@ NAME_LINKS = frozenset("of the a de la le du da di del der den van von und".spli
 def exact_question_spans(question: str, subject: str | None = None) -> list[Span]:
     """The spans of the exact question words, in order; empty when nothing carries content.
 
-    A `subject` known to the dataset is content as a whole where it stands in the question, and so
-    is a quoted title, with the function words inside it.
+    A `subject` known to the dataset is content as a whole where it occurs in the question, and so
+    is a quoted title, including the function words inside it.
     """
     whole = _subject_spans(question, subject) + _quoted_spans(question)
     words = [_without_possessive(question, Span(*match.span())) for match in WORD.finditer(question)]
@@ -79,7 +79,7 @@ def _links_inside_names(question: str, words: list[Span]) -> set[int]:
     texts = [question[word.start : word.end] for word in words]
     starts_sentence = [_starts_sentence(question, word) for word in words]
     capital = [text[0].isupper() for text in texts]
-    in_sentence = any(text in FUNCTION_WORDS for text in texts[1:])  # not every word is capitalised anyway
+    in_sentence = any(text in FUNCTION_WORDS for text in texts[1:])  # unlike a title in which every word is capitalised
     links = {
         index  # "The" of "The Great Gatsby" in mid-sentence, "Too" of "Too Much", "US"; not the pronoun "I"
         for index, text in enumerate(texts)

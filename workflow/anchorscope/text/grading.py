@@ -29,7 +29,7 @@ ANSWERS_AFTER_ALL = re.compile(
 
 @dataclass(frozen=True)
 class Label:
-    """`right` and `exact` are None for a refusal."""
+    """Whether an answer is right, and its exact answer; both None for a refusal."""
 
     right: bool | None
     exact: Span | None
@@ -42,7 +42,7 @@ class Label:
 def label(answer: str, gold: list[str], question: str = "") -> Label:
     """Judge `answer` against the accepted answers and find its exact answer characters.
 
-    With the `question` an answer that repeats it is read as such: "Titanic was directed by James Cameron".
+    The `question` helps to read an answer that repeats it: "Titanic was directed by James Cameron".
     """
     words = normal_words(answer)
     matched = find_gold(answer, gold)

@@ -1,4 +1,4 @@
-"""The words of a text as answers are compared by."""
+"""The normalised words by which answers are compared."""
 
 import unicodedata
 

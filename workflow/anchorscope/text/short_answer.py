@@ -1,8 +1,10 @@
 """The short answer inside a longer text: what is said first, without lead-in, explanation, quotes and punctuation.
 
-Patterns of English, in the order they are tried; what each is for stands beside it. Checked against tables of
-hand-written answers in tests/cases.
+Patterns of English in the order in which they are tried, each with examples beside it. Tested on the hand-written
+answers in tests/cases.
 """
+
+from typing import cast
 
 import regex
 
@@ -19,7 +21,7 @@ MONTH = r"(?:January|February|March|April|May|June|July|August|September|October
 # "No, they are not"; not "No Country for Old Men", "No. 5" or "No one".
 YES_NO = regex.compile(r"\W*((?i:yes|no))\b(?=\W*$|[,;:!]|\s*[–—-]|\.(?!\s*\d)|\s+(?!one\b)\p{Ll})")
 
-# Words before the answer begins; taken away again and again.
+# Words before the answer; removed several times over.
 LEAD_IN = regex.compile(
     rf"""\W*(?:
       (?:actually|certainly|absolutely|definitely|clearly|obviously|probably|perhaps|maybe|possibly|(?:most\ )?likely)
@@ -134,7 +136,7 @@ EDGES = " \t\"'“”‘’«»()[]{}*_.,;:!?"
 
 
 def short_answer(text: str, question: str = "") -> Span:
-    """The short answer inside a text that has words; `question` tells what of it is only repeated."""
+    """The short answer inside a text that has words; `question` shows which of them only repeat it."""
     said = YES_NO.match(text)
     if said:
         return Span(*said.span(1))
@@ -145,7 +147,7 @@ def short_answer(text: str, question: str = "") -> Span:
         if inside:
             return inside
     start = _without_article(text, start)
-    return _trimmed(text, start, _ending(text, start)) or _trimmed(text, 0, len(text))
+    return _trimmed(text, start, _ending(text, start)) or cast(Span, _trimmed(text, 0, len(text)))
 
 
 def _beginning(text: str, question: str) -> int:
@@ -170,11 +172,11 @@ def _repeated(text: str, start: int, question: str) -> regex.Match | None:
     is higher" is the name.
     """
     asked = {word for word, _ in normal_words(question)}
-    found = SUBJECT_VERB.match(text, start)
-    if not found or not asked:
+    match = SUBJECT_VERB.match(text, start)
+    if not match or not asked:
         return None
-    subject, rest = ({word for word, _ in normal_words(part)} for part in (found[1], text[found.end() :]))
-    return found if subject <= asked and not rest - SMALL_WORDS <= asked else None
+    subject, rest = ({word for word, _ in normal_words(part)} for part in (match[1], text[match.end() :]))
+    return match if subject <= asked and not rest - SMALL_WORDS <= asked else None
 
 
 def _without_article(text: str, start: int) -> int:
@@ -188,29 +190,29 @@ def _ending(text: str, start: int) -> int:
     """Where an explanation, a second candidate or the next sentence begins."""
     end = len(text)
     for pattern in (SENTENCE_END, CANDIDATES, EXPLANATION, NAME_DID):
-        found = pattern.search(text, start + 1, end)
-        end = found.start() if found else end
+        match = pattern.search(text, start + 1, end)
+        end = match.start() if match else end
     number = AFTER_NUMBER.search(text[start:end])
     end = start + number.start() if number else end
     return _end_at_comma(text, start, end)
 
 
 def _end_at_comma(text: str, start: int, end: int) -> int:
-    """A comma ends the answer unless it stands inside a list, before a region ("Portland, Oregon") or before a year."""
+    """A comma ends the answer unless it is inside a list, before a region ("Portland, Oregon") or before a year."""
     listed = LIST.match(text, start, end) or CAPITALISED_LIST.match(text, start, end)
     if listed:
         return listed.end()
-    place = start
-    while comma := COMMA.search(text, place, end):
+    position = start
+    while comma := COMMA.search(text, position, end):
         kept = YEAR.match(text, comma.start(), end) or REGION.match(text, comma.start(), end)
         if not kept:
             return comma.start()
-        place = kept.end()
+        position = kept.end()
     return end
 
 
 def _trimmed(text: str, start: int, end: int) -> Span | None:
-    """Without quotes and punctuation at its ends; None where no word is left."""
+    """The span without quotes and punctuation at its ends; None if no word is left."""
     while start < end and text[start] in EDGES:
         start += 1
     while end > start and text[end - 1] in EDGES:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Say what became of a job: running, success or failed. A job of which nothing is known any more, or that Slurm can never
-# start, has failed: it is submitted again, and never waited for without end.
+# Print the state of a job: running, success or failed. A job that Slurm no longer knows, or can never start, has
+# failed: it is submitted again, so that nobody waits for it forever.
 said=$(scontrol --oneliner show job "$1" 2>&1)
 state=$(echo "$said" | sed -n 's/.* JobState=\([A-Z_]*\).*/\1/p')
 reason=$(echo "$said" | sed -n 's/.* Reason=\([A-Za-z]*\).*/\1/p')
@@ -28,7 +28,7 @@ case $state-$reason in
         echo running
         ;;
     *)
-        scancel "$1" 2>/dev/null # it may be held, and start once more
+        scancel "$1" 2>/dev/null # it may be held and start again
         echo "Slurm job $1 ended as ${state:-unknown}; its log is .snakemake/slurm_logs/$1.log." >&2
         echo failed
         ;;
