@@ -124,7 +124,7 @@ gpu_count()
 try:
     claim(["a", "b"], 2, Path(sys.argv[1]))
 except RuntimeError as error:
-    assert "Jobs cannot share GPUs on this system" in str(error)
+    assert "so jobs cannot share its GPUs" in str(error)
 else:
     raise AssertionError("two jobs could have had one card")
 sys.argv[1:] = ["--help"]
