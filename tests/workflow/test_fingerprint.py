@@ -68,7 +68,7 @@ def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, 
 
 def test_a_scripts_own_change_counts(project):
     before = prints(project)
-    edit(project / "scripts/answer.py", '["first"]', '["second"]')
+    edit(project / "scripts/answer.py", "threads=snakemake.threads", "threads=1")
     assert changed(project, before) == {"answer"}
 
 
