@@ -73,12 +73,13 @@ if __name__ == "__main__":
     found = findings(claims, published_gaps(summary.filter(**asdict(headline))), models)
     chart = family_chart(summary, View(plain, datasets, headline=headline, style=read_style(files.style)))
     tables = read_tables(files, summary, headline)
+    examples = read_examples(deepest=files.deepest, answers=files.answers, models=models, datasets=datasets)
     sections = [
         Section("Claims", claims_section(claims, models, datasets)),
         Section("ΔP by layer", chart_section(chart)),
         Section("Figures", figures_section(pictures)),
         Section("Numbers", numbers_section({name: named(table, models, datasets) for name, table in tables.items()})),
-        Section("Examples", examples_section(read_examples(files.deepest, files.answers, models, datasets))),
+        Section("Examples", examples_section(examples)),
         Section(
             "What made it",
             provenance_section(read_json(files.provenance), models, datasets, file=Link.to(files.provenance, target)),
