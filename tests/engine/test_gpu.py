@@ -18,7 +18,7 @@ from anchorscope.extract.recorder import recording
 from anchorscope.extract.run import Engine, run_workload
 from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
-from anchorscope.models.cards import give_back, take
+from anchorscope.models.gpus import give_back, take
 from anchorscope.models.loading import leave_cards
 from anchorscope.probe.delta import measure
 from anchorscope.probe.scores import score
@@ -149,7 +149,7 @@ def test_the_card_is_free_and_empty_while_the_last_batch_is_still_written(tmp_pa
 def test_a_job_that_waits_for_a_card_has_nothing_on_it():
     """Apart from what the driver keeps for a process that has asked how many cards there are."""
     held = take(1)
-    command = [sys.executable, "-c", "from anchorscope.models.cards import take; print(*take(1))"]
+    command = [sys.executable, "-c", "from anchorscope.models.gpus import take; print(*take(1))"]
     waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     time.sleep(15)
     listed = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]

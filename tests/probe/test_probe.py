@@ -7,10 +7,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from anchorscope.probe import logistic
-from anchorscope.probe.anchors import auc, auc_with_interval, calibration_error
 from anchorscope.probe.folds import assign_folds, assign_halves
 from anchorscope.probe.logistic import FittedProbes, fit, try_strengths
-from anchorscope.probe.scores import STRENGTHS, choose_strengths, score
+from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
+from anchorscope.probe.scores import score
+from anchorscope.probe.strengths import STRENGTHS, choose_strengths
 from anchorscope.probe.verdicts import delta_p, flips
 
 RUNS = [("first", "clean"), ("first", "exact_question"), ("first", "random_question"), ("second", "clean")]

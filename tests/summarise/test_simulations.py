@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from anchorscope.probe.anchor_rules import FULL, HALF_A, SECOND_B
-from anchorscope.probe.anchors import auc_with_interval, role_results
+from anchorscope.probe.anchors import role_results
 from anchorscope.probe.folds import assign_folds, assign_halves
 from anchorscope.probe.logistic import fit
+from anchorscope.probe.quality import auc_with_interval
 from anchorscope.probe.scores import Scores, score
 from anchorscope.probe.verdicts import delta_p
 from anchorscope.summarise.bootstrap import interval, resample

@@ -118,7 +118,7 @@ from pathlib import Path
 
 sys.modules["fcntl"] = None  # as on Windows: its import fails
 import anchorscope.models.loading
-from anchorscope.models.cards import claim, gpu_count
+from anchorscope.models.gpus import claim, gpu_count
 
 gpu_count()
 try:

@@ -32,7 +32,7 @@ from anchorscope.files.identity import (
 )
 from anchorscope.files.provenance import VERSIONED
 from anchorscope.fingerprint import fingerprint
-from anchorscope.models.cards import gpu_count
+from anchorscope.models.gpus import gpu_count
 from anchorscope.extract.axes import Grid
 from anchorscope.config_checks import mistakes
 

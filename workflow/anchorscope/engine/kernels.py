@@ -20,7 +20,7 @@ def _silu_times(gate, up, size, block: tl.constexpr):  # type: ignore[no-untyped
 def silu_times(gate: Tensor, up: Tensor) -> Tensor:
     """silu(gate) * up, written over `gate`. Both are contiguous and of one shape."""
     with torch.cuda.device(gate.device):
-        _silu_times[(triton.cdiv(gate.numel(), BLOCK),)](gate, up, gate.numel(), block=BLOCK)
+        _silu_times[(triton.cdiv(gate.numel(), BLOCK),)](gate, up, gate.numel(), BLOCK)
     return gate
 
 
@@ -51,9 +51,9 @@ def rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
             states,
             cos.contiguous(),
             sin.contiguous(),
-            heads=heads,
-            half=width // 2,
-            all_heads=triton.next_power_of_2(heads),
+            heads,
+            width // 2,
+            triton.next_power_of_2(heads),
             num_warps=4,
         )
     return states

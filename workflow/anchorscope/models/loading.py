@@ -8,7 +8,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
 from anchorscope.files.logs import log
-from anchorscope.models.cards import cards, give_back, take
+from anchorscope.models.gpus import cards, give_back, take
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.sizes import FOR_SHARDS, cards_needed, parameters
 

@@ -12,10 +12,11 @@ import torch
 from anchorscope.extract.axes import MEASURED, PASSES
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import progress
-from anchorscope.models.cards import one_card
+from anchorscope.models.gpus import one_card
 from anchorscope.probe.anchor_rules import FULL, HALF_A, ROLES, SECOND_B, role_columns
-from anchorscope.probe.anchors import auc_with_interval, calibration_error, reference_layer, role_results
+from anchorscope.probe.anchors import reference_layer, role_results
 from anchorscope.probe.folds import assign_folds, assign_halves
+from anchorscope.probe.quality import auc_with_interval, calibration_error
 from anchorscope.probe.scores import Scores, score
 from anchorscope.probe.verdicts import sigmoid
 

@@ -18,13 +18,8 @@ import torch
 from torch import Tensor
 
 from anchorscope.probe.anchor_rules import PROBES, Probe
-from anchorscope.probe.logistic import fit, log_loss, try_strengths
-
-# Strengths of the penalty; those of a group are tried together.
-GROUPS = ((64.0, 16.0, 4.0, 1.0), (2.0**-2, 2.0**-4), (2.0**-6, 2.0**-8, 2.0**-10))
-STRENGTHS = tuple(strength for group in GROUPS for strength in group)
-CLEARLY_WORSE = 1.1  # the search ends with a group whose last loss is so many times the best one
-CHOICE_TOLERANCE = 1e-4  # enough to compare losses; the probes that score are solved further
+from anchorscope.probe.logistic import fit
+from anchorscope.probe.strengths import choose_strengths
 
 
 @dataclass(frozen=True)
@@ -76,29 +71,3 @@ def score(
 
 def _widened(states: Tensor) -> Tensor:
     return states if states.dtype == torch.float64 else states.float()
-
-
-def choose_strengths(clean: Tensor, labels: Tensor, folds: Tensor, clearly_worse: float = CLEARLY_WORSE) -> Tensor:
-    """The strength with the least loss on inner folds, for each layer and outer fold: [layers, folds].
-
-    The inner probe that leaves out fold i and the next fold j serves both: outer fold i, validated on j, and outer
-    fold j, validated on i. So every outer fold is validated on two of its inner folds.
-    """
-    count = int(folds.max()) + 1
-    losses = torch.zeros(len(STRENGTHS), len(clean), count, dtype=clean.dtype, device=clean.device)
-    for i in range(count):
-        j = (i + 1) % count
-        validated = torch.full_like(losses[:, :, [i, j]], torch.inf)
-        train = (folds != i) & (folds != j)
-        among = torch.stack([folds == j, folds == i])[:, ~train]
-        tried = 0
-        for logits in try_strengths(
-            features=clean, labels=labels, train=train, groups=GROUPS, tolerance=CHOICE_TOLERANCE
-        ):
-            for column in logits.unbind(1):
-                validated[tried] = log_loss(column[:, None], labels[~train], among)
-                tried += 1
-            if (validated[tried - 1] > clearly_worse * validated.amin(0)).all():
-                break
-        losses[:, :, [i, j]] += validated
-    return torch.tensor(STRENGTHS, dtype=clean.dtype, device=clean.device)[losses.argmin(0)]

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.models.cards import claim, gpu_count
+from anchorscope.models.gpus import claim, gpu_count
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from anchorscope.models.cards import claim
+from anchorscope.models.gpus import claim
 folder, count, seconds = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 held = claim(["a", "b"], count, folder)
 start = time.monotonic()
@@ -60,6 +60,6 @@ def test_too_few_cards_are_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize(("visible", "count"), [("", 0), ("0", 1), ("2,3", 2), ("-1", 0), ("GPU-1a,GPU-2b", 2)])
-def test_cards_that_are_hidden_from_a_process_do_not_count(visible, count, monkeypatch):
+def test_gpus_that_are_hidden_from_a_process_do_not_count(visible, count, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert gpu_count() == count
