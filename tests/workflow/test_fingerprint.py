@@ -47,6 +47,10 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
     assert changed(project, before) == set()
 
 
+# The stages that read or write tables with polars.
+FRAMES = {"fetch_questions", "normalize", "probe", "estimate", "summarise", "count_examples", "draw", "report"}
+
+
 @pytest.mark.parametrize(
     ("module", "old", "new", "expected"),
     [
@@ -58,12 +62,47 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
         ("text/content_words.py", "please tell give", "please tell", {"normalize"}),
         ("files/logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
         ("draw/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "report"}),
+        ("files/frames.py", "ROWS = 100_000", "ROWS = 50_000", FRAMES),
+        ("questions/local_rows.py", "ROWS = 10_000", "ROWS = 5_000", {"fetch_questions"}),
+        ("models/sizes.py", "FOR_WEIGHTS = 0.85", "FOR_WEIGHTS = 0.8", {"fetch_model", "answer", "extract"}),
+        ("engine/fused.py", "TRIAL = 64", "TRIAL = 32", {"answer", "extract"}),
+        ("answer/answers.py", "MAX_NEW_TOKENS = 32", "MAX_NEW_TOKENS = 16", {"answer"}),
+        ("report/figures.py", "WIDTH = 1400", "WIDTH = 1200", {"report"}),
+        ("damage.py", "import sys", "import os\nimport sys", set()),
     ],
 )
 def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, module, old, new, expected):
     before = prints(project)
     edit(project / "workflow" / "anchorscope" / module, old, new)
     assert changed(project, before) == expected
+
+
+# Which stages may use which room. A stage that begins to use another one is a change of the flow.
+STAGES = {
+    "text": {"normalize", "answer", "extract"},
+    "questions": {"fetch_questions", "normalize"},
+    "models": {"fetch_model", "answer", "extract", "probe"},
+    "engine": {"answer", "extract"},
+    "answer": {"answer", "extract"},
+    "extract": {"extract", "probe", "estimate", "summarise", "draw", "report"},
+    "probe": {"probe", "estimate"},
+    "summarise": {"estimate", "summarise", "count_examples", "draw", "report"},
+    "draw": {"draw", "report"},
+    "report": {"report"},
+}
+
+
+@pytest.mark.parametrize("room", STAGES)
+def test_a_change_anywhere_in_a_room_reaches_the_stages_of_that_room_only(project, room):
+    before = prints(project)
+    for path in (project / "workflow/anchorscope" / room).glob("*.py"):
+        path.write_text(f"{path.read_text()}\nCHANGED = True\n")
+    assert changed(project, before) == STAGES[room]
+
+
+def test_every_room_of_a_stage_is_in_the_table():
+    rooms = {path.parent.name for path in (ROOT / "workflow/anchorscope").glob("*/__init__.py")}
+    assert rooms == {*STAGES, "files", "api"}
 
 
 def test_a_scripts_own_change_counts(project):
