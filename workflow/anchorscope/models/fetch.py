@@ -16,6 +16,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, Gg
 from anchorscope.files.disk import explaining_full_disk
 from anchorscope.files.identity import canonical_json, package_file, read_json, sha256_of_files, tokenizer_beside
 from anchorscope.files.logs import log
+from anchorscope.models.checks import check_index, check_tokenizer
 from anchorscope.models.loading import load_tokenizer, read_config
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.sizes import sizes_of_weights
@@ -102,13 +103,6 @@ def fetch_config(config: Path, target: Path) -> None:
         spare = package_file(*SPARE_TOKENIZER)
         with reading_gguf_once():
             AutoTokenizer.from_pretrained(spare.parent, gguf_file=spare.name).save_pretrained(target)
-    ids = max(load_tokenizer(target, config.name).get_vocab().values()) + 1
-    size = read_config(target).get_text_config().vocab_size
-    if ids > size:
-        raise ValueError(
-            f"The tokenizer for {config} has {ids} token ids, more than the config's vocab_size of {size}; "
-            "put a tokenizer.json that fits beside the config, or raise its vocab_size."
-        )
 
 
 def describe(folder: Path, name: str, source: dict, hashes: Path | None = None) -> Manifest:
@@ -126,9 +120,11 @@ def describe(folder: Path, name: str, source: dict, hashes: Path | None = None) 
     random = "random" in source
     if not random and not list(folder.glob("*.safetensors")):
         raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
+    check_index(folder, name)
     sizes = sizes_of_weights(config) if random else sizes_in_files(folder, config)
     check_architecture(sizes, name, config.model_type)
     tokenizer = load_tokenizer(folder, name)
+    check_tokenizer(tokenizer, config.vocab_size, name)
     return Manifest(
         name=name,
         source=source,

@@ -8,6 +8,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
 from anchorscope.files.logs import log
+from anchorscope.models.checks import check_finite, check_loaded, check_tokenizer_files
 from anchorscope.models.gpus import cards, give_back, take
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.sizes import FOR_SHARDS, cards_needed, parameters
@@ -29,6 +30,7 @@ def load_tokenizer(folder: Path | str, name: str) -> PreTrainedTokenizerBase:
             f"{', '.join(gone)} in {folder} lead to files that are gone (was a cache cleared?); "
             f"run `snakemake --cores 1 --force results/models/{name}.json` with the same config."
         )
+    check_tokenizer_files(Path(folder), name)
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     if not tokenizer.is_fast:
         raise ValueError(f"The tokenizer of {name} has no offset mapping (tokenizer.json is missing).")
@@ -82,9 +84,18 @@ def _load_across(manifest: Manifest, dtype: torch.dtype, room: dict[int, int]) -
 
 
 def _trained(manifest: Manifest, dtype: torch.dtype, **placement: object) -> "PreTrainedModel":
-    return AutoModelForCausalLM.from_pretrained(
-        manifest.path, dtype=dtype, use_safetensors=True, trust_remote_code=False, **placement
+    model, info = AutoModelForCausalLM.from_pretrained(
+        manifest.path,
+        dtype=dtype,
+        use_safetensors=True,
+        trust_remote_code=False,
+        ignore_mismatched_sizes=True,  # refused below, in one sentence
+        output_loading_info=True,
+        **placement,
     )
+    check_loaded(info, manifest.name)
+    check_finite(model, manifest.name)
+    return model
 
 
 def _frozen(manifest: Manifest, model: "PreTrainedModel") -> "PreTrainedModel":

@@ -1,0 +1,142 @@
+"""Models whose files are not what they seem are refused in one sentence, before a question is asked."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from anchorscope.models.fetch import describe, fetch
+from anchorscope.models.loading import load_model
+from small_things import FAMILIES, tiny_model
+
+Tensors = dict[str, torch.Tensor]
+
+
+@pytest.fixture
+def saved(tmp_path, tokenizer) -> Path:
+    """A small Llama in a folder, as a hub would have it."""
+    folder = tmp_path / "saved"
+    tiny_model("llama", len(tokenizer), layers=2).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def rewrite(folder: Path, change: Callable[[Tensors], Tensors]) -> None:
+    weights = load_file(folder / "model.safetensors")
+    save_file(change(weights), folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def reconfigure(folder: Path, **settings: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | settings))
+
+
+def measured(folder: Path) -> None:
+    """Fetch and load the model, as the stages do."""
+    target = folder.parent / "fetched"
+    fetch({"path": str(folder)}, target)
+    load_model(describe(target, name="mine", source={"path": str(folder)}), "float32", threads=1)
+
+
+def without(name: str) -> Callable[[Tensors], Tensors]:
+    return lambda weights: {key: value for key, value in weights.items() if key != name}
+
+
+def halved(name: str) -> Callable[[Tensors], Tensors]:
+    return lambda weights: weights | {name: weights[name][:8].clone()}
+
+
+def spoiled(name: str, value: float) -> Callable[[Tensors], Tensors]:
+    def change(weights: Tensors) -> Tensors:
+        weights[name].view(-1)[3] = value
+        return weights
+
+    return change
+
+
+QUERIES = "model.layers.1.self_attn.q_proj.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (without(QUERIES), rf"^The files of mine lack {QUERIES}\. Every weight must come from them"),
+        (halved(QUERIES), rf"^The files of mine have in another shape {QUERIES}\. "),
+        (
+            lambda weights: weights | {"model.layers.0.extra": torch.ones(1)},
+            r"^The files of mine have, but the model has no place for, model\.layers\.0\.extra\. ",
+        ),
+        (
+            lambda weights: {f"module.{name}": value for name, value in weights.items()},
+            r"^The files of mine lack .* more",
+        ),
+        (
+            spoiled(QUERIES, float("nan")),
+            rf"^{QUERIES} of mine holds numbers that are not finite; the file is damaged\.$",
+        ),
+        (
+            spoiled(QUERIES, float("inf")),
+            rf"^{QUERIES} of mine holds numbers that are not finite; the file is damaged\.$",
+        ),
+    ],
+    ids=["missing", "another shape", "unexpected", "prefixed", "nan", "infinite"],
+)
+def test_every_weight_comes_from_the_files(saved, change, said):
+    rewrite(saved, change)
+    with pytest.raises(ValueError, match=said):
+        measured(saved)
+
+
+def test_more_layers_in_the_config_than_in_the_files_are_refused(saved):
+    reconfigure(saved, num_hidden_layers=3)
+    with pytest.raises(ValueError, match=r"^The files of mine lack model\.layers\.2\."):
+        measured(saved)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_whole_models_with_tied_weights_pass(family, tmp_path, tokenizer):
+    tiny_model(family, len(tokenizer), layers=2).save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    measured(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("file", ["../outside.bin", "outside.bin", "/tmp/outside.safetensors", "gone.safetensors"])
+def test_an_index_that_names_another_file_is_refused(saved, file):
+    (saved.parent / "outside.bin").write_bytes(b"never opened")
+    names = list(load_file(saved / "model.safetensors"))
+    index = {"metadata": {}, "weight_map": {**dict.fromkeys(names, "model.safetensors"), QUERIES: file}}
+    (saved / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ValueError, match=r"^model\.safetensors\.index\.json of mine names .*outside|gone"):
+        measured(saved)
+
+
+def test_an_index_without_a_map_is_refused(saved):
+    (saved / "model.safetensors.index.json").write_text('{"weight_map": []}')
+    with pytest.raises(ValueError, match=r"^model\.safetensors\.index\.json of mine has no weight_map"):
+        measured(saved)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(saved):
+    for file in saved.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(FileNotFoundError, match=r"^The model folder of mine has no tokenizer; put its tokenizer\.json"):
+        measured(saved)
+
+
+def test_a_tokenizer_that_loses_text_is_refused(saved):
+    content = json.loads((saved / "tokenizer.json").read_text())
+    content["normalizer"] = {"type": "Replace", "pattern": {"String": "e"}, "content": ""}
+    (saved / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"^The tokenizer of mine turns '.*' into '.*'; it is damaged"):
+        measured(saved)
+
+
+def test_a_tokenizer_with_more_ids_than_embeddings_is_refused(tmp_path, tokenizer):
+    tiny_model("llama", len(tokenizer) - 1, layers=2).save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    said = rf"^The tokenizer of mine has ids up to {len(tokenizer) - 1}, but .* for {len(tokenizer) - 1} only"
+    with pytest.raises(ValueError, match=said):
+        measured(tmp_path / "saved")
