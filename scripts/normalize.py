@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    source = snakemake.input[0]
     params = snakemake.params
-    questions, counts = normalize(read_frame(source), layout=params.layout, seed=params.seed, where=source)
+    rows = read_frame(snakemake.input[0])
+    questions, counts = normalize(rows, layout=params.layout, seed=params.seed, where=params.where)
     log.info("%s", ", ".join(f"{count} {reason}" for reason, count in counts.items()))
     if questions.is_empty():
-        raise ValueError(f"{source} has no usable question: {counts}.")
+        raise ValueError(f"{params.where} has no usable question: {counts}.")
     metadata = provenance(
         stage="normalize", dataset=snakemake.wildcards.dataset, layout=params.layout, code=params.code
     )

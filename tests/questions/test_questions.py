@@ -98,11 +98,39 @@ def test_a_column_of_the_wrong_kind_is_named():
         normalize(pl.DataFrame([{"question": "who wrote emma", "answer": "Jane Austen"}]), "triviaqa", 0, "f")
 
 
-def test_a_text_where_a_list_belongs_is_not_taken_letter_by_letter():
-    with pytest.raises(ValueError, match=r"Row 1 of f cannot be read as layout 'nq' \(answer is a string, not a list"):
-        normalize(pl.DataFrame([{"question": "who wrote emma", "answer": "Jane Austen"}]), "nq", 0, "f")
-    with pytest.raises(ValueError, match=r"Row 1 of f cannot be read as layout 'hotpotqa'"):
-        normalize(pl.DataFrame([{"question": "who wrote emma", "answer": ["Jane Austen"]}]), "hotpotqa", 0, "f")
+def test_popqa_takes_a_list_as_well_as_json_text():
+    rows = [popqa_row(possible_answers=["Cormac McCarthy", None, "McCarthy"])]
+    assert normalize(pl.DataFrame(rows), "popqa", 0, "f")[0]["gold"].to_list() == [["Cormac McCarthy", "McCarthy"]]
+
+
+@pytest.mark.parametrize(
+    ("layout", "row", "said"),
+    [
+        (
+            "popqa",
+            popqa_row(possible_answers='{"value": "X"}'),
+            "possible_answers is {'value': 'X'}, not a list",
+        ),
+        ("popqa", popqa_row(possible_answers='"xyz"'), "possible_answers is 'xyz', not a list of texts"),
+        ("popqa", popqa_row(possible_answers="[1945]"), "an entry of possible_answers is 1945, not a text"),
+        ("popqa", popqa_row(possible_answers="[["), "Expecting value"),
+        (
+            "triviaqa",
+            {"question": "q", "answer": {"value": "X", "aliases": "xyz"}},
+            "answer.aliases is 'xyz', not a list",
+        ),
+        (
+            "triviaqa",
+            {"question": "q", "answer": {"value": ["X"], "aliases": []}},
+            r"answer.value is \['X'\], not a text",
+        ),
+        ("hotpotqa", {"question": "q", "answer": ["yes"]}, r"answer is \['yes'\], not a text"),
+        ("nq", {"question": "q", "answer": "xyz"}, "answer is 'xyz', not a list of texts"),
+    ],
+)
+def test_gold_answers_of_another_kind_are_refused_with_their_row(layout, row, said):
+    with pytest.raises(ValueError, match=rf"^Row 1 of f cannot be read as layout '{layout}' \({said}"):
+        normalize(pl.DataFrame([row]), layout, 0, "f")
 
 
 def test_the_order_is_seeded_and_growing_a_dataset_keeps_it():

@@ -42,6 +42,8 @@ rule normalize:
         mem_mb=grows(2000),
         runtime=grows(20),
     params:
+        # What messages call the file. Snakemake does not compare a param that takes `output`: a file that moves reruns nothing.
+        where=lambda wildcards, output: DATASETS[wildcards.dataset].get("path", f"dataset {wildcards.dataset}"),
         layout=lambda wildcards: DATASETS[wildcards.dataset]["layout"],
         seed=config["seed"],
         code=code("normalize.py"),

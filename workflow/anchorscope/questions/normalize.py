@@ -44,23 +44,46 @@ class Question:
 
 
 def _popqa(row: dict) -> tuple[list[str], str | None, int | None]:
-    gold = _json_list(row["possible_answers"])
-    return gold, row["subj"], row["s_pop"]
+    answers = row["possible_answers"]
+    if isinstance(answers, str):
+        answers = json.loads(answers) if answers else []
+    return _texts(answers, "possible_answers"), row["subj"], row["s_pop"]
 
 
 def _triviaqa(row: dict) -> tuple[list[str], str | None, int | None]:
     answer = row["answer"] or {}
-    return [answer.get("value"), *(answer.get("aliases") or [])], None, None
+    if not isinstance(answer, dict):
+        raise TypeError("answer is not a record with value and aliases")
+    return [*_text(answer.get("value"), "answer.value"), *_texts(answer.get("aliases"), "answer.aliases")], None, None
 
 
 def _hotpotqa(row: dict) -> tuple[list[str], str | None, int | None]:
-    return [row["answer"]], None, None
+    return _text(row["answer"], "answer"), None, None
 
 
 def _nq(row: dict) -> tuple[list[str], str | None, int | None]:
-    if isinstance(row["answer"], str):
-        raise TypeError("answer is a string, not a list of strings")
-    return row["answer"] or [], None, None
+    return _texts(row["answer"], "answer"), None, None
+
+
+def _text(value: object, column: str) -> list[str]:
+    """One accepted answer, or none where there is nothing."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{column} is {_shown(value)}, not a text")
+    return [] if value is None else [value]
+
+
+def _texts(values: object, column: str) -> list[str]:
+    """A list of accepted answers; none where there is nothing."""
+    if values is None:
+        return []
+    if not isinstance(values, list):
+        raise TypeError(f"{column} is {_shown(values)}, not a list of texts")
+    return [text for value in values for text in _text(value, f"an entry of {column}")]
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 @dataclass(frozen=True)
@@ -134,8 +157,3 @@ def _clean(text: str | None) -> str:
     if len(text) > 1 and text[0] == text[-1] == '"' and '""' in text:
         text = text[1:-1].replace('""', '"')
     return text.replace('""', '"').strip()
-
-
-def _json_list(text: str | None) -> list[str]:
-    values = json.loads(text) if text else []
-    return [str(value) for value in values]
