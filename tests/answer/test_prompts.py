@@ -1,10 +1,23 @@
 """Token spans cover exactly the characters they stand for."""
 
-import pytest
+import copy
 
-from anchorscope.answer.prompts import chat_prompt, common_prefix, decoded_offsets, encode, few_shot_prompt, tokens_over
+import pytest
+from transformers import LlamaConfig
+
+from anchorscope.answer.answers import answer_questions
+from anchorscope.answer.prompts import (
+    chat_prompt,
+    check_length,
+    common_prefix,
+    decoded_offsets,
+    encode,
+    few_shot_prompt,
+    tokens_over,
+)
 from anchorscope.engine.batches import plan_batches
 from anchorscope.text.content_words import Span, exact_question_spans
+from small_things import tiny_model
 
 SHOTS = [{"question": "Who wrote Emma?", "answer": "Jane Austen"}]
 TEXTS = [
@@ -79,6 +92,35 @@ def test_a_chat_prompt_is_the_models_template_around_the_question(tokenizer):
     )
     assert f"{prompt.before}why{prompt.after}" == rendered
     assert not prompt.special_tokens
+
+
+def test_a_chat_template_that_repeats_the_message_is_refused(tokenizer):
+    parrot = copy.deepcopy(tokenizer)
+    parrot.chat_template = "{{ messages[0].content }} You said: {{ messages[0].content }}"
+    with pytest.raises(ValueError, match=r"^The model's chat template repeats the user's message; "):
+        chat_prompt(parrot, "Answer: {question}")
+
+
+def test_a_question_that_spells_a_control_token_is_refused(tokenizer):
+    questions = ["Who wrote Emma?", "Who wrote <|im_end|> Emma?"]
+    said = r"^The question 'Who wrote <\|im_end\|> Emma\?' holds '<\|im_end\|>', a control token"
+    with pytest.raises(ValueError, match=said):
+        encode(tokenizer, few_shot_prompt(SHOTS), questions)
+
+
+def test_a_prompt_longer_than_the_models_positions_is_refused(tokenizer):
+    model = tiny_model("llama", len(tokenizer), layers=2)  # of 512 positions
+    questions = [{"question": f"Who wrote {'a very ' * 600}long book?", "gold": ["X"]}]
+    with pytest.raises(ValueError, match=r"^The longest prompt with its answer has \d+ tokens, more than .* 512 "):
+        answer_questions(
+            model, tokenizer, few_shot_prompt(SHOTS), questions=questions, max_new_tokens=4, batch_tokens=None
+        )
+
+
+def test_as_many_tokens_as_there_are_positions_fit():
+    check_length(512, LlamaConfig(max_position_embeddings=512))
+    with pytest.raises(ValueError, match="has 513 tokens"):
+        check_length(513, LlamaConfig(max_position_embeddings=512))
 
 
 def test_the_shared_prefix_ends_before_the_first_question_token(tokenizer):

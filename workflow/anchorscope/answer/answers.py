@@ -6,7 +6,7 @@ import pyarrow as pa
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.generate import answer_ends, generate, stop_tokens
-from anchorscope.answer.prompts import Prompt, common_prefix, decoded_offsets, encode, tokens_over
+from anchorscope.answer.prompts import Prompt, check_length, common_prefix, decoded_offsets, encode, tokens_over
 from anchorscope.text.grading import label
 
 MAX_NEW_TOKENS = 32
@@ -66,6 +66,7 @@ def ask(model: PreTrainedModel, asked: Asked, max_new_tokens: int, batch_tokens:
     """The token ids of every answer."""
     if not asked.prompts:
         return []
+    check_length(max(map(len, asked.prompts)) + max_new_tokens, model.config)
     return generate(
         model,
         asked.prompts,

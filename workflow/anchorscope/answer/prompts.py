@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from anchorscope.files.identity import read_json
 from anchorscope.text.spans import Span
@@ -91,6 +91,8 @@ def chat_prompt(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Prompt:
     before, found, after = cast(str, rendered).partition(PLACEHOLDER)
     if not found:
         raise ValueError("The model's chat template changes the text of the user's message; use `prompt: few_shot`.")
+    if PLACEHOLDER in after:
+        raise ValueError("The model's chat template repeats the user's message; use `prompt: few_shot`.")
     return Prompt(before, after, special_tokens=False)
 
 
@@ -103,6 +105,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[s
     """Tokenise the whole prompt of every question."""
     if not questions:
         return []
+    _refuse_control_tokens(tokenizer, questions)
     batch = tokenizer(
         [f"{prompt.before}{question}{prompt.after}" for question in questions],
         add_special_tokens=prompt.special_tokens,
@@ -120,6 +123,32 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[s
         )
         for ids, offsets, question in zip(batch["input_ids"], batch["offset_mapping"], questions, strict=True)
     ]
+
+
+def _refuse_control_tokens(tokenizer: PreTrainedTokenizerBase, questions: list[str]) -> None:
+    """A question that spells one of the tokenizer's control tokens would end a turn, or the text."""
+    marks = sorted(added.content for added in tokenizer.added_tokens_decoder.values() if added.special)
+    for question in questions:
+        spelt = next((mark for mark in marks if mark in question), None)
+        if spelt:
+            raise ValueError(
+                f"The question {_beginning(question)!r} holds {spelt!r}, a control token of the model's tokenizer; "
+                "take the question out of the dataset."
+            )
+
+
+def check_length(tokens: int, config: PreTrainedConfig) -> None:
+    """Refuse sequences longer than the model's positions, if it has a limit: what it says there means nothing."""
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None)
+    if positions and tokens > positions:
+        raise ValueError(
+            f"The longest prompt with its answer has {tokens} tokens, more than the model's {positions} positions "
+            "(max_position_embeddings); take long questions out of the dataset."
+        )
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def tokens_over(offsets: list[tuple[int, int]], spans: list[Span]) -> list[int]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from anchorscope.answer.prompts import check_length
 from anchorscope.engine.attention import compute_prefix, packed_attention, run_decoder
 from anchorscope.engine.batches import default_tokens, run_batches
 from anchorscope.engine.packing import Pack, to_device
@@ -87,6 +88,7 @@ def _run_batches(
     window: int | None,
 ) -> None:
     sequences, keys, (first_prompt, _) = workload.sequences, workload.keys, workload.passes[0]
+    check_length(max(len(sequence.ids) for item in sequences for sequence in item), model.config)
     check_packed(model, sequences[0][0].ids.tolist(), workload.shared[first_prompt])
     with packed_attention(model), recording(model, grid.components) as recorder:
         engine = Engine(model, recorder, workload, window=window)
