@@ -6,8 +6,8 @@ import subprocess
 import pytest
 import yaml
 
-from anchorscope.config_checks import mistakes
-from small_run import SNAKEMAKE
+from anchorscope.config_checks import mistakes, repeated_keys
+from small_run import SNAKEMAKE, copy_project
 from small_things import ROOT
 
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
@@ -147,3 +147,33 @@ def test_a_name_that_a_path_cannot_hold_is_refused(name):
         (sentence,) = mistakes(changed, SCHEMA)
         assert repr(name) in sentence
         assert kind in sentence
+
+
+@pytest.mark.parametrize("name", ["a\n", "a\x00b", "a\x7f"])
+def test_a_control_character_is_refused_in_names_and_titles(name):
+    title = mistakes(config(f"models/{MODEL}/title", name), SCHEMA)
+    assert title == [f"models.{MODEL}.title is {name!r}, which holds a control character; take it out."]
+    figures = mistakes(config("figures", {name: {"models": [MODEL]}}), SCHEMA)
+    assert figures == [f"The key {name!r} in figures holds a control character; take it out."]
+
+
+def test_a_key_that_stands_twice_is_named_with_its_lines(tmp_path):
+    file = tmp_path / "twice.yaml"
+    file.write_text("models:\n  one: {path: a}\n  two: {path: b}\n  one: {path: c}\nfigures: [{x: 1, x: 2}]\nseed: 0\n")
+    assert sorted(repeated_keys(file)) == [
+        f"{file} has the key 'one' twice, in lines 2 and 4; keep one.",
+        f"{file} has the key 'x' twice, in lines 5 and 5; keep one.",
+    ]
+    for shipped in ("config.yaml", "config/paper.yaml"):
+        assert repeated_keys(ROOT / shipped) == []
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["on the command line", "the default"])
+def test_snakemake_says_which_key_stands_twice(given, tmp_path):
+    folder = copy_project(tmp_path)
+    text = (folder / "config.yaml").read_text().replace("seed: 0", "seed: 1\nseed: 0")
+    (folder / ("own.yaml" if given else "config.yaml")).write_text(text)
+    command = [*SNAKEMAKE, "--dry-run", "--cores", "1", *(["--configfile", "own.yaml"] if given else [])]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "has the key 'seed' twice" in (done.stdout + done.stderr).strip().splitlines()[-1]

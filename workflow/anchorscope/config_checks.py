@@ -4,9 +4,11 @@ import difflib
 import importlib.util
 import json
 import math
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
 from jsonschema import Draft202012Validator, ValidationError
 
 from anchorscope.files.identity import package_file
@@ -49,14 +51,43 @@ def _mistakes(config: dict, schema: dict) -> list[str]:
 
 
 def _odd(node: object, where: str) -> Iterator[str]:
-    """What YAML allows and the schema cannot catch: keys that are not strings, infinities and NaN."""
+    """What the schema does not catch: keys that are not strings, control characters, numbers that are not finite."""
     if isinstance(node, float) and not math.isfinite(node):
         yield f"{where} is {node}; it must be a finite number."
+    if isinstance(node, str) and _unprintable(node):
+        yield f"{where} is {node!r}, which holds a control character; take it out."
     children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, child in children:
         if isinstance(node, dict) and not isinstance(key, str):
             yield f"The key {key!r} in {where or 'the config'} is not a string; put it in quotes."
+        elif isinstance(node, dict) and _unprintable(key):
+            yield f"The key {key!r} in {where or 'the config'} holds a control character; take it out."
         yield from _odd(child, f"{where}.{key}" if where else str(key))
+
+
+def _unprintable(text: str) -> bool:
+    """Whether a text has characters that no name, title or path needs and no SVG or file system takes."""
+    return any(unicodedata.category(character) in ("Cc", "Cs") for character in text)
+
+
+def repeated_keys(file: Path | str) -> list[str]:
+    """A sentence for each key that stands twice in the same part of a YAML file: the first would be lost in silence."""
+    root = yaml.compose(Path(file).read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    sentences, seen, parts = [], set(), [root]
+    while parts:
+        part = parts.pop()
+        if part is None or id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, yaml.SequenceNode):
+            parts += part.value
+        elif isinstance(part, yaml.MappingNode):
+            names = [key.value for key, _ in part.value if isinstance(key, yaml.ScalarNode)]
+            for name in dict.fromkeys(name for name in names if names.count(name) > 1 and name != "<<"):
+                lines = [str(key.start_mark.line + 1) for key, _ in part.value if key.value == name]
+                sentences.append(f"{file} has the key {name!r} twice, in lines {' and '.join(lines)}; keep one.")
+            parts += [value for _, value in part.value]
+    return sentences
 
 
 def _shard_mistakes(config: dict, schema: dict) -> list[str]:

@@ -34,7 +34,7 @@ from anchorscope.files.provenance import VERSIONED
 from anchorscope.fingerprint import fingerprint
 from anchorscope.models.gpus import gpu_count
 from anchorscope.extract.axes import Grid
-from anchorscope.config_checks import mistakes
+from anchorscope.config_checks import mistakes, repeated_keys
 
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
 PROMPTS = read_json(ROOT / "workflow" / "resources" / "prompts.json")
@@ -43,7 +43,8 @@ BUNDLED = Path(os.path.relpath(ROOT / "workflow" / "resources" / "questions"))
 LANDMARKS = Path(os.path.relpath(ROOT / "workflow" / "resources" / "landmarks.yaml"))
 BUNDLED_STYLE = Path(os.path.relpath(ROOT / "workflow" / "resources" / "figures.mplstyle"))
 
-sentences = mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
+sentences = [sentence for file in workflow.configfiles for sentence in repeated_keys(file)]
+sentences += mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
 if sentences:
     # Not a WorkflowError: Snakemake would print a file and line of these rules after it.
     sys.exit("The config cannot be run:\n" + "\n".join(f"  {sentence}" for sentence in sentences))

@@ -172,7 +172,9 @@ def _panel(styles: dict[str, dict], domain: list[float]) -> alt.LayerChart:
     def height(field: str) -> alt.Y:
         return alt.Y(f"{field}:Q", title="ΔP", scale=alt.Scale(domain=domain, nice=False), axis=_axis())
 
-    whole = alt.Axis(format="d", tickMinStep=1, tickCount=6, gridOpacity=0, labelFlush=False)
+    # With few layers Vega also puts ticks between them, and would round their labels.
+    only_layers = "datum.value === floor(datum.value) ? datum.label : ''"
+    whole = alt.Axis(format="d", tickMinStep=1, tickCount=6, gridOpacity=0, labelFlush=False, labelExpr=only_layers)
     base = alt.Chart().encode(
         x=alt.X("layer:Q", title="Layer", scale=alt.Scale(nice=False), axis=whole),
         detail="series:N",
