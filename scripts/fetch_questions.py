@@ -21,7 +21,7 @@ if __name__ == "__main__":
     metadata = provenance(stage="fetch", dataset=snakemake.wildcards.dataset, origin=origin, code=snakemake.params.code)
     target = Path(snakemake.output[0])
     if snakemake.input:
-        copy_rows(snakemake.input[0], target, metadata)
+        copy_rows(snakemake.input[0], target, metadata, sha256=origin["sha256"])
         log.info("took the rows of %s", snakemake.input[0])
     else:
         from anchorscope.questions.hub_rows import write_rows  # slow to import, and needed only here

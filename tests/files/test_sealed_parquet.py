@@ -19,6 +19,7 @@ from anchorscope.extract.axes import HEADLINE
 from anchorscope.extract.store import ActivationReader, ActivationWriter, file_of
 from anchorscope.files import sealed_parquet as parquet
 from anchorscope.files.frames import read_frame, write_frame
+from anchorscope.files.identity import sha256_of_file
 from anchorscope.files.sealed_parquet import (
     DamagedFileError,
     SealedFile,
@@ -207,9 +208,10 @@ def test_upstreams_types_and_rows_survive_the_copy(tmp_path):
         },
         metadata={"theirs": "kept"},
     )
-    pq.write_table(table, tmp_path / "theirs.parquet", row_group_size=2)
-    copy_rows(tmp_path / "theirs.parquet", tmp_path / "ours.parquet", ABOUT)
-    copy_rows(tmp_path / "ours.parquet", tmp_path / "copied.parquet", ABOUT)
+    theirs, ours = (tmp_path / f"{name}.parquet" for name in ("theirs", "ours"))
+    pq.write_table(table, theirs, row_group_size=2)
+    copy_rows(theirs, ours, ABOUT, sha256_of_file(theirs))
+    copy_rows(ours, tmp_path / "copied.parquet", ABOUT, sha256_of_file(ours))
     for name in ("ours", "copied"):
         found = read_table(tmp_path / f"{name}.parquet")
         assert found.schema.equals(table.schema)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 from safetensors.torch import save_file
 
 from anchorscope.files.identity import package_file
-from anchorscope.models.fetch import SPARE_TOKENIZER, describe, fetch, fetch_model, reading_gguf_once, revision_of
-from anchorscope.models.loading import load_model, load_tokenizer
+from anchorscope.models.fetch import SPARE_TOKENIZER, describe, fetch, fetch_model, reading_gguf_once
+from anchorscope.models.loading import load_fetched_tokenizer, load_model, load_tokenizer
 from anchorscope.models.manifest import Manifest
+from anchorscope.models.revision import hashes_of, revision_of
 from anchorscope.models.sizes import parameters
 from small_things import FAMILIES, tiny_model
 
@@ -122,16 +124,15 @@ def reads():
 
 
 def test_weights_that_did_not_change_are_hashed_once(saved, tmp_path, reads):
-    source, hashes = {"path": str(saved)}, tmp_path / "models/.hashes/mine.json"
+    source, folder = {"path": str(saved)}, tmp_path / "fetched"
     weights = saved / "model.safetensors"
     (saved / "more.safetensors").write_bytes(weights.read_bytes())
-    fetch(source, tmp_path / "fetched")
-    plain = revision_of(tmp_path / "fetched", source)
+    fetch(source, folder)
     reads.clear()
-    assert revision_of(tmp_path / "fetched", source, hashes) == plain
+    plain = revision_of(folder, source)
     assert sorted(reads) == ["model.safetensors", "more.safetensors"]
     reads.clear()
-    assert revision_of(tmp_path / "fetched", source, hashes) == plain
+    assert revision_of(folder, source) == plain
     assert reads == []
 
     content = bytearray(weights.read_bytes())
@@ -139,24 +140,47 @@ def test_weights_that_did_not_change_are_hashed_once(saved, tmp_path, reads):
     weights.write_bytes(content)
     os.utime(weights, ns=(0, 1))
     reads.clear()
-    changed = revision_of(tmp_path / "fetched", source, hashes)
+    changed = revision_of(folder, source)
     assert reads == ["model.safetensors"], "the other one is remembered"
-    assert changed == revision_of(tmp_path / "fetched", source) != plain
+    hashes_of(folder).unlink()
+    assert changed == revision_of(folder, source) != plain
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"NAME": 1}', '{"NAME": [1, 2]}', '{"NAME": [0, 0, 0, 0, "x"]}'])
-def test_damaged_memories_of_hashes_are_ignored(saved, tmp_path, content):
-    hashes = tmp_path / "mine.json"
+def test_damaged_memories_of_hashes_are_ignored(saved, content):
+    source, hashes = {"path": str(saved)}, hashes_of(saved)
+    plain = revision_of(saved, source)
     hashes.write_text(content.replace("NAME", str((saved / "model.safetensors").resolve())))
-    source = {"path": str(saved)}
-    assert revision_of(saved, source, hashes) == revision_of(saved, source)
+    assert revision_of(saved, source) == plain
     assert len(json.loads(hashes.read_text())) == 1, "and written anew"
 
 
-def test_hashes_that_cannot_be_kept_stop_nothing(saved, tmp_path):
-    (tmp_path / "file").touch()
+def test_hashes_that_cannot_be_kept_stop_nothing(saved):
     source = {"path": str(saved)}
-    assert revision_of(saved, source, tmp_path / "file/mine.json") == revision_of(saved, source)
+    plain = revision_of(saved, source)
+    shutil.rmtree(hashes_of(saved).parent)
+    hashes_of(saved).parent.touch()
+    assert revision_of(saved, source) == plain
+
+
+def test_weights_that_changed_after_they_were_fetched_are_refused(saved, tmp_path, tokenizer):
+    fetch({"path": str(saved)}, tmp_path / "fetched")
+    manifest = describe(tmp_path / "fetched", "mine", {"path": str(saved)})
+    tiny_model("llama", len(tokenizer), layers=2, seed=1).save_pretrained(saved)
+    said = r"^The weights of mine changed after .* `snakemake --cores 1 --force results/models/mine\.json`"
+    with pytest.raises(ValueError, match=said):
+        load_model(manifest, "float32", threads=1)
+
+
+def test_a_tokenizer_that_changed_after_it_was_fetched_is_refused(saved, tmp_path):
+    fetch({"path": str(saved)}, tmp_path / "fetched")
+    manifest = describe(tmp_path / "fetched", "mine", {"path": str(saved)})
+    assert load_fetched_tokenizer(manifest).is_fast
+    content = json.loads((saved / "tokenizer.json").read_text())
+    content["normalizer"] = {"type": "Lowercase"}
+    (saved / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"^The tokenizer of mine changed after it was fetched \("):
+        load_fetched_tokenizer(manifest)
 
 
 def test_what_a_gguf_file_holds_is_read_once_while_it_is_converted():

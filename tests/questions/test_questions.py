@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from anchorscope.files.frames import read_frame
+from anchorscope.files.identity import sha256_of_file
 from anchorscope.questions.local_rows import copy_rows, read_lines
 from anchorscope.questions.normalize import LAYOUTS, normalize
 from anchorscope.text.normal_words import normal_words
@@ -148,10 +149,23 @@ def test_the_order_is_seeded_and_growing_a_dataset_keeps_it():
 def test_a_file_reads_the_same_as_json_lines_and_as_parquet(layout, tmp_path):
     lines = read_lines(BUNDLED / f"{layout}-mini.jsonl")
     lines.write_parquet(tmp_path / "same.parquet")
-    copy_rows(tmp_path / "same.parquet", tmp_path / "raw.parquet", {})
+    copy_rows(tmp_path / "same.parquet", tmp_path / "raw.parquet", {}, sha256_of_file(tmp_path / "same.parquet"))
     assert normalize(lines, layout, 0, "f")[0].equals(
         normalize(read_frame(tmp_path / "raw.parquet"), layout, 0, "f")[0]
     )
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_a_file_that_changed_after_the_run_was_planned_is_refused(suffix, tmp_path):
+    file, rows = tmp_path / f"mine{suffix}", pl.DataFrame([{"question": "who wrote emma", "answer": "Jane Austen"}])
+    write = rows.write_ndjson if suffix == ".jsonl" else rows.write_parquet
+    write(file)
+    planned = sha256_of_file(file)
+    copy_rows(file, tmp_path / "raw.parquet", {}, planned)
+    file.write_bytes(file.read_bytes() + b" ")
+    with pytest.raises(ValueError, match=r"mine\.\w+ changed while the run was going on; start the run again\.$"):
+        copy_rows(file, tmp_path / "again.parquet", {}, planned)
+    assert not (tmp_path / "again.parquet").exists()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

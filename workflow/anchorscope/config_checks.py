@@ -60,7 +60,7 @@ def _odd(node: object, where: str) -> Iterator[str]:
     for key, child in children:
         if isinstance(node, dict) and not isinstance(key, str):
             yield f"The key {key!r} in {where or 'the config'} is not a string; put it in quotes."
-        elif isinstance(node, dict) and _unprintable(key):
+        elif isinstance(key, str) and _unprintable(key):
             yield f"The key {key!r} in {where or 'the config'} holds a control character; take it out."
         yield from _odd(child, f"{where}.{key}" if where else str(key))
 

@@ -8,7 +8,7 @@ from anchorscope.answer.prompts import PromptSet
 from anchorscope.files.logs import log
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import read_table, write_table
-from anchorscope.models.loading import leave_cards, load_model, load_tokenizer
+from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 
 
@@ -32,7 +32,7 @@ def answer_file(questions: Path | str, manifest: Path | str, target: Path | str,
     start, stop = settings.rows
     shard = read_table(questions).slice(start, stop - start).to_pylist()
     described = Manifest.read(manifest)
-    tokenizer = load_tokenizer(described.path, described.name)
+    tokenizer = load_fetched_tokenizer(described)
     asked = plan(tokenizer, settings.prompts.built(tokenizer)["first"], shard)
     model = load_model(described, settings.dtype, settings.threads)
     generated = ask(model, asked, max_new_tokens=MAX_NEW_TOKENS, batch_tokens=settings.batch_tokens)

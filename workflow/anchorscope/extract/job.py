@@ -12,7 +12,7 @@ from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import KEYS, ActivationWriter
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import read_table
-from anchorscope.models.loading import leave_cards, load_model, load_tokenizer
+from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 
 NEEDED = [*KEYS.names, "question", "spans", "generated_ids", "exact_first", "exact_last", "answer_final", "refused"]
@@ -40,7 +40,7 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
     """
     examples = read_examples(answers, settings.balance, settings.seed)
     described = Manifest.read(manifest)
-    tokenizer = load_tokenizer(described.path, described.name)
+    tokenizer = load_fetched_tokenizer(described)
     workload = build_workload(tokenizer, settings.prompts.built(tokenizer), examples, positions=settings.grid.positions)
     made_from = provenance(
         stage="extract",

@@ -1,6 +1,5 @@
 """From a source in the config to a local folder and its manifest."""
 
-import hashlib
 import math
 import shutil
 from collections.abc import Iterable, Iterator
@@ -14,11 +13,12 @@ from safetensors import safe_open
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedConfig
 
 from anchorscope.files.disk import explaining_full_disk
-from anchorscope.files.identity import canonical_json, package_file, read_json, sha256_of_files, tokenizer_beside
+from anchorscope.files.identity import package_file, read_json, tokenizer_beside
 from anchorscope.files.logs import log
 from anchorscope.models.checks import check_index, check_tokenizer
 from anchorscope.models.loading import load_tokenizer, read_config
 from anchorscope.models.manifest import Manifest
+from anchorscope.models.revision import revision_of, tokenizer_hash
 from anchorscope.models.sizes import sizes_of_weights
 
 WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
@@ -31,9 +31,7 @@ def fetch_model(name: str, source: dict, folder: Path, manifest: Path) -> None:
     """Fill `folder` with the model's files and write its manifest."""
     with explaining_full_disk(folder):
         fetch(source, folder)
-    # Not an output: Snakemake deletes those before a job, and the next job needs these hashes.
-    hashes = folder.parent / ".hashes" / f"{folder.name}.json"
-    described = describe(folder, name=name, source=source, hashes=hashes)
+    described = describe(folder, name=name, source=source)
     log.info("%s: %d layers of width %d, %s", name, described.layers, described.width, described.architecture)
     described.write(manifest)
 
@@ -105,11 +103,8 @@ def fetch_config(config: Path, target: Path) -> None:
             AutoTokenizer.from_pretrained(spare.parent, gguf_file=spare.name).save_pretrained(target)
 
 
-def describe(folder: Path, name: str, source: dict, hashes: Path | None = None) -> Manifest:
-    """The manifest of the model in a folder.
-
-    `hashes` is a file that remembers the hashes of weights in other folders, so that they are read only once.
-    """
+def describe(folder: Path, name: str, source: dict) -> Manifest:
+    """The manifest of the model in a folder."""
     kind = read_json(folder / "config.json").get("model_type")
     if kind not in CONFIG_MAPPING:
         raise ValueError(
@@ -130,24 +125,14 @@ def describe(folder: Path, name: str, source: dict, hashes: Path | None = None) 
         source=source,
         path=str(folder),
         weights="random" if random else "trained",
-        revision=revision_of(folder, source, hashes),
+        revision=revision_of(folder, source),
         architecture=config.model_type,
         parameters=sum(sizes.values()),
         layers=config.num_hidden_layers,
         width=config.hidden_size,
         stored_dtype=str(config.dtype).removeprefix("torch."),
-        tokenizer=_hash_of(tokenizer.backend_tokenizer.to_str()),
+        tokenizer=tokenizer_hash(tokenizer),
     )
-
-
-def revision_of(folder: Path, source: dict, hashes: Path | None = None) -> str:
-    """What fixes the weights: the hub's commit, their hash, or a hash of the config and seed they are drawn from."""
-    if "hub" in source:
-        return source["revision"]
-    if "random" in source:
-        return _hash_of({"config": read_json(folder / "config.json"), "seed": source["random"]["seed"]})
-    found = sha256_of_files(folder.glob("*.safetensors"), hashes if "path" in source else None)
-    return _hash_of({file.name: digest for file, digest in found.items()})
 
 
 def sizes_in_files(folder: Path, config: PreTrainedConfig) -> dict[str, int]:
@@ -173,7 +158,3 @@ def check_architecture(weights: Iterable[str], name: str, kind: str) -> None:
             f"{name} is a {kind} model, whose blocks are not self_attn and mlp; "
             "Llama, Qwen3, Mistral and Gemma types are supported."
         )
-
-
-def _hash_of(value: object) -> str:
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]

@@ -11,6 +11,7 @@ from anchorscope.files.logs import log
 from anchorscope.models.checks import check_finite, check_loaded, check_tokenizer_files
 from anchorscope.models.gpus import cards, give_back, take
 from anchorscope.models.manifest import Manifest
+from anchorscope.models.revision import check_unchanged, check_unchanged_tokenizer
 from anchorscope.models.sizes import FOR_SHARDS, cards_needed, parameters
 
 if TYPE_CHECKING:
@@ -37,9 +38,17 @@ def load_tokenizer(folder: Path | str, name: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
+def load_fetched_tokenizer(manifest: Manifest) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model, as it was when the model was fetched."""
+    tokenizer = load_tokenizer(manifest.path, manifest.name)
+    check_unchanged_tokenizer(manifest, tokenizer)
+    return tokenizer
+
+
 def load_model(manifest: Manifest, dtype: str, threads: int) -> "PreTrainedModel":
     """Load a model for inference on as many GPUs as hold it, or on `threads` CPU threads."""
     torch.set_num_threads(threads)
+    check_unchanged(manifest)  # before a card is taken
     if not torch.cuda.is_available():
         cpu = torch.device("cpu")
         return _frozen(manifest, _load_on(manifest, pick_dtype(dtype, cpu), cpu))
@@ -84,7 +93,7 @@ def _load_across(manifest: Manifest, dtype: torch.dtype, room: dict[int, int]) -
 
 
 def _trained(manifest: Manifest, dtype: torch.dtype, **placement: object) -> "PreTrainedModel":
-    model, info = AutoModelForCausalLM.from_pretrained(
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
         manifest.path,
         dtype=dtype,
         use_safetensors=True,
@@ -93,6 +102,8 @@ def _trained(manifest: Manifest, dtype: torch.dtype, **placement: object) -> "Pr
         output_loading_info=True,
         **placement,
     )
+    model, info = loaded
+    check_unchanged(manifest)  # nor while they were read
     check_loaded(info, manifest.name)
     check_finite(model, manifest.name)
     return model

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anchorscope.files.frames import write_frame
+from anchorscope.files.identity import sha256_of_file
 from anchorscope.files.sealed_parquet import sealed
 
 ROWS = 10_000  # held in memory at a time
@@ -17,12 +18,25 @@ def read_lines(path: Path | str) -> pl.DataFrame:
     return pl.read_ndjson(path, infer_schema_length=None)
 
 
-def copy_rows(source: Path | str, target: Path | str, metadata: dict[str, str]) -> None:
-    """Write the rows and columns of a local Parquet or JSON Lines file as a sealed one."""
+def copy_rows(source: Path | str, target: Path | str, metadata: dict[str, str], sha256: str) -> None:
+    """Write the rows and columns of a local Parquet or JSON Lines file as a sealed one.
+
+    `sha256` is the hash that the file had when the run was planned, and that provenance repeats.
+    """
     source = Path(source)
+    _check_same(source, sha256)
     if source.suffix in (".jsonl", ".ndjson"):
-        write_frame(target, read_lines(source), metadata)
+        rows = read_lines(source)
+        _check_same(source, sha256)
+        write_frame(target, rows, metadata)
         return
     with pq.ParquetFile(source) as file, sealed(target, file.schema_arrow, metadata) as writer:
         for batch in file.iter_batches(ROWS):
             writer.write_table(pa.Table.from_batches([batch]))
+        _check_same(source, sha256)
+
+
+def _check_same(source: Path, sha256: str) -> None:
+    """Refuse a file that was edited after the run was planned: what is read must be what is recorded."""
+    if sha256_of_file(source) != sha256:
+        raise ValueError(f"{source} changed while the run was going on; start the run again.")
