@@ -155,6 +155,55 @@ def test_a_file_reads_the_same_as_json_lines_and_as_parquet(layout, tmp_path):
     )
 
 
+GOOD = b'{"question": "who wrote emma", "answer": ["Jane Austen"]}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", r"mine\.jsonl is empty\.$"),
+        (b"\n \n", r"mine\.jsonl is empty\.$"),
+        (GOOD + b'{"question": \n', r"^Line 2 of .*mine\.jsonl cannot be read as JSON: Expecting value"),
+        (GOOD + b'[{"question": "q"}]\n', r"^Line 2 of .* is not a JSON object; each line must be one, like "),
+        (GOOD + b"5\n", r"^Line 2 of .* is not a JSON object"),
+        (GOOD + b'{"question": "\xff"}\n', r"^Line 2 of .* cannot be read as JSON: 'utf-8' codec can't decode"),
+        (GOOD + b'{"question": "\\ud800"}\n', r"^Line 2 of .* cannot be read as JSON: .*surrogates not allowed"),
+        (GOOD + b"[" * 100_000, r"^Line 2 of .* cannot be read as JSON: "),
+    ],
+    ids=["empty", "blank", "broken", "array", "number", "not UTF-8", "surrogate", "nested"],
+)
+def test_a_line_that_cannot_be_read_is_named(content, said, tmp_path):
+    (tmp_path / "mine.jsonl").write_bytes(content)
+    with pytest.raises(ValueError, match=said):
+        read_lines(tmp_path / "mine.jsonl")
+
+
+def test_a_byte_order_mark_and_blank_lines_change_nothing(tmp_path):
+    (tmp_path / "plain.jsonl").write_bytes(GOOD * 2)
+    (tmp_path / "marked.jsonl").write_bytes(b"\xef\xbb\xbf" + GOOD + b"\r\n" + GOOD)
+    assert read_lines(tmp_path / "marked.jsonl").equals(read_lines(tmp_path / "plain.jsonl"))
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1"])
+def test_a_broken_parquet_file_is_named(content, tmp_path):
+    file = tmp_path / "mine.parquet"
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"mine\.parquet cannot be read as Parquet: [^\n]*$"):
+        copy_rows(file, tmp_path / "raw.parquet", {}, sha256_of_file(file))
+
+
+def test_a_question_too_long_to_ask_is_refused_with_its_row():
+    rows = [popqa_row(), popqa_row(question="Who " + "is " * 40_000)]
+    with pytest.raises(ValueError, match=r"^Row 2 of f .*its question has 120003 characters; at most 4000 "):
+        normalize(pl.DataFrame(rows), "popqa", 0, "f")
+
+
+@pytest.mark.parametrize("popularity", [1e30, "many", True])
+def test_a_popularity_that_is_no_whole_number_is_refused_with_its_row(popularity):
+    with pytest.raises(ValueError, match=r"^Row 1 of f .*its popularity is .*, not a whole number"):
+        normalize(pl.DataFrame([popqa_row(s_pop=popularity)]), "popqa", 0, "f")
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 def test_a_file_that_changed_after_the_run_was_planned_is_refused(suffix, tmp_path):
     file, rows = tmp_path / f"mine{suffix}", pl.DataFrame([{"question": "who wrote emma", "answer": "Jane Austen"}])

@@ -157,6 +157,37 @@ def test_a_control_character_is_refused_in_names_and_titles(name):
     assert figures == [f"The key {name!r} in figures holds a control character; take it out."]
 
 
+@pytest.mark.parametrize("text", ["a {a} b", "}", "{{x}}"])
+def test_a_curly_bracket_is_refused_wherever_it_stands(text):
+    said = "holds a curly bracket, which Snakemake takes for a wildcard; take it out."
+    assert mistakes(config(f"models/{MODEL}/title", text), SCHEMA) == [
+        f"models.{MODEL}.title is {text!r}, which {said}"
+    ]
+    assert mistakes(config("style", text), SCHEMA) == [f"style is {text!r}, which {said}"]
+
+
+@pytest.mark.parametrize("name", ["p" * 61, "p" * 20, "ab" * 25, "x" + "y-" * 12])
+def test_a_name_that_is_too_long_or_repeats_itself_is_refused(name):
+    (sentence,) = mistakes(config("figures", {name: {"models": [MODEL]}}), SCHEMA)
+    assert sentence.startswith(f"The name {name!r} in figures becomes part of file names; use at most 60 letters")
+
+
+def test_a_name_of_sixty_letters_is_fine():
+    name = ("abcdefghijklmnopqrstuvwxyz" * 3)[:60]
+    assert mistakes(config("figures", {name: {"models": [MODEL]}}), SCHEMA) == []
+
+
+@pytest.mark.parametrize(("key", "value"), [("questions", 20.0), ("folds", True), ("seed", 1.0)])
+def test_a_number_with_a_point_is_no_whole_number(key, value):
+    assert mistakes(config(key, value), SCHEMA) == [f"{key} must be of type integer, not {value!r}."]
+
+
+def test_a_part_that_stands_in_itself_is_refused():
+    assert mistakes(yaml.safe_load("seed: &a [*a]"), SCHEMA) == [
+        "seed.0 refers to a part of the config that it stands in; write it out."
+    ]
+
+
 def test_a_key_that_stands_twice_is_named_with_its_lines(tmp_path):
     file = tmp_path / "twice.yaml"
     file.write_text("models:\n  one: {path: a}\n  two: {path: b}\n  one: {path: c}\nfigures: [{x: 1, x: 2}]\nseed: 0\n")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
-from jsonschema import Draft202012Validator, ValidationError
+from jsonschema import Draft202012Validator, ValidationError, validators
 
 from anchorscope.files.identity import package_file
 
@@ -19,6 +19,11 @@ OPTIONAL_KEYS = {"hub": ("subset",)}
 LONGEST = 400  # characters per sentence
 MOST_SHARDS = 10_000  # four digits
 RAW_SUFFIXES = (".parquet", ".jsonl", ".ndjson")
+
+
+# JSON takes 20.0 for an integer; Python does not.
+WHOLE = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda checker, value: type(value) is int)
+STRICT = validators.extend(Draft202012Validator, type_checker=WHOLE)
 
 
 def mistakes(config: dict, schema: dict) -> list[str]:
@@ -36,7 +41,7 @@ def _mistakes(config: dict, schema: dict) -> list[str]:
     odd = list(_odd(config, ""))
     if odd:
         return odd
-    errors = sorted(Draft202012Validator(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
+    errors = sorted(STRICT(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
     if errors:
         return list(dict.fromkeys(_sentence(error) for error in errors))
     sentences = _shard_mistakes(config, schema) + _headline_mistakes(config, schema)
@@ -50,24 +55,30 @@ def _mistakes(config: dict, schema: dict) -> list[str]:
     return sentences + _style_mistakes(config)
 
 
-def _odd(node: object, where: str) -> Iterator[str]:
-    """What the schema does not catch: keys that are not strings, control characters, numbers that are not finite."""
+def _odd(node: object, where: str, around: tuple[int, ...] = ()) -> Iterator[str]:
+    """What the schema does not catch: characters, keys and numbers that nothing takes, and parts within themselves."""
+    if id(node) in around:
+        yield f"{where} refers to a part of the config that it stands in; write it out."
+        return
     if isinstance(node, float) and not math.isfinite(node):
         yield f"{where} is {node}; it must be a finite number."
-    if isinstance(node, str) and _unprintable(node):
-        yield f"{where} is {node!r}, which holds a control character; take it out."
+    if isinstance(node, str):
+        yield from (f"{where} is {node!r}, which {fault}" for fault in _faults(node))
     children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, child in children:
-        if isinstance(node, dict) and not isinstance(key, str):
+        if isinstance(key, str):
+            yield from (f"The key {key!r} in {where or 'the config'} {fault}" for fault in _faults(key))
+        elif isinstance(node, dict):
             yield f"The key {key!r} in {where or 'the config'} is not a string; put it in quotes."
-        elif isinstance(key, str) and _unprintable(key):
-            yield f"The key {key!r} in {where or 'the config'} holds a control character; take it out."
-        yield from _odd(child, f"{where}.{key}" if where else str(key))
+        yield from _odd(child, f"{where}.{key}" if where else str(key), (*around, id(node)))
 
 
-def _unprintable(text: str) -> bool:
-    """Whether a text has characters that no name, title or path needs and no SVG or file system takes."""
-    return any(unicodedata.category(character) in ("Cc", "Cs") for character in text)
+def _faults(text: str) -> Iterator[str]:
+    """What is wrong with a name, title or path, whatever it is for."""
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in text):
+        yield "holds a control character; take it out."
+    elif "{" in text or "}" in text:
+        yield "holds a curly bracket, which Snakemake takes for a wildcard; take it out."
 
 
 def repeated_keys(file: Path | str) -> list[str]:
@@ -131,7 +142,7 @@ def _sentence(error: ValidationError) -> str:
             return f"{where} must be of type {error.validator_value}, not {value!r}."
         case "enum":
             return f"{where} is {value!r}; it must be one of {', '.join(error.validator_value)}."
-        case "pattern" if "propertyNames" in error.absolute_schema_path:
+        case "pattern" | "maxLength" | "not" if "propertyNames" in error.absolute_schema_path:
             return _name_sentence(value, where)
         case "pattern":
             return f"{where} is {value!r}, which does not have the form {error.validator_value}."
@@ -148,8 +159,8 @@ def _sentence(error: ValidationError) -> str:
 
 def _name_sentence(name: object, where: str) -> str:
     return (
-        f"The name {name!r} in {where} becomes part of file names; use only letters, digits, '.', '_' and '-', "
-        "and begin with a letter or digit."
+        f"The name {name!r} in {where} becomes part of file names; use at most 60 letters, digits, '.', '_' and '-', "
+        "begin with a letter or digit, and do not repeat one part of it many times."
     )
 
 

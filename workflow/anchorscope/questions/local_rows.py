@@ -1,5 +1,7 @@
 """Rows of question files on this disk, as they were published."""
 
+import codecs
+import json
 from pathlib import Path
 
 import polars as pl
@@ -11,11 +13,34 @@ from anchorscope.files.identity import sha256_of_file
 from anchorscope.files.sealed_parquet import sealed
 
 ROWS = 10_000  # held in memory at a time
+EXAMPLE = '{"question": "who wrote emma", "answer": ["Jane Austen"]}'
 
 
 def read_lines(path: Path | str) -> pl.DataFrame:
-    """Read a JSON Lines file unchanged."""
-    return pl.read_ndjson(path, infer_schema_length=None)
+    """Read a JSON Lines file unchanged, a byte order mark aside. The first line that cannot be read is named."""
+    data = Path(path).read_bytes().removeprefix(codecs.BOM_UTF8)
+    _check_lines(data, path)
+    return pl.read_ndjson(data, infer_schema_length=None)
+
+
+def _check_lines(data: bytes, path: Path | str) -> None:
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        try:
+            row = json.loads(line.decode()) if line.strip() else {}
+            json.dumps(row, ensure_ascii=False).encode()  # half a surrogate pair cannot be
+        except (ValueError, RecursionError) as error:  # decoding errors are among them
+            raise ValueError(f"Line {number} of {path} cannot be read as JSON: {error}.") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"Line {number} of {path} is not a JSON object; each line must be one, like {EXAMPLE}.")
+    if not data.strip():
+        raise ValueError(f"{path} is empty.")
+
+
+def _open_parquet(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{path} cannot be read as Parquet: {str(error).rstrip('.')}.") from error
 
 
 def copy_rows(source: Path | str, target: Path | str, metadata: dict[str, str], sha256: str) -> None:
@@ -30,7 +55,7 @@ def copy_rows(source: Path | str, target: Path | str, metadata: dict[str, str], 
         _check_same(source, sha256)
         write_frame(target, rows, metadata)
         return
-    with pq.ParquetFile(source) as file, sealed(target, file.schema_arrow, metadata) as writer:
+    with _open_parquet(source) as file, sealed(target, file.schema_arrow, metadata) as writer:
         for batch in file.iter_batches(ROWS):
             writer.write_table(pa.Table.from_batches([batch]))
         _check_same(source, sha256)

@@ -31,6 +31,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "spans": pl.List(pl.Struct({"start": pl.Int64, "end": pl.Int64})),
 }
 ACCEPTED = "kept"
+LONGEST = 4000  # characters per question: the patterns of exact words take quadratic time
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,7 @@ def _judged(raw: pl.DataFrame, layout: str, where: str) -> Iterator[tuple[Questi
             gold, subject, popularity = LAYOUTS[layout].read(row)
             text, subject = _clean(row["question"]), _clean(subject) or None
             gold = list(dict.fromkeys(alias for alias in map(_clean, gold) if normal_words(alias)))
+            _check(text, popularity)
         except (AttributeError, TypeError, ValueError) as error:
             types = ", ".join(f"{column} {raw.schema[column]}" for column in columns)
             raise ValueError(
@@ -149,6 +151,13 @@ def _judged(raw: pl.DataFrame, layout: str, where: str) -> Iterator[tuple[Questi
             yield question, "no exact question words"
         else:
             yield question, ACCEPTED
+
+
+def _check(question: str, popularity: object) -> None:
+    if len(question) > LONGEST:
+        raise ValueError(f"its question has {len(question)} characters; at most {LONGEST} can be asked")
+    if popularity is not None and not (type(popularity) is int and abs(popularity) < 2**63):
+        raise TypeError(f"its popularity is {_shown(popularity)}, not a whole number below 2 to the 63rd")
 
 
 def _clean(text: str | None) -> str:
