@@ -180,7 +180,7 @@ def test_the_first_tokens_are_shared_whatever_the_order_of_the_prompts(tokenizer
 def test_the_extract_command_imports_nothing_beyond_torch_transformers_numpy_and_pyarrow():
     allowed = {"torch", "transformers", "numpy", "pyarrow", "anchorscope", *sys.stdlib_module_names}
     allowed.add("triton")  # a part of torch where there is a GPU, and imported only there
-    allowed |= {"filelock", "tqdm"}  # without which torch and transformers cannot be installed
+    allowed |= {"filelock", "tokenizers", "tqdm"}  # without which torch and transformers cannot be installed
     for path in _reachable(PACKAGE / "__main__.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

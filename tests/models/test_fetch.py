@@ -183,6 +183,24 @@ def test_a_tokenizer_that_changed_after_it_was_fetched_is_refused(saved, tmp_pat
         load_fetched_tokenizer(manifest)
 
 
+@pytest.mark.parametrize(
+    ("family", "says", "added"), [("llama", None, 0), ("llama", False, 0), ("llama", True, 1), ("gemma3", None, 1)]
+)
+def test_texts_begin_with_a_beginning_of_text_token_where_the_model_was_trained_so(
+    family, says, added, tmp_path, tokenizer
+):
+    tiny_model(family, len(tokenizer), layers=2).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps(settings | ({} if says is None else {"add_bos_token": says}))
+    )
+    loaded = load_tokenizer(tmp_path, "mine")
+    plain = tokenizer("who wrote emma")["input_ids"]
+    assert loaded("who wrote emma")["input_ids"] == [tokenizer.bos_token_id] * added + plain
+    assert loaded("who wrote emma", add_special_tokens=False)["input_ids"] == plain
+
+
 def test_what_a_gguf_file_holds_is_read_once_while_it_is_converted():
     plain = gguf.GGUFReader, gguf.get_tensor_name_map
     with reading_gguf_once():

@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from tokenizers.processors import TemplateProcessing
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
+from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
 from anchorscope.models.checks import check_finite, check_loaded, check_tokenizer_files
 from anchorscope.models.gpus import cards, give_back, take
@@ -16,6 +18,8 @@ from anchorscope.models.sizes import FOR_SHARDS, cards_needed, parameters
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel  # takes seconds to import, and describing a model does not need it
+
+BEGINNING_FAMILIES = ("gemma",)  # whose answers are noise without a beginning-of-text token
 
 
 def read_config(folder: Path) -> PreTrainedConfig:
@@ -35,7 +39,26 @@ def load_tokenizer(folder: Path | str, name: str) -> PreTrainedTokenizerBase:
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     if not tokenizer.is_fast:
         raise ValueError(f"The tokenizer of {name} has no offset mapping (tokenizer.json is missing).")
+    if _wants_beginning(Path(folder)):
+        _add_beginning(tokenizer)
     return tokenizer
+
+
+def _wants_beginning(folder: Path) -> bool:
+    """Whether the model was trained with a token at the beginning of every text: its files say so, or its family."""
+    settings = folder / "tokenizer_config.json"
+    says = settings.exists() and read_json(settings).get("add_bos_token") is True
+    return says or str(read_json(folder / "config.json").get("model_type")).startswith(BEGINNING_FAMILIES)
+
+
+def _add_beginning(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Let the tokenizer put its beginning-of-text token before every text, if it does not do so already."""
+    mark, number = tokenizer.bos_token, tokenizer.bos_token_id
+    if mark is not None and tokenizer("x")["input_ids"][0] != number:
+        log.info("the tokenizer does not begin texts with %s, as the model was trained; it is added", mark)
+        tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+            single=[mark, "$A"], pair=[mark, "$A", "$B"], special_tokens=[(mark, number)]
+        )
 
 
 def load_fetched_tokenizer(manifest: Manifest) -> PreTrainedTokenizerBase:

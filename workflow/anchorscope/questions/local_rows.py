@@ -40,7 +40,8 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{path} cannot be read as Parquet: {str(error).rstrip('.')}.") from error
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise ValueError(f"{path} cannot be read as Parquet: {reason}.") from error
 
 
 def copy_rows(source: Path | str, target: Path | str, metadata: dict[str, str], sha256: str) -> None:
