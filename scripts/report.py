@@ -1,8 +1,9 @@
 """Put what was found, and what it rests on, on one self-contained page that opens without a network."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,20 +45,33 @@ def read_tables(files: Any, summary: pl.DataFrame, headline: Headline) -> dict[s
     }
 
 
+def by_pair(answers: list[str], models: Iterable[str], datasets: Iterable[str]) -> dict[tuple[str, str], list[str]]:
+    """The answers files of each model and dataset; those of a pair stand together."""
+    pairs = list(product(models, datasets))
+    shards = len(answers) // len(pairs)
+    return {pair: answers[number * shards : (number + 1) * shards] for number, pair in enumerate(pairs)}
+
+
 def read_examples(
     deepest: str, answers: list[str], models: dict[str, str], datasets: dict[str, str]
 ) -> dict[tuple[str, str], pl.DataFrame]:
-    """The examples to show, by the titles of model and dataset; the answers files of a pair stand together."""
+    """The examples to show, by the titles of model and dataset."""
     chosen = choose(read_frame(deepest))
-    pairs = [(model, dataset) for model in models for dataset in datasets]
-    shards = len(answers) // len(pairs)
     examples = {}
-    for number, (model, dataset) in enumerate(pairs):
+    for (model, dataset), own in by_pair(answers, models, datasets).items():
         mine = chosen.filter(model=model, dataset=dataset)
         if not mine.is_empty():
-            own = answers[number * shards : (number + 1) * shards]
             examples[models[model], datasets[dataset]] = with_answers(mine, own)
     return examples
+
+
+def read_remarks(answers: list[str], models: dict[str, str], datasets: dict[str, str]) -> list[str]:
+    """What the answer stage found odd about most answers of a model."""
+    return [
+        f"{models[model]} on {datasets[dataset]}: {remark}"
+        for (model, dataset), own in by_pair(answers, models, datasets).items()
+        for remark in dict.fromkeys(remark for path in own for remark in made_from(path)["remarks"])
+    ]
 
 
 if __name__ == "__main__":
@@ -87,6 +101,7 @@ if __name__ == "__main__":
         Section("Files", files_section(json.loads(params.outputs), target)),
     ]
     warnings = [*notes(summary, plain, datasets), unprobed(made_from(files.summary), plain, datasets)]
+    warnings += read_remarks(files.answers, models, datasets)
     with atomic(target) as path:
         html = page(opening_section(pictures, found), filter(None, warnings), sections)
         path.write_text(html, encoding="utf-8")

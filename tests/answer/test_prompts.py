@@ -5,7 +5,7 @@ import copy
 import pytest
 from transformers import LlamaConfig
 
-from anchorscope.answer.answers import answer_questions
+from anchorscope.answer.answers import answer_questions, remarks
 from anchorscope.answer.prompts import (
     chat_prompt,
     check_length,
@@ -121,6 +121,22 @@ def test_as_many_tokens_as_there_are_positions_fit():
     check_length(512, LlamaConfig(max_position_embeddings=512))
     with pytest.raises(ValueError, match="has 513 tokens"):
         check_length(513, LlamaConfig(max_position_embeddings=512))
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        (["Paris", "", "Rome", ""], []),
+        (["", "", "Rome"], ["2 of 3 answers are empty; "]),
+        (["jane austen", "Jane Austen", "Rome"], ["2 of 3 answers repeat one of the prompt's demonstrations; "]),
+        ([], []),
+    ],
+)
+def test_most_answers_empty_or_echoed_are_remarked_on(answers, said):
+    found = remarks(answers, SHOTS)
+    assert len(found) == len(said)
+    assert all(sentence.startswith(beginning) for sentence, beginning in zip(found, said, strict=True))
+    assert remarks(answers, "Answer {question}") == [sentence for sentence in found if "empty" in sentence]
 
 
 def test_the_shared_prefix_ends_before_the_first_question_token(tokenizer):

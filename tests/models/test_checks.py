@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from anchorscope.models.fetch import describe, fetch
-from anchorscope.models.loading import load_model
+from anchorscope.models.loading import load_model, load_tokenizer
 from small_things import FAMILIES, tiny_model
 
 Tensors = dict[str, torch.Tensor]
@@ -140,3 +140,44 @@ def test_a_tokenizer_with_more_ids_than_embeddings_is_refused(tmp_path, tokenize
     said = rf"^The tokenizer of mine has ids up to {len(tokenizer) - 1}, but .* for {len(tokenizer) - 1} only"
     with pytest.raises(ValueError, match=said):
         measured(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x10", b"\xff" * 64, b"\x08\x00\x00\x00\x00\x00\x00\x00not json"])
+def test_a_damaged_safetensors_file_is_named(saved, content):
+    (saved / "model.safetensors").write_bytes(content)
+    with pytest.raises(ValueError, match=r"model\.safetensors cannot be read as safetensors: [^\n]*; fetch it"):
+        measured(saved)
+
+
+def test_a_truncated_safetensors_file_is_named(saved):
+    file = saved / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"saved/model\.safetensors cannot be read as safetensors: "):
+        measured(saved)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [("{", "is not JSON: "), ("[1]", "is not a JSON object"), ("", "is not JSON")]
+)
+def test_a_broken_config_is_named(saved, content, said):
+    (saved / "config.json").write_text(content)
+    with pytest.raises(ValueError, match=rf"saved/config\.json {said}"):
+        measured(saved)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"version": "1.0"}'])
+def test_a_broken_tokenizer_is_one_sentence(saved, content):
+    (saved / "tokenizer.json").write_text(content)
+    with pytest.raises(ValueError, match=r"^The tokenizer of mine (cannot be loaded: |turns |has no )[^\n]*$"):
+        measured(saved)
+
+
+def test_a_tokenizer_with_code_of_its_own_is_loaded_without_it_or_refused(saved):
+    file = saved / "tokenizer_config.json"
+    settings = {"auto_map": {"AutoTokenizer": ["own.Tokenizer", None]}, "tokenizer_class": "OwnTokenizer"}
+    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+    marker = saved.parent / "the code was run"
+    (saved / "own.py").write_text(f"open({str(marker)!r}, 'w')")
+    with pytest.raises(ValueError, match=r"^The tokenizer of mine cannot be loaded: it needs code of its own, "):
+        load_tokenizer(saved, "mine")
+    assert not marker.exists()

@@ -171,7 +171,10 @@ def _model_mistakes(name: str, model: dict) -> list[str]:
         given = f"has {' and '.join(sources)}" if sources else "has no source"
         return [f"{where} {given}; give exactly one of {', '.join(MODEL_SOURCES)}."]
     if sources == ["hub"] and "revision" not in model:
-        return [f"{where} comes from the hub without a pinned `revision` (a commit of 40 hexadecimal digits)."]
+        return [
+            f"{where} comes from the hub without a pinned `revision`, a commit of 40 hexadecimal digits; "
+            f"`git ls-remote https://huggingface.co/{model['hub']} HEAD` prints the newest."
+        ]
     if sources != ["hub"] and "revision" in model:
         return [f"{where} has a `revision`, which only a model from the hub can have."]
     if sources == ["gguf"]:

@@ -1,12 +1,21 @@
 """The model's own answers: generated, graded, and with the tokens of the exact answer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.generate import answer_ends, generate, stop_tokens
-from anchorscope.answer.prompts import Prompt, check_length, common_prefix, decoded_offsets, encode, tokens_over
+from anchorscope.answer.prompts import (
+    Demonstrations,
+    Prompt,
+    check_length,
+    common_prefix,
+    decoded_offsets,
+    encode,
+    tokens_over,
+)
 from anchorscope.text.grading import label
 
 MAX_NEW_TOKENS = 32
@@ -84,6 +93,25 @@ def grade_all(tokenizer: PreTrainedTokenizerBase, questions: list[dict], generat
         for question, ids in zip(questions, generated, strict=True)
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def remarks(answers: Sequence[str], demonstrations: Demonstrations | str) -> list[str]:
+    """What looks wrong about most of a model's answers, and why that may be."""
+    shown = {shot["answer"].casefold() for shot in demonstrations if isinstance(shot, dict)}
+    empty = sum(not answer for answer in answers)
+    echoes = sum(answer.casefold() in shown for answer in answers if answer)
+    said = []
+    if empty > len(answers) / 2:
+        said.append(
+            f"{empty} of {len(answers)} answers are empty; the prompt style (`prompt: chat` or `few_shot`) may not "
+            "suit the model, or its tokenizer may be another model's."
+        )
+    if echoes > len(answers) / 2:
+        said.append(
+            f"{echoes} of {len(answers)} answers repeat one of the prompt's demonstrations; the model may be too small "
+            "for the few-shot prompt, or its tokenizer may leave out a beginning-of-text token."
+        )
+    return said
 
 
 def grade(tokenizer: PreTrainedTokenizerBase, ids: list[int], gold: list[str], question: str) -> dict:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from anchorscope.answer.answers import MAX_NEW_TOKENS, ask, grade_all, plan
+from anchorscope.answer.answers import MAX_NEW_TOKENS, ask, grade_all, plan, remarks
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.files.logs import log
 from anchorscope.files.provenance import provenance
@@ -40,11 +40,15 @@ def answer_file(questions: Path | str, manifest: Path | str, target: Path | str,
     answers = grade_all(tokenizer, shard, generated)
     verdicts = answers.column("right").to_pylist()
     log.info("%d right, %d wrong, %d refused", *(verdicts.count(verdict) for verdict in (True, False, None)))
+    odd = remarks(answers.column("answer").to_pylist(), settings.prompts.texts["first"])
+    for remark in odd:
+        log.warning("%s", remark)
     made_from = provenance(
         stage="answer",
         model=described.as_json(),
         prompt=settings.prompts.as_json(),
         dtype=settings.dtype,
+        remarks=odd,
         code=settings.code,
     )
     write_table(target, answers, made_from)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedConfig
 
 from anchorscope.files.disk import explaining_full_disk
@@ -105,7 +105,7 @@ def fetch_config(config: Path, target: Path) -> None:
 
 def describe(folder: Path, name: str, source: dict) -> Manifest:
     """The manifest of the model in a folder."""
-    kind = read_json(folder / "config.json").get("model_type")
+    kind = _read_config_json(folder / "config.json").get("model_type")
     if kind not in CONFIG_MAPPING:
         raise ValueError(
             f"{name} is of type {kind!r}, which the installed transformers does not know; code that comes with a model "
@@ -135,6 +135,16 @@ def describe(folder: Path, name: str, source: dict) -> Manifest:
     )
 
 
+def _read_config_json(file: Path) -> dict:
+    try:
+        config = read_json(file)
+    except ValueError as error:
+        raise ValueError(f"{file.resolve()} is not JSON: {error}.") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{file.resolve()} is not a JSON object, and so not a model's config.")
+    return config
+
+
 def sizes_in_files(folder: Path, config: PreTrainedConfig) -> dict[str, int]:
     """How many numbers each weight has, by name, from the headers of the files.
 
@@ -142,9 +152,12 @@ def sizes_in_files(folder: Path, config: PreTrainedConfig) -> dict[str, int]:
     """
     sizes: dict[str, int] = {}
     for file in folder.glob("*.safetensors"):
-        with safe_open(file, framework="numpy") as weights:
-            names = weights.keys()
-            sizes |= {name: math.prod(weights.get_slice(name).get_shape()) for name in names}
+        try:
+            with safe_open(file, framework="numpy") as weights:
+                names = weights.keys()
+                sizes |= {name: math.prod(weights.get_slice(name).get_shape()) for name in names}
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{file.resolve()} cannot be read as safetensors: {error}; fetch it again.") from error
     if config.tie_word_embeddings:
         sizes.pop("lm_head.weight", None)  # some files hold a weight twice that is used twice
     return sizes

@@ -36,12 +36,21 @@ def load_tokenizer(folder: Path | str, name: str) -> PreTrainedTokenizerBase:
             f"run `snakemake --cores 1 --force results/models/{name}.json` with the same config."
         )
     check_tokenizer_files(Path(folder), name)
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # whatever its files make the library say; some messages advise to run foreign code
+        reason = "it needs code of its own, which is never run" if "trust_remote_code" in str(error) else _line(error)
+        raise ValueError(f"The tokenizer of {name} cannot be loaded: {reason}.") from error
     if not tokenizer.is_fast:
         raise ValueError(f"The tokenizer of {name} has no offset mapping (tokenizer.json is missing).")
     if _wants_beginning(Path(folder)):
         _add_beginning(tokenizer)
     return tokenizer
+
+
+def _line(error: Exception) -> str:
+    text = " ".join(str(error).split()).rstrip(".")
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def _wants_beginning(folder: Path) -> bool:
