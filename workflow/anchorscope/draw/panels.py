@@ -61,9 +61,9 @@ def read_style(path: Path | str | None = None, column: bool = False) -> Style:
         (width, height), sizes = now["figure.figsize"], {name: now[name] for name in ("font.size", "lines.linewidth")}
         sizes["lines.markersize"] = now["lines.markersize"]
     if not column:
-        return Style(params, looks, width, height)
+        return Style(params=params, looks=looks, width=width, height=height)
     scaled = {name: COLUMN_SCALE * size for name, size in sizes.items()}
-    return Style({**params, **scaled}, looks, COLUMN, COLUMN_SCALE * height)
+    return Style(params={**params, **scaled}, looks=looks, width=COLUMN, height=COLUMN_SCALE * height)
 
 
 class _Complaints(logging.Handler):

@@ -35,13 +35,13 @@ def check_unchanged(manifest: Manifest) -> None:
     """Refuse weights that changed after they were fetched: results would carry the revision of others."""
     now = revision_of(Path(manifest.path), manifest.source)
     if now != manifest.revision:
-        raise ValueError(_changed(manifest, "weights", manifest.revision, now))
+        raise ValueError(_changed(manifest, "weights", then=manifest.revision, now=now))
 
 
 def check_unchanged_tokenizer(manifest: Manifest, tokenizer: PreTrainedTokenizerBase) -> None:
     now = tokenizer_hash(tokenizer)
     if now != manifest.tokenizer:
-        raise ValueError(_changed(manifest, "tokenizer", manifest.tokenizer, now))
+        raise ValueError(_changed(manifest, "tokenizer", then=manifest.tokenizer, now=now))
 
 
 def _changed(manifest: Manifest, what: str, then: str, now: str) -> str:

@@ -78,7 +78,7 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
     styles = dict(zip(labels, map(_look, looks(view.style, len(labels))), strict=True))
     measured = [title for title in models.values() if title in set(data["model"])]
     chosen = {"rule": "flip", "intervention": "exact_question", **asdict(view.headline)}
-    menus = _menus(measured, list(datasets.values()), summary, chosen)
+    menus = _menus(measured, list(datasets.values()), summary=summary, chosen=chosen)
     chart = alt.FacetChart(
         data=alt.NamedData("series"),
         spec=_panel(styles, list(limits(summary.filter(pl.col("model").is_in(list(view.models)))))),
