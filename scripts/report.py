@@ -1,7 +1,6 @@
 """Put what was found, and what it rests on, on one self-contained page that opens without a network."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import groupby, product
 from pathlib import Path
@@ -24,6 +23,7 @@ from anchorscope.report.figures import Link, figures_section, files_section, mak
 from anchorscope.report.findings import findings, published_gaps
 from anchorscope.report.page import Section, chart_section, page, provenance_section
 from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
+from anchorscope.summarise.counts import by_pair
 from anchorscope.summarise.notes import mark_random, notes, unprobed
 
 if TYPE_CHECKING:
@@ -45,20 +45,14 @@ def read_tables(files: Any, summary: pl.DataFrame, headline: Headline) -> dict[s
     }
 
 
-def by_pair(answers: list[str], models: Iterable[str], datasets: Iterable[str]) -> dict[tuple[str, str], list[str]]:
-    """The answers files of each model and dataset; those of a pair stand together."""
-    pairs = list(product(models, datasets))
-    shards = len(answers) // len(pairs)
-    return {pair: answers[number * shards : (number + 1) * shards] for number, pair in enumerate(pairs)}
-
-
 def read_examples(
     deepest: str, answers: list[str], models: dict[str, str], datasets: dict[str, str]
 ) -> dict[tuple[str, str], pl.DataFrame]:
     """The examples to show, by the titles of model and dataset."""
     chosen = choose(read_frame(deepest))
+    pairs = list(product(models, datasets))
     examples = {}
-    for (model, dataset), own in by_pair(answers, models, datasets).items():
+    for (model, dataset), own in zip(pairs, by_pair(answers, pairs), strict=True):
         mine = chosen.filter(model=model, dataset=dataset)
         if not mine.is_empty():
             examples[models[model], datasets[dataset]] = with_answers(mine, own)
@@ -67,9 +61,10 @@ def read_examples(
 
 def read_remarks(answers: list[str], models: dict[str, str], datasets: dict[str, str]) -> list[str]:
     """What the answer stage found odd about most answers of a model."""
+    pairs = list(product(models, datasets))
     return [
         f"{models[model]} on {datasets[dataset]}: {remark}"
-        for (model, dataset), own in by_pair(answers, models, datasets).items()
+        for (model, dataset), own in zip(pairs, by_pair(answers, pairs), strict=True)
         for remark in dict.fromkeys(remark for path in own for remark in made_from(path)["remarks"])
     ]
 

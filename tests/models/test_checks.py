@@ -15,15 +15,6 @@ from small_things import FAMILIES, tiny_model
 Tensors = dict[str, torch.Tensor]
 
 
-@pytest.fixture
-def saved(tmp_path, tokenizer) -> Path:
-    """A small Llama in a folder, as a hub would have it."""
-    folder = tmp_path / "saved"
-    tiny_model("llama", len(tokenizer), layers=2).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
 def rewrite(folder: Path, change: Callable[[Tensors], Tensors]) -> None:
     weights = load_file(folder / "model.safetensors")
     save_file(change(weights), folder / "model.safetensors", metadata={"format": "pt"})

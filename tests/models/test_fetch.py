@@ -26,15 +26,6 @@ from transformers import LlamaConfig as Config, LlamaForCausalLM as Model
 """
 
 
-@pytest.fixture
-def saved(tmp_path, tokenizer) -> Path:
-    """A small Llama in a folder, as a hub would have it."""
-    folder = tmp_path / "saved"
-    tiny_model("llama", len(tokenizer), layers=2).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
 def with_code(folder: Path, model_type: str) -> Path:
     """Add code that leaves a file when it is run, and a config that asks for the code. Returns that file's path."""
     marker = folder.parent / "the code was run"

@@ -31,7 +31,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "spans": pl.List(pl.Struct({"start": pl.Int64, "end": pl.Int64})),
 }
 ACCEPTED = "kept"
-LONGEST = 4000  # characters per question: the patterns of exact words take quadratic time
+LONGEST_QUESTION = 4000  # characters per question: the patterns of exact words take quadratic time
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ def _judged(raw: pl.DataFrame, layout: str, where: str) -> Iterator[tuple[Questi
 
 
 def _check(question: str, popularity: object) -> None:
-    if len(question) > LONGEST:
-        raise ValueError(f"its question has {len(question)} characters; at most {LONGEST} can be asked")
+    if len(question) > LONGEST_QUESTION:
+        raise ValueError(f"its question has {len(question)} characters; at most {LONGEST_QUESTION} can be asked")
     if popularity is not None and not (type(popularity) is int and abs(popularity) < 2**63):
         raise TypeError(f"its popularity is {_shown(popularity)}, not a whole number below 2 to the 63rd")
 

@@ -14,17 +14,20 @@ def count_examples(
 ) -> pl.DataFrame:
     """One row per model and dataset.
 
-    `questions` has one file per dataset. `answers` and `activations` have one file per shard; those of a pair stand
-    together, in the order of the pairs.
+    `questions` has one file per dataset. `answers` and `activations` are as `by_pair` takes them.
     """
-    shards = len(answers) // len(pairs)
     rows = []
-    for index, (model, dataset) in enumerate(pairs):
-        own = slice(index * shards, (index + 1) * shards)
-        counts = count_pair(questions[dataset], answers[own], activations[own])
-        weights = made_from(answers[own][0])["model"]["weights"]
+    for (model, dataset), asked, kept in zip(pairs, by_pair(answers, pairs), by_pair(activations, pairs), strict=True):
+        counts = count_pair(questions[dataset], asked, kept)
+        weights = made_from(asked[0])["model"]["weights"]
         rows.append({"model": model, "weights": weights, "dataset": dataset, **counts})
     return pl.DataFrame(rows)
+
+
+def by_pair(files: Sequence[str], pairs: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """The files of each model and dataset: one per shard, which stand together, in the order of the pairs."""
+    shards = len(files) // len(pairs)
+    return [files[start : start + shards] for start in range(0, len(files), shards)]
 
 
 def count_pair(questions: str, answers: Sequence[str], activations: Sequence[str]) -> dict:
