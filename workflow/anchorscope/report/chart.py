@@ -47,7 +47,8 @@ CONFIG = {
 def javascript() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script."""
     version = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
-    return vl_convert.javascript_bundle(vl_version=version)  # type: ignore[call-arg]  # the snippet is optional.replace("</script", r"<\/script")
+    bundle = vl_convert.javascript_bundle(vl_version=version)  # type: ignore[call-arg]  # the snippet is optional
+    return bundle.replace("</script", r"<\/script")
 
 
 def records(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[str, str]) -> pl.DataFrame:
