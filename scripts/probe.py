@@ -19,7 +19,8 @@ from anchorscope.files.logs import configure_logging, log
 from anchorscope.files.memory import give_back_freed_blocks
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.probe.delta import TooFew, measure
+from anchorscope.probe.delta import measure
+from anchorscope.probe.examples import TooFew
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake
@@ -37,10 +38,12 @@ if __name__ == "__main__":
     give_back_freed_blocks()
     params, names, model = snakemake.params, snakemake.wildcards, made_from(snakemake.input[0])["model"]
     made = {"stage": "probe", "model": model, "dataset": names.dataset, "folds": params.folds, "code": params.code}
+    made["repeats"] = params.repeats
     where, on_card = f"{names.model} on {names.dataset}", snakemake.resources.gpu > 0 and torch.cuda.is_available()
     try:
         reader = open_activations(snakemake.input, params.grid)
-        delta, layers = measure(reader, folds=params.folds, seed=params.seed, where=where, on_card=on_card)
+        splits = {"folds": params.folds, "repeats": params.repeats, "seed": params.seed}
+        delta, layers = measure(reader, **splits, where=where, on_card=on_card)
     except TooFew as error:
         log.warning("%s", error)
         delta = layers = pl.DataFrame(schema={"id": pl.String})

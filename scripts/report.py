@@ -1,7 +1,6 @@
 """Put what was found, and what it rests on, on one self-contained page that opens without a network."""
 
 import json
-from dataclasses import asdict
 from itertools import groupby, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ from anchorscope.report.chart import family_chart
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import choose, examples_section, with_answers
 from anchorscope.report.figures import Link, figures_section, files_section, make_pictures, opening_section
-from anchorscope.report.findings import findings, published_gaps
 from anchorscope.report.page import Section, chart_section, page, provenance_section
 from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
 from anchorscope.summarise.counts import by_pair
@@ -79,7 +77,6 @@ if __name__ == "__main__":
     sets = {name: " · ".join(models[one] for one in some) for name, some in json.loads(params.figures).items()}
     drawn = {name: list(some) for name, some in groupby(files.figures, lambda path: Path(path).parent.name)}
     pictures = make_pictures(drawn, sets, target)
-    found = findings(claims, published_gaps(summary.filter(**asdict(headline))), models)
     chart = family_chart(summary, View(plain, datasets, headline=headline, style=read_style(files.style)))
     tables = read_tables(files, summary, headline)
     examples = read_examples(deepest=files.deepest, answers=files.answers, models=models, datasets=datasets)
@@ -98,5 +95,6 @@ if __name__ == "__main__":
     warnings = [*notes(summary, plain, datasets), unprobed(made_from(files.summary), plain, datasets)]
     warnings += read_remarks(files.answers, models, datasets)
     with atomic(target) as path:
+        found = {models[name]: sentence for name, sentence in claims["bottom_line"].items()}
         html = page(opening_section(pictures, found), filter(None, warnings), sections)
         path.write_text(html, encoding="utf-8")

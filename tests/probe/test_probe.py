@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from anchorscope.probe import logistic
-from anchorscope.probe.folds import assign_folds, assign_halves
+from anchorscope.probe.folds import assign_folds, assign_halves, shuffle_labels
 from anchorscope.probe.logistic import FittedProbes, fit, try_strengths
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
 from anchorscope.probe.scores import score
@@ -145,7 +145,8 @@ def test_every_example_is_scored_only_by_probes_that_never_saw_it():
     ids = [f"{index:03d}" for index in range(150)]
     folds = torch.from_numpy(assign_folds(ids, groups=ids, labels=labels.numpy(), folds=5, seed=0))
     halves = torch.from_numpy(assign_halves(ids, groups=ids, labels=labels.numpy(), seed=0))
-    scores = score(states, hallucinated=labels.bool(), folds=folds, halves=halves)
+    shuffled = torch.from_numpy(shuffle_labels(ids, labels=labels.bool().numpy(), folds=folds.numpy(), seed=0))
+    scores = score(states, hallucinated=labels.bool(), folds=folds, halves=halves, shuffled=shuffled)
     for (probe, intervention), logits in scores.logits.items():
         for fold in range(5):
             held = (folds == fold).numpy()
@@ -154,6 +155,11 @@ def test_every_example_is_scored_only_by_probes_that_never_saw_it():
             expected = oracle(clean[train], labels.numpy()[train], float(scores.strengths[1, fold]))
             tested = states[probe.prompt, intervention][1].double().numpy()[held]
             np.testing.assert_allclose(logits[1][held], expected(tested), atol=1e-3)
+    clean = states["first", "clean"][1].double().numpy()
+    for fold in range(5):
+        held = (folds == fold).numpy()
+        expected = oracle(clean[~held], shuffled.numpy()[~held], float(scores.strengths[1, fold]))
+        np.testing.assert_allclose(scores.shuffled[1][held], expected(clean[held]), atol=1e-3)
 
 
 def test_the_strength_is_the_one_that_a_plain_search_on_inner_folds_finds():
@@ -234,7 +240,7 @@ def test_the_interval_of_the_auc_is_the_one_that_resampling_clusters_gives():
     subjects = generator.integers(0, 60, 240)
     positive = generator.random(240) < 0.5
     logits = positive * 0.9 + generator.normal(size=60)[subjects] + 0.5 * generator.normal(size=240)
-    measured = auc_with_interval(logits[None], positive, [f"s{number}" for number in subjects])
+    measured = auc_with_interval(logits[None, None], positive, [f"s{number}" for number in subjects])
     members = [np.flatnonzero(subjects == number) for number in sorted(set(subjects))]
     areas = []
     for _ in range(2000):

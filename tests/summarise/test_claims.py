@@ -10,7 +10,7 @@ import yaml
 from anchorscope.summarise.claims import (
     STATEMENTS,
     Findings,
-    ResampledCurve,
+    JudgedClaim,
     Run,
     beside_null,
     judge_claims,
@@ -19,17 +19,20 @@ from anchorscope.summarise.claims import (
     verdict_on,
 )
 from anchorscope.summarise.claims_page import claims_page
+from anchorscope.summarise.curves import Estimate
 from anchorscope.summarise.landmarks import compare
+from anchorscope.summarise.push import LOGITS
+from anchorscope.summarise.two_lines import COMPARED
 from small_things import ROOT
 
 LAYERS, DRAWS = 16, 400
 
 
-def curve(values, spread: float = 1.0, seed: int = 0) -> ResampledCurve:
+def curve(values, spread: float = 1.0, seed: int = 0) -> Estimate:
     """A curve whose resamples scatter around `values` [layers]."""
     mean = np.broadcast_to(np.asarray(values, float), (LAYERS,)).copy()
     noise = np.random.default_rng(seed).normal(scale=spread, size=(DRAWS, LAYERS))
-    return ResampledCurve(mean, mean + noise)
+    return Estimate(mean, mean + noise)
 
 
 DEEP = np.concatenate([[0, -5], np.full(LAYERS - 2, -40.0)])
@@ -37,20 +40,39 @@ DEEP = np.concatenate([[0, -5], np.full(LAYERS - 2, -40.0)])
 
 def run(model="m", dataset="d", question=DEEP, answer=-2.0, control=0.5, reads=True, spread=1.0) -> Run:
     q, a = curve(question, spread, 1), curve(answer, spread, 2)
-    gap = ResampledCurve(q.mean - a.mean, q.resampled - a.resampled)
+    gap = Estimate(q.mean - a.mean, q.resampled - a.resampled)
+    half = Estimate(gap.mean / 2, gap.resampled / 2)
     return Run(
         model=model,
         dataset=dataset,
         question=q,
         answer=a,
-        gap=gap,
+        gaps={"measured": gap, "recentred": half, "residual": Estimate(0 * gap.mean, gap.resampled - gap.mean)},
         control=curve(control, spread, 3),
         reads_truth=reads,
     )
 
 
-def verdicts(runs: list[Run], sizes=(), **where) -> dict[int, str]:
-    rows = judge_claims(runs, list(sizes))
+def judged(runs: list[Run], sizes=()) -> list[JudgedClaim]:
+    """The change of the logit is a 25th of delta P here."""
+
+    def smaller(some: Estimate) -> Estimate:
+        return Estimate(some.mean / 25, some.resampled / 25)
+
+    in_logits = [
+        replace(
+            one,
+            **{name: smaller(getattr(one, name)) for name in ("question", "answer", "control")},
+            gaps={name: smaller(gap) for name, gap in one.gaps.items()},
+            bounds=1 / 25,
+        )
+        for one in runs
+    ]
+    return judge_claims({"delta_p": runs, "delta_logit": in_logits}, list(sizes))
+
+
+def verdicts(runs: list[Run], sizes=(), logits="measured", **where) -> dict[int, str]:
+    rows = [row for row in judged(runs, sizes) if row.logits == logits]
     return {row.claim: row.verdict for row in rows if all(getattr(row, name) == value for name, value in where.items())}
 
 
@@ -87,7 +109,7 @@ def test_wide_intervals_decide_nothing(claim):
 
 
 def test_a_probe_no_better_than_chance_decides_nothing():
-    rows = judge_claims([run(reads=False)], [])
+    rows = judged([run(reads=False)])
     assert {row.verdict for row in rows} == {"undecided"}
     assert {row.because for row in rows if row.claim != 5} == {"the probe is no better than chance"}
     mixed = [run(dataset="one"), run(dataset="two", question=60.0, reads=False)]
@@ -109,10 +131,10 @@ def test_the_larger_model_goes_deeper_or_it_does_not():
     shallow, deep = run("small", question=DEEP / 2), run("large", question=DEEP)
     assert verdicts([shallow, deep], [["small", "large"]])[4] == "supported"
     assert verdicts([shallow, deep], [["large", "small"]])[4] == "contradicted"
-    rows = judge_claims([shallow, run("large", dataset="other")], [["small", "large"]])
+    rows = judged([shallow, run("large", dataset="other")], [["small", "large"]])
     (row,) = (row for row in rows if row.claim == 4)
     assert (row.verdict, row.effect) == ("undecided", None)
-    (row,) = (row for row in judge_claims([shallow, deep], [["small", "large"]]) if row.claim == 4)
+    (row,) = (row for row in judged([shallow, deep], [["small", "large"]]) if row.claim == 4)
     assert row.effect == pytest.approx(-20)
 
 
@@ -121,16 +143,16 @@ def test_a_band_holds_for_all_layers_at_once():
     wrong = 0
     for seed in range(200):
         noise = np.random.default_rng(seed).normal(size=(DRAWS + 1, LAYERS))
-        answer = ResampledCurve(-10 + noise[0], -10 + noise[0] + noise[1:])
-        row = next(row for row in judge_claims([replace(run(), answer=answer)], []) if row.claim == 2)
+        answer = Estimate(-10 + noise[0], -10 + noise[0] + noise[1:])
+        row = next(row for row in judged([replace(run(), answer=answer)]) if row.claim == 2)
         wrong += row.verdict == "contradicted"
     assert wrong <= 14
 
 
 def test_a_group_without_examples_decides_nothing():
-    nothing = ResampledCurve(np.full(LAYERS, np.nan), np.full((DRAWS, LAYERS), np.nan))
-    empty = replace(run(), question=nothing, gap=nothing)
-    rows = {row.claim: row for row in judge_claims([empty], [])}
+    nothing = Estimate(np.full(LAYERS, np.nan), np.full((DRAWS, LAYERS), np.nan))
+    empty = replace(run(), question=nothing, gaps=dict.fromkeys(LOGITS, nothing))
+    rows = {row.claim: row for row in judged([empty])}
     for claim in (1, 3):
         assert (rows[claim].verdict, rows[claim].because) == ("undecided", "a group has no examples")
 
@@ -186,18 +208,28 @@ def test_the_shipped_landmarks_fit_the_published_models():
 
 
 def test_the_page_shows_every_verdict_and_the_landmarks():
-    rows = judge_claims([run("small", question=DEEP / 2), run("large")], [["small", "large"]])
+    rows = judged([run("small", question=DEEP / 2), run("large")], [["small", "large"]])
     beside = compare(
         [{"name": "last", "anchor": "question", "layers": [0, 0], "published": [-45, -30]}],
         tolerance=10,
         flip=flip({("d", "question"): [-40.0]}),
         layouts={},
     )
-    null = {"model": "small", "dataset": "d", "area": -20.0, "area_low": -22.0, "area_high": -18.0}
+    null = {
+        "model": "small",
+        "dataset": "d",
+        "logits": "recentred",
+        "area": -20.0,
+        "area_low": -22.0,
+        "area_high": -18.0,
+    }
     null |= {"area_null": -5.0, "area_null_low": -7.0, "area_null_high": -3.0, "beyond": True}
+    gains = {f"{name}{end}": 0.25 for name in COMPARED for end in ("", "_low", "_high")}
     findings = Findings(
+        bottom_line={"small": "there is little."},
         claims=rows,
         one_mechanism=[null],
+        two_lines=[{"model": "small", "dataset": "d", **gains, "account": "two_lines"}],
         landmarks=[{"model": "small", **beside[0]}],
         weights={},
         note="Not the published datasets.",
@@ -208,11 +240,20 @@ def test_the_page_shows_every_verdict_and_the_landmarks():
     assert "Not the published datasets." in page
     assert page.count("| supported |") == sum(row.verdict == "supported" for row in rows)
     assert "| small | last | −45.0 … −30.0 | −40.0 | 0–0 | yes |" in page
-    assert "| small | d | −20.0 | −22.0 … −18.0 | −5.0 | −7.0 … −3.0 | yes |" in page
+    assert "| small | d | recentred | −20.0 | −22.0 … −18.0 | −5.0 | −7.0 … −3.0 | yes |" in page
+    assert page.startswith("# Claims\n\n- **small**: there is little.\n")
+    assert "| small | d | two kinds | +0.25 (+0.25 … +0.25) |" in page
 
 
 def test_a_gap_is_beyond_one_mechanism_when_its_whole_interval_is_below_the_simulations():
-    place = {"model": "m", "rule": "replicate", "anchor": "gap", "intervention": "exact_question"}
+    place = {
+        "model": "m",
+        "rule": "replicate",
+        "labels": "plotted",
+        "logits": "measured",
+        "anchor": "gap",
+        "intervention": "exact_question",
+    }
     ends = {"area_low": -22.0, "area_high": -18.0, "area_null": -15.0, "area_null_high": -14.0}
     rows = [
         {**place, "dataset": name, "area": -20.0, **ends, "area_null_low": low}
@@ -225,3 +266,18 @@ def test_a_gap_is_beyond_one_mechanism_when_its_whole_interval_is_below_the_simu
     assert [(row["dataset"], row["beyond"]) for row in found] == [("far", True), ("near", False)]
     blind = [run(dataset=name, reads=False) for name in names]
     assert [row["beyond"] for row in beside_null(series, blind)] == [None, None], "the probe reads nothing"
+
+
+def test_the_gap_is_judged_as_measured_and_without_what_all_examples_share():
+    for logits, verdict in (("measured", "supported"), ("recentred", "supported"), ("residual", "undecided")):
+        assert verdicts([run()], logits=logits)[1] == verdict
+
+
+def test_a_claim_on_which_delta_p_and_the_logit_disagree_says_so():
+    """Saturated: P hardly moves, and the logit falls far."""
+    flat = run(answer=-2.0)
+    far = replace(flat, answer=curve(-1.0, spread=0.01), bounds=1 / 25)
+    row = next(row for row in judge_claims({"delta_p": [flat], "delta_logit": [far]}, []) if row.claim == 2)
+    assert (row.verdict, row.in_logits.verdict) == ("supported", "contradicted")
+    findings = Findings(bottom_line={}, claims=[row], one_mechanism=[], two_lines=[], landmarks=[], weights={}, note="")
+    assert "| **contradicted**: −1." in claims_page(findings)

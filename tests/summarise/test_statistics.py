@@ -7,23 +7,29 @@ import polars as pl
 import pytest
 import torch
 from scipy.optimize import linprog
-from sklearn.metrics import cohen_kappa_score
+from sklearn.metrics import cohen_kappa_score, roc_auc_score
 from sklearn.mixture import GaussianMixture
 
 from anchorscope.extract.axes import Headline
 from anchorscope.extract.store import PASSES
 from anchorscope.probe import logistic
-from anchorscope.probe.anchor_rules import RoleResult
-from anchorscope.probe.anchors import reference_layer
-from anchorscope.probe.delta import Examples, delta_table, examples_of, layers_table
+from anchorscope.probe.anchor_rules import ROLES
+from anchorscope.probe.delta import Measured, delta_table, layers_table
+from anchorscope.probe.distance import distances
+from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.scores import score
 from anchorscope.summarise.bootstrap import group_means, interval, resample
-from anchorscope.summarise.curves import Curve, curves, series_row
+from anchorscope.summarise.curves import Curve, Estimate, curves, series_row
 from anchorscope.summarise.dip import dip, dip_test, dips
 from anchorscope.summarise.estimates import estimate, null_area
+from anchorscope.summarise.grouping import PlaceLogits, RoleResult, group, read_places
 from anchorscope.summarise.mixture import two_normals
-from anchorscope.summarise.one_mechanism import fit_shift, simulate_replicate
-from anchorscope.summarise.two_kinds import BothPrompts, two_kinds
+from anchorscope.summarise.one_mechanism import fit_shift
+from anchorscope.summarise.one_mechanism import simulate as simulate_null
+from anchorscope.summarise.push import without_push
+from anchorscope.summarise.reference import reference_curves, reference_layers, resampled_auc
+from anchorscope.summarise.two_kinds import agreement, shape
+from anchorscope.summarise.two_lines import best_account, bic_gain, fit_two_lines, held_out
 from reference import narrowed_dip, weighted_mean
 
 SIGNAL = 1.3  # distance of a class from zero along the true direction, in units of the noise: 90 % accuracy
@@ -31,6 +37,16 @@ DRAWS = 500
 
 
 HEADLINE = Headline("resid", "answer_last")
+
+
+def sigmoid(logit):
+    return 1 / (1 + np.exp(-logit))
+
+
+def role_result(anchored: np.ndarray, delta: np.ndarray) -> RoleResult:
+    """Of one repeat, from arrays [layers, examples]."""
+    everyone = np.ones((1, *delta.shape), dtype=bool)
+    return RoleResult(anchored[None], delta[None], delta_logit=delta[None], judged_right=everyone, counted=everyone)
 
 
 def keys(hallucinated: np.ndarray) -> list[dict]:
@@ -67,21 +83,22 @@ def simulate(kind: str, count: int, seed: int) -> tuple[dict, np.ndarray, np.nda
     return states, side > 0, depends
 
 
-def split(examples: Examples) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(getattr(examples, name)) for name in ("hallucinated", "folds", "halves")}
+def measure(states: dict, examples: Examples) -> Measured:
+    """What the probes say about states, repeat by repeat."""
+    hallucinated = torch.from_numpy(examples.hallucinated)
+    splits = [{name: torch.from_numpy(part) for name, part in vars(split).items()} for split in examples.splits]
+    first = {intervention: part for (prompt, intervention), part in states.items() if prompt == "first"}
+    scores = [score(states, hallucinated=hallucinated, **split) for split in splits]
+    return Measured(scores, distances(first, splits[0]["folds"]))
 
 
-def tables(kind: str, count: int, seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+def tables(kind: str, count: int, seed: int, repeats: int = 1) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The delta and layers tables of a simulated run."""
     states, hallucinated, _ = simulate(kind, count, seed)
-    examples = examples_of(keys(hallucinated), folds=5, seed=0, where="simulation")
-    scores = score(states, **split(examples))
-    reference = reference_layer(scores, hallucinated)
+    examples = examples_of(keys(hallucinated), folds=5, repeats=repeats, seed=0, where="simulation")
+    found = measure(states, examples)
     unit = [pl.lit("resid").alias("component"), pl.lit("answer_last").alias("position")]
-    return (
-        delta_table(scores, examples, reference).with_columns(unit),
-        layers_table(scores, examples, reference).with_columns(unit),
-    )
+    return delta_table(found, examples).with_columns(unit), layers_table(found, examples).with_columns(unit)
 
 
 def measured(kind: str, count: int, seed: int) -> pl.DataFrame:
@@ -89,14 +106,15 @@ def measured(kind: str, count: int, seed: int) -> pl.DataFrame:
     return estimate(*tables(kind, count, seed), HEADLINE, draws=DRAWS, seed=0).summary
 
 
-def row(summary: pl.DataFrame, rule: str, anchor: str, intervention: str = "exact_question") -> dict:
-    return summary.row(
-        by_predicate=(pl.col("rule") == rule)
-        & (pl.col("anchor") == anchor)
-        & (pl.col("intervention") == intervention)
-        & (pl.col("layer") == 0),
-        named=True,
-    )
+def row(
+    summary: pl.DataFrame, rule: str, anchor: str, intervention: str = "exact_question", logits: str = "measured"
+) -> dict:
+    """At the first layer, with labels at the layer plotted; a table of strata has no other kinds."""
+    wanted = {"rule": rule, "anchor": anchor, "intervention": intervention, "layer": 0}
+    if "labels" in summary.columns:
+        wanted |= {"labels": "plotted", "logits": logits}
+    (found,) = summary.filter(**wanted).to_dicts()
+    return found
 
 
 def covers(estimate: dict, truth: float) -> bool:
@@ -148,7 +166,7 @@ def test_the_interval_is_a_bootstrap_over_clusters():
     subjects = generator.integers(0, 25, 120)
     effect = generator.normal(size=25)[subjects] + 0.2 * generator.normal(size=120)
     names = [f"s{number:02d}" for number in subjects]
-    drawn = resample(names, 4000, seed=1)
+    drawn = resample(names, 1, 4000, seed=1).weights
     low, high = interval((drawn @ effect / drawn.sum(1))[:, None])
     members = [np.flatnonzero(subjects == number) for number in sorted(set(subjects))]
     means = []
@@ -168,11 +186,17 @@ def test_the_interval_is_numpys_quantile_and_leaves_out_empty_draws():
     np.testing.assert_allclose(high, np.nanquantile(values, 0.975, axis=0))
 
 
+LOG_3 = np.float32(np.log(3))  # the logit of 3/4
+
+
 def table(anchored: list[bool]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """A delta table of one layer in which the given examples flip by -50 and the others stay."""
+    """A delta table of one layer in which P goes from 3/4 to 1/4 for the given examples, and stays for the others."""
     count = len(anchored)
     after = np.where(anchored, -1.0, 1.0).astype(np.float32)
     columns = {
+        "repeat": np.zeros(count, np.int8),
+        "fold": np.arange(count, dtype=np.int8) // 2 % 5,
+        "distance": np.ones(count, np.float32),
         "id": [f"{index:02d}" for index in range(count)],
         "cluster": [f"{index:02d}" for index in range(count)],
         "popularity": pl.Series([None] * count, dtype=pl.Int64),
@@ -181,15 +205,10 @@ def table(anchored: list[bool]) -> tuple[pl.DataFrame, pl.DataFrame]:
         "p_ko": np.where(anchored, 0.25, 0.75).astype(np.float32),
         "layer": np.zeros(count, dtype=np.int16),
         "delta_p": np.where(anchored, -50.0, 0.0),
-        "question_anchored_flip": anchored,
-        "question_anchored_fixed": anchored,
+        "flips": anchored,
     }
-    for name in ("full", "first", "second"):
-        columns |= {f"logit_clean_{name}": np.ones(count, np.float32), f"logit_ko_{name}": after}
-    for rule in ("crossfit", "replicate"):
-        for number in (1, 2):
-            columns[f"question_anchored_{rule}_{number}"] = anchored
-            columns[f"delta_p_{rule}_{number}"] = np.where(anchored, -50.0, 0.0)
+    for name in ("full", "half_a", "half_b", "second_b"):
+        columns |= {f"logit_clean_{name}": np.full(count, LOG_3, np.float32), f"logit_ko_{name}": LOG_3 * after}
     place = {"component": "resid", "position": "answer_last"}
     delta = pl.DataFrame(columns).with_columns(
         **{name: pl.lit(value) for name, value in place.items()}, intervention=pl.lit("exact_question")
@@ -213,11 +232,12 @@ def test_empty_and_tiny_groups_are_marked_rows_and_never_nan(anchored):
     flip = row(found.summary, "flip", "question")
     assert flip["n"] == anchored
     assert flip["share"] == pytest.approx(anchored / 30)
-    assert flip["delta_p"] == (None if anchored == 0 else -50.0)
+    assert flip["delta_p"] == (None if anchored == 0 else pytest.approx(-50.0, abs=1e-4))
+    assert flip["delta_logit"] == (None if anchored == 0 else pytest.approx(-2 * LOG_3))
     assert (flip["low"] is None) is (anchored < 2)
     assert flip["better_than_chance"] is False
     assert row(found.summary, "flip", "all")["n"] == 30
-    for frame in (found.summary, found.series, found.two_kinds, found.strata):
+    for frame in (found.summary, found.series, found.kinds, found.lines, found.strata):
         for name, kind in frame.schema.items():
             assert not (kind.is_float() and frame[name].is_nan().any()), name
             assert not (kind.is_float() and frame[name].is_infinite().any()), name
@@ -229,8 +249,8 @@ def test_what_a_curve_comes_to():
     anchored = np.broadcast_to(np.arange(200) < 80, (4, 200))
     depth = np.array([0.0, -20.0, -40.0, -10.0])
     delta = depth[:, None] * anchored + generator.normal(size=(4, 200))
-    weights = resample([str(index) for index in range(200)], 1000, seed=0)
-    flip, other = (curves([RoleResult(anchored, part)], weights) for part in (delta, delta / 4))
+    drawn = resample([str(index) for index in range(200)], 1, 1000, seed=0)
+    flip, other = (curves([role_result(anchored, part)], drawn) for part in (delta, delta / 4))
     found = series_row(other["gap"], flip["gap"])
     assert found["area"] == pytest.approx(np.mean(depth) / 4, abs=0.3)
     assert found["area_low"] < found["area"] < found["area_high"]
@@ -243,25 +263,29 @@ def test_what_a_curve_comes_to():
 def test_strata_are_the_same_estimates_on_parts_of_the_examples():
     delta, layers = tables("two pathways", 400, 0)
     found = estimate(delta, layers, HEADLINE, draws=DRAWS, seed=0)
-    assert set(found.strata["stratum"]) == {"right", "hallucinated", "unpopular", "middling", "popular"}
+    judged = {"judged_right", "judged_hallucinated", "near", "farther", "farthest"}
+    assert set(found.strata["stratum"]) == {"right", "hallucinated", "unpopular", "middling", "popular"} | judged
     for stratum, part in (
         ("right", ~pl.col("hallucinated")),
         ("hallucinated", pl.col("hallucinated")),
         ("popular", pl.col("popularity") > 4),
     ):
-        alone = estimate(delta.filter(part), layers, HEADLINE, draws=DRAWS, seed=0, threads=3).summary
+        rows = delta.filter(part).sort("component", "position", "intervention", "repeat", "layer", "id")
+        (place,) = read_places(rows).values()
+        drawn = resample(rows["id"].unique(maintain_order=True).to_list(), 1, DRAWS, seed=0)
+        alone = curves(group(place, "replicate", "exact_question", "measured"), drawn)
         for anchor in ("question", "answer", "gap"):
             inside = row(found.strata.filter(stratum=stratum), "replicate", anchor)
-            expected = row(alone, "replicate", anchor)
-            assert (inside["n"], inside["delta_p"]) == (expected["n"], pytest.approx(expected["delta_p"]))
-            assert inside["low"] == pytest.approx(expected["low"], abs=4)
+            expected = alone[anchor]
+            assert (inside["n"], inside["delta_p"]) == (round(expected.n[0]), pytest.approx(expected.delta_p.mean[0]))
+            assert inside["low"] == pytest.approx(interval(expected.delta_p.resampled)[0][0], abs=4)
 
 
 def test_popularity_is_left_out_where_it_is_unknown():
     delta, layers = tables("two pathways", 200, 0)
     unknown = delta.with_columns(popularity=pl.lit(None, dtype=pl.Int64))
     strata = estimate(unknown, layers, HEADLINE, draws=DRAWS, seed=0).strata
-    assert set(strata["stratum"]) == {"right", "hallucinated"}
+    assert not set(strata["stratum"]) & {"unpopular", "middling", "popular"}
 
 
 def test_the_band_of_one_mechanism_holds_what_one_mechanism_shows_and_not_two_pathways():
@@ -284,22 +308,21 @@ def test_the_band_under_replicate_tells_two_pathways_from_one_mechanism(kind, in
 def test_a_series_has_the_area_that_one_mechanism_would_give():
     delta, layers = tables("two pathways", 400, 0)
     series = estimate(delta, layers, HEADLINE, draws=DRAWS, seed=0).series
-    (gap,) = series.filter(intervention="exact_question", rule="replicate", anchor="gap").to_dicts()
+    wanted = {"labels": "plotted", "logits": "measured", "anchor": "gap"}
+    (gap,) = series.filter(intervention="exact_question", rule="replicate", **wanted).to_dicts()
     one = row(measured("two pathways", 400, 0), "replicate", "gap")
     assert gap["area_null"] == pytest.approx(one["null"]), "of one layer"
     assert (gap["area_null_low"], gap["area_null_high"]) == pytest.approx((one["null_low"], one["null_high"]))
     assert gap["area_high"] < gap["area_null_low"]
-    assert series.filter(intervention="random_question")["area_null"].null_count() == series.height / 2
+    control = series.filter(intervention="random_question")
+    assert control["area_null"].null_count() == control.height
 
 
 def test_an_area_that_one_mechanism_hardly_ever_has_is_not_given():
+    some = Estimate(np.array([30.0, 30.0]), np.zeros((5, 2)))
+    thirty = np.array([30.0, 30.0])
     curve = Curve(
-        n=np.array([30.0, 30.0]),
-        fewest=np.array([30.0, 30.0]),
-        mean=np.array([30.0, 30.0]),
-        resampled=np.zeros((5, 2)),
-        share=np.array([0.5, 0.5]),
-        resampled_share=np.array([0.5, 0.5]),
+        n=thirty, fewest=thirty, delta_p=some, delta_logit=some, share=some, judged_right=np.array([0.5, 0.5])
     )
     means = np.full((10, 2), np.nan)
     means[:5] = -3.0
@@ -308,16 +331,12 @@ def test_an_area_that_one_mechanism_hardly_ever_has_is_not_given():
     assert null_area(curve, means) == {"area_null": -3.0, "area_null_low": -3.0, "area_null_high": -3.0}
 
 
-def sigmoid(logit: float) -> float:
-    return 1 / (1 + np.exp(-logit))
-
-
 def test_one_mechanism_under_replicate_is_what_a_plain_loop_gives():
-    """Two prompts, three layers: each prompt labels at layer 1 by its own shifts, and the other one measures."""
+    """Two prompts, three layers: each prompt labels by its own shifts, and the other one measures."""
     generator = np.random.default_rng(7)
     clean = generator.normal(size=(2, 3, 40))
     changed = 0.2 * clean - 0.5 + 0.7 * generator.normal(size=(2, 3, 40))
-    found = simulate_replicate(clean, changed, reference=1, draws=5, seed=3)
+    found = simulate_null(clean[:, None], changed[:, None], "replicate", "measured", draws=5, seed=3)
     noise = np.random.default_rng(3).standard_normal((2, 5, 40))
 
     def moved(prompt: int, layer: int, draw: int, example: int) -> float:
@@ -331,8 +350,8 @@ def test_one_mechanism_under_replicate_is_what_a_plain_loop_gives():
             for labels, measures in ((0, 1), (1, 0)):
                 groups = {True: [], False: []}
                 for example in range(40):
-                    flipped = (clean[labels, 1, example] >= 0) != (
-                        moved(prompt=labels, layer=1, draw=draw, example=example) >= 0
+                    flipped = (clean[labels, layer, example] >= 0) != (
+                        moved(prompt=labels, layer=layer, draw=draw, example=example) >= 0
                     )
                     before = clean[measures, layer, example]
                     after = moved(prompt=measures, layer=layer, draw=draw, example=example)
@@ -361,7 +380,7 @@ def test_a_knockout_that_pushes_every_example_to_one_verdict_makes_a_gap_that_on
     verdict = np.where(np.arange(600) % 2, 2.0, -2.0)
     clean = verdict + generator.normal(scale=0.3, size=(2, 1, 600))
     changed = 1.5 + generator.normal(scale=0.5, size=(2, 1, 600))
-    band = simulate_replicate(clean, changed, reference=0, draws=200, seed=0)
+    band = simulate_null(clean[:, None], changed[:, None], "replicate", "measured", draws=200, seed=0)
     low, high = np.quantile(band["gap"], [0.025, 0.975])
     assert gap_of(clean, changed) < -50
     assert low <= gap_of(clean, changed) <= high
@@ -373,13 +392,13 @@ def test_a_graded_shift_that_belongs_to_the_example_is_beyond_one_mechanism_with
     clean = np.where(np.arange(800) % 2, 2.0, -2.0) + generator.normal(size=(2, 1, 800))
     graded = 2 * generator.normal(size=800)
     changed = 0.8 * clean + graded + 0.3 * generator.normal(size=(2, 1, 800))
-    band = simulate_replicate(clean, changed, reference=0, draws=200, seed=0)
+    band = simulate_null(clean[:, None], changed[:, None], "replicate", "measured", draws=200, seed=0)
     assert gap_of(clean, changed) < np.quantile(band["gap"], 0.025) - 20
 
 
 def test_the_deepest_table_holds_every_example_where_question_anchored_is_lowest():
-    delta, layers = tables("two pathways", 200, 0)
-    deeper = delta.with_columns(layer=pl.lit(1, pl.Int16), delta_p=pl.col("delta_p") * 1.1)
+    delta, layers = tables("two pathways", 200, 0, repeats=2)
+    deeper = delta.with_columns(pl.col("^logit_.*$") * 1.1, layer=pl.lit(1, pl.Int16))
     both = pl.concat([delta, deeper])
     found = estimate(
         both,
@@ -390,11 +409,13 @@ def test_the_deepest_table_holds_every_example_where_question_anchored_is_lowest
     ).deepest
     assert set(found["layer"]) == {1}
     assert sorted(found.filter(intervention="exact_question")["id"]) == sorted(set(delta["id"]))
-    for name in ("p_clean", "p_ko", "delta_p"):
-        expected = deeper.filter(intervention="exact_question").sort("id")[name]
-        assert found.filter(intervention="exact_question").sort("id")[name].to_list() == expected.to_list()
-    expected = deeper.filter(intervention="exact_question").sort("id")["question_anchored_flip"]
-    assert found.filter(intervention="exact_question").sort("id")["question_anchored"].to_list() == expected.to_list()
+    own = found.filter(intervention="exact_question").sort("id")
+    means = deeper.filter(intervention="exact_question").group_by("id").agg(pl.col("^logit_.*$").mean()).sort("id")
+    clean, cut = (means[f"logit_{state}_full"].to_numpy() for state in ("clean", "ko"))
+    np.testing.assert_allclose(own["p_clean"], sigmoid(clean), atol=1e-6)
+    np.testing.assert_allclose(own["p_ko"], sigmoid(cut), atol=1e-6)
+    assert own["question_anchored"].to_list() == ((clean >= 0) != (cut >= 0)).tolist()
+    np.testing.assert_allclose(own["logit_ko_second"], means["logit_ko_second_b"], atol=1e-6)
 
 
 def test_the_fitted_shift_is_that_of_least_squares():
@@ -414,9 +435,9 @@ def test_kappa_and_correlation_agree_with_their_definitions():
     labels[1] ^= generator.random(300) < 0.2
     delta = generator.normal(size=(2, 300))
     delta[1] += delta[0]
-    clean, changed = generator.normal(size=(2, 2, 300))
-    weights = resample([str(index) for index in range(300)], 500, seed=0)
-    found = two_kinds(BothPrompts(labels, delta_p=delta, clean=clean, changed=changed), weights, seed=0)
+    drawn = resample([str(index) for index in range(300)], 1, 500, seed=0)
+    roles = [role_result(label[None], change[None]) for label, change in zip(labels, delta, strict=True)]
+    found = agreement(roles, 0, drawn)
     assert found["kappa"] == pytest.approx(cohen_kappa_score(*labels))
     assert found["correlation"] == pytest.approx(np.corrcoef(delta)[0, 1])
     assert found["kappa_low"] < found["kappa"] < found["kappa_high"]
@@ -424,10 +445,11 @@ def test_kappa_and_correlation_agree_with_their_definitions():
 
 
 def test_what_cannot_be_said_is_left_empty():
-    weights = resample([str(index) for index in range(40)], 100, seed=0)
+    drawn = resample([str(index) for index in range(40)], 1, 100, seed=0)
     same = np.ones((2, 40))
-    found = two_kinds(BothPrompts(same > 0, delta_p=same, clean=same, changed=same), weights, seed=0)
-    assert {name for name, value in found.items() if value is not None} == {"n"}
+    found = agreement([role_result(part[None] > 0, part[None]) for part in same], 0, drawn)
+    assert set(found.values()) == {None}
+    assert set(shape(same, same, seed=0).values()) == {None}
 
 
 @pytest.mark.parametrize("kind", ["normal", "two humps", "uniform", "ties"])
@@ -445,12 +467,14 @@ def test_the_dip_is_the_least_distance_from_a_distribution_with_one_mode(kind):
 
 def test_the_means_of_all_groups_at_once_are_those_of_each():
     generator = np.random.default_rng(10)
-    weights = resample([str(index // 2) for index in range(12)], 40, seed=0)[:, :5]  # as of a stratum: some draw none
-    inside, values = generator.random((3, 5)) < 0.3, generator.normal(size=(3, 5))
-    groups = [inside, ~inside, np.ones_like(inside)]
-    means, shares = group_means(weights, inside, values)
-    np.testing.assert_allclose(means, [weighted_mean(weights, values, mask) for mask in groups], rtol=1e-12)
-    of_all = [weighted_mean(weights, mask.astype(float), groups[2]) for mask in groups]
+    weights = resample([str(index // 2) for index in range(12)], 1, 40, seed=0).weights
+    inside, counted = generator.random((3, 12)) < 0.3, generator.random((3, 12)) < 0.3  # some draw none
+    values = generator.normal(size=(2, 3, 12))
+    groups = [inside & counted, ~inside & counted, counted]
+    means, shares = group_means(weights, inside, counted, values)
+    expected = [[weighted_mean(weights, some, mask) for some in values] for mask in groups]
+    np.testing.assert_allclose(means, expected, rtol=1e-11)
+    of_all = [weighted_mean(weights, mask.astype(float), counted) for mask in groups]
     np.testing.assert_allclose(shares, of_all, rtol=1e-12)
     assert np.isnan(means).any()
     assert np.isnan(shares).any()
@@ -541,12 +565,12 @@ def test_two_normals_are_those_of_scikit_learn():
 def test_a_class_too_small_to_probe_says_how_small():
     labels = np.array([True] * 50 + [False] * 7)
     with pytest.raises(ValueError, match=r"m on d: 7 right and 50 hallucinated .* 20 of each are needed"):
-        examples_of(keys(labels), folds=5, seed=0, where="m on d")
+        examples_of(keys(labels), folds=5, repeats=2, seed=0, where="m on d")
 
 
 def test_labels_that_are_all_equal_say_so():
     with pytest.raises(ValueError, match=r"m on d: 0 right and 60 hallucinated .* 20 of each are needed"):
-        examples_of(keys(np.ones(60, bool)), folds=5, seed=0, where="m on d")
+        examples_of(keys(np.ones(60, bool)), folds=5, repeats=2, seed=0, where="m on d")
 
 
 def test_a_fold_without_a_class_says_which():
@@ -554,7 +578,7 @@ def test_a_fold_without_a_class_says_which():
     for key in some:
         key["subject"] = "one" if key["right"] else key["id"]
     with pytest.raises(ValueError, match=r"m on d: fold \d or a half of its training data has one class only"):
-        examples_of(some, folds=5, seed=0, where="m on d")
+        examples_of(some, folds=5, repeats=2, seed=0, where="m on d")
 
 
 def test_probes_that_read_nothing_are_marked_and_so_are_folds_that_did_not_arrive(monkeypatch):
@@ -562,13 +586,214 @@ def test_probes_that_read_nothing_are_marked_and_so_are_folds_that_did_not_arriv
     labels = np.arange(120) % 2 == 0
     states = torch.randn(2, 120, 20, generator=generator)
     states[1, :, 0] += torch.from_numpy(labels) * 3.0
-    examples = examples_of(keys(labels), folds=5, seed=0, where="m on d")
+    examples = examples_of(keys(labels), folds=5, repeats=2, seed=0, where="m on d")
 
     def marks() -> pl.DataFrame:
-        scores = score(dict.fromkeys(PASSES, states), **split(examples))
-        return layers_table(scores, examples, 1).filter(intervention="clean").sort("layer")
+        found = measure(dict.fromkeys(PASSES, states), examples)
+        return layers_table(found, examples).filter(intervention="clean").sort("layer")
 
     assert marks()["better_than_chance"].to_list() == [False, True]
     assert marks()["unconverged_folds"].to_list() == [[], []]
     monkeypatch.setattr(logistic, "NEWTON_STEPS", 1)
     assert marks()["unconverged_folds"].to_list() == [[0, 1, 2, 3, 4]] * 2
+
+
+def planted_logits(kind: str, count: int, seed: int, push: float = 0.0, kept: float = 1.0) -> tuple[np.ndarray, ...]:
+    """Clean and knocked-out logits [prompts, examples] of a truth that is known.
+
+    Every example gets the same push and keeps the same share of its logit; with `two kinds`, four in ten lose theirs
+    altogether; `by degrees`, each has a shift of its own, drawn from one normal distribution.
+    """
+    generator = np.random.default_rng(seed)
+    evidence = np.where(np.arange(count) % 2, 2.0, -2.0) + generator.normal(size=count)
+    clean = evidence + 0.3 * generator.normal(size=(2, count))
+    cut = push + kept * clean
+    if kind == "two kinds":
+        cut = np.where(generator.random(count) < 0.4, push, cut)
+    elif kind == "by degrees":
+        cut = cut + 1.5 * generator.normal(size=count)
+    return clean, cut + 0.5 * generator.normal(size=(2, count))
+
+
+TRUTHS = {
+    "a push": ("one", {"push": 1.5}),
+    "a shrink": ("one", {"kept": 0.4}),
+    "a push and a shrink": ("one", {"push": 1.5, "kept": 0.4}),
+    "two kinds": ("two kinds", {}),
+    "two kinds and a push": ("two kinds", {"push": 1.5}),
+    "two kinds and a shrink": ("two kinds", {"kept": 0.7}),
+}
+
+
+def gap_without(clean: np.ndarray, cut: np.ndarray, logits: str) -> tuple[float, float]:
+    """The interval of the honest gap, from logits [prompts, examples]."""
+    count = clean.shape[1]
+    folds = np.arange(count)[None] // 2 % 5
+    drawn = resample([str(index) for index in range(count)], 1, 500, seed=0)
+    names = {"half_a": 0, "second_b": 1}
+    before = {name: clean[None, None, prompt] for name, prompt in names.items()}
+    after = {(name, "exact_question"): cut[None, None, prompt] for name, prompt in names.items()}
+    place = PlaceLogits(before, after, folds)
+    gap = curves(group(place, "replicate", "exact_question", logits), drawn)["gap"]
+    low, high = interval(gap.delta_logit.resampled)
+    return float(low[0]), float(high[0])
+
+
+@pytest.mark.parametrize("truth", TRUTHS)
+def test_each_kind_of_logits_names_what_was_planted(truth):
+    """A push makes a gap that goes when logits are recentred, a shrink one that goes in the residuals."""
+    kind, common = TRUTHS[truth]
+    clean, cut = planted_logits(kind, 600, seed=1, **common)
+    below = {logits: gap_without(clean, cut, logits)[1] < 0 for logits in ("measured", "recentred", "residual")}
+    if kind == "two kinds":
+        assert below == {"measured": True, "recentred": True, "residual": True}
+    else:
+        assert not below["residual"]
+        if truth == "a push":
+            assert below["measured"]
+            assert not below["recentred"]
+
+
+@pytest.mark.parametrize("truth", TRUTHS)
+def test_two_lines_are_seen_where_there_are_two_kinds_and_only_there(truth):
+    kind, common = TRUTHS[truth]
+    clean, cut = planted_logits(kind, 600, seed=2, **common)
+    account = account_of(clean, cut)
+    assert (account == "two_lines") == (kind == "two kinds"), account
+    assert (bic_gain(clean, cut) > 0) == (kind == "two kinds")
+
+
+def account_of(clean: np.ndarray, cut: np.ndarray) -> str | None:
+    likely = held_out(clean, cut, np.arange(clean.shape[1]) // 2 % 5)
+    drawn = resample([str(index) for index in range(clean.shape[1])], 1, 500, seed=0)
+    pairs = {"two_over_one": ("two_lines", "one_line"), "two_over_degrees": ("two_lines", "by_degrees")}
+    pairs["degrees_over_one"] = ("by_degrees", "one_line")
+    row = {}
+    for name, (better, worse) in pairs.items():
+        gain = likely[better] - likely[worse]
+        low, high = interval((drawn.weights @ gain / drawn.weights.sum(1))[:, None])
+        row |= {f"{name}_low": low[0], f"{name}_high": high[0]}
+    return best_account(row)
+
+
+def test_a_difference_by_degrees_is_not_two_kinds():
+    assert account_of(*planted_logits("by degrees", 600, seed=3, kept=0.8)) == "by_degrees"
+
+
+def test_two_lines_come_back():
+    """One line keeps the logit, the other is flat; four in ten lie along it."""
+    lines, _ = fit_two_lines(*planted_logits("two kinds", 4000, seed=4))
+    assert lines.share[1] == pytest.approx(0.4, abs=0.03)
+    np.testing.assert_allclose(lines.slope, [[1, 0]] * 2, atol=0.03)
+    np.testing.assert_allclose(lines.level, 0, atol=0.05)
+    np.testing.assert_allclose(lines.spread, 0.5, atol=0.03)
+
+
+def test_what_is_taken_out_is_fitted_on_the_other_folds():
+    """Against a loop over examples."""
+    generator = np.random.default_rng(0)
+    clean, changed = generator.normal(size=(2, 2, 3, 25))
+    folds = generator.integers(0, 5, (2, 25))
+    for logits, degree in (("recentred", 0), ("residual", 1)):
+        found = without_push(clean, changed, folds, logits)
+        for repeat, layer, example in np.ndindex(clean.shape):
+            others = folds[repeat] != folds[repeat, example]
+            before, shift = clean[repeat, layer], changed[repeat, layer] - clean[repeat, layer]
+            common = np.polyval(np.polyfit(before[others], shift[others], degree), before[example])
+            assert found[repeat, layer, example] == pytest.approx(changed[repeat, layer, example] - common)
+
+
+def test_repeats_are_averaged_and_widen_the_interval_by_how_far_they_differ():
+    """Against the variance of a mean: resampling alone gives one part, the repeats' own spread the other."""
+    generator = np.random.default_rng(2)
+    anchored = np.broadcast_to(np.arange(400) < 150, (5, 1, 400))
+    base = generator.normal(size=(1, 1, 400)) - 10 * anchored
+    apart = np.array([-3.0, -1.0, 0.0, 1.0, 3.0])[:, None, None] * anchored
+    everyone = np.ones_like(anchored)
+    drawn = resample([str(index) for index in range(400)], 5, 4000, seed=0)
+
+    def question(delta: np.ndarray) -> Estimate:
+        return curves([RoleResult(anchored, delta, delta, everyone, everyone)], drawn)["question"].delta_p
+
+    same, different = question(np.broadcast_to(base, anchored.shape)), question(base + apart)
+    assert different.mean == pytest.approx(same.mean)
+    added = different.resampled.var() - same.resampled.var()
+    assert added == pytest.approx(np.var([-3, -1, 0, 1, 3], ddof=1) / 5, rel=0.1)
+
+
+def test_the_auc_of_every_resample_is_that_of_the_examples_drawn():
+    generator = np.random.default_rng(3)
+    positive = generator.random(60) < 0.5
+    logits = np.round(generator.normal(positive * 1.0, 1.0, (2, 60)), 1)  # with ties
+    weights = resample([str(index) for index in range(60)], 1, 20, seed=0).weights
+    found = resampled_auc(logits, positive, weights)
+    for draw, counts in enumerate(weights.astype(int)):
+        drawn = np.repeat(np.arange(60), counts)
+        for layer in range(2):
+            assert found[draw, layer] == pytest.approx(roc_auc_score(positive[drawn], logits[layer, drawn]))
+
+
+def test_labels_at_reference_layers_are_averaged_over_the_layers_near_the_best():
+    """Three layers: two rank alike, one does not; labels of the third never count."""
+    generator = np.random.default_rng(4)
+    hallucinated = np.arange(300) % 2 == 0
+    signal = np.array([2.0, 2.0, 0.0])[:, None] * np.where(hallucinated, 1, -1)
+    clean = (signal + generator.normal(size=(3, 300)))[None]
+    drawn = resample([str(index) for index in range(300)], 1, 300, seed=0)
+    layers = reference_layers(clean, hallucinated, drawn)
+    assert not layers.chosen[2]
+    anchored = generator.random((1, 3, 300)) < 0.4
+    delta = generator.normal(size=(1, 3, 300))
+    everyone = np.ones_like(anchored)
+    result = RoleResult(anchored, delta, delta, everyone, everyone)
+    found = reference_curves([result], drawn, layers)["question"].delta_p.mean
+    expected = [[delta[0, at, anchored[0, label]].mean() for at in range(3)] for label in np.flatnonzero(layers.chosen)]
+    np.testing.assert_allclose(found, np.mean(expected, axis=0))
+
+
+def test_shuffled_labels_stay_in_their_fold_and_tell_nothing():
+    states, hallucinated, _ = simulate("two pathways", 400, 0)
+    examples = examples_of(keys(hallucinated), folds=5, repeats=2, seed=0, where="simulation")
+    for split in examples.splits:
+        assert (split.shuffled != hallucinated).mean() > 0.3
+        for fold in range(5):
+            assert split.shuffled[split.folds == fold].sum() == hallucinated[split.folds == fold].sum()
+    clean = layers_table(measure(states, examples), examples).filter(intervention="clean").row(0, named=True)
+    assert clean["auc_low_shuffled"] < 0.5 < clean["auc_high_shuffled"]
+    assert clean["selectivity"] == pytest.approx(clean["auc"] - clean["auc_shuffled"])
+    assert clean["selectivity"] > 0.3
+
+
+def test_every_rule_labels_and_measures_with_the_probes_that_it_names():
+    """Against the definition, example by example, from the columns of the delta table."""
+    delta, _ = tables("two pathways", 120, 1, repeats=2)
+    delta = delta.sort("component", "position", "intervention", "repeat", "layer", "id")
+    (place,) = read_places(delta).values()
+    rows = delta.filter(intervention="exact_question")
+    for rule, roles in ROLES.items():
+        for role, found in zip(roles, group(place, rule, "exact_question", "measured"), strict=True):
+            before, after = (rows[f"logit_{state}_{role.labels.name}"].to_numpy() for state in ("clean", "ko"))
+            assert found.question_anchored.ravel().tolist() == ((before >= 0) != (after >= 0)).tolist()
+            assert found.judged_right.ravel().tolist() == (before < 0).tolist()
+            before, after = (rows[f"logit_{state}_{role.measures.name}"].to_numpy() for state in ("clean", "ko"))
+            side = np.where(before >= 0, 1, -1)
+            np.testing.assert_allclose(
+                found.delta_p.ravel(), 100 * (sigmoid(side * after) - sigmoid(side * before)), atol=1e-3
+            )
+            np.testing.assert_allclose(found.delta_logit.ravel(), side * (after - before), atol=1e-5)
+
+
+def test_the_distance_of_clean_states_is_that_of_a_plain_mahalanobis_distance():
+    """All directions of a narrow layer, fold by fold, with NumPy's covariance."""
+    generator = np.random.default_rng(5)
+    clean = generator.normal(size=(1, 200, 6)) @ np.diag([5, 3, 2, 1, 1, 0.5]) + 4
+    far = clean + generator.normal(scale=3, size=clean.shape)
+    folds = np.arange(200) % 5
+    states = {"clean": torch.tensor(clean), "exact_question": torch.tensor(far)}
+    found = distances(states, torch.from_numpy(folds))
+    for name, vectors in states.items():
+        for example in range(0, 200, 17):
+            train = clean[0, folds != folds[example]]
+            away = vectors[0, example].numpy() - train.mean(0)
+            expected = np.sqrt(away @ np.linalg.inv(np.cov(train.T, bias=True)) @ away / 6)
+            assert float(found[name][0, example]) == pytest.approx(expected, rel=1e-3)

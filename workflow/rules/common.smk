@@ -64,8 +64,8 @@ PLACES = [".".join(place) for place in GRID.places()]
 FORMATS = ["png", "pdf", "svg"]
 KINDS_DRAWN = kinds_drawn(len(GRID))  # of figures
 WIDTHS = ["", "_column"]  # of a page and of a column
-ESTIMATES = ["summary", "series", "kinds", "strata", "deepest", "resampled"]
-TABLES = ["summary", "series", "kinds", "strata", "deepest", "layers"]
+ESTIMATES = ["summary", "series", "kinds", "lines", "strata", "deepest", "resampled"]
+TABLES = ["summary", "series", "kinds", "lines", "strata", "deepest", "layers"]
 CORES = workflow.resource_settings.cores  # None for a command that runs nothing
 # A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread
 # per job beats two jobs that fight over two cores.

@@ -1,5 +1,5 @@
 # Figures: every kind for each set of models that the config names, one panel per model.
-# In:  results/summary.parquet, results/layers.parquet, results/deepest.parquet, the style file
+# In:  results/summary.parquet, results/layers.parquet, results/deepest.parquet, results/lines.parquet, the style file
 # Out: results/figures/{figure}/{kind}.png, .pdf, .svg          as wide as a page
 #      results/figures/{figure}/{kind}_column.png, .pdf, .svg   as wide as a column
 
@@ -10,6 +10,7 @@ rule draw:
         summary="results/summary.parquet",
         layers="results/layers.parquet",
         deepest="results/deepest.parquet",
+        lines="results/lines.parquet",
         style=local(ancient(str(STYLE))),
     output:
         **{f"{kind}{width}": drawn(kind, width) for kind in KINDS_DRAWN for width in WIDTHS},

@@ -25,6 +25,7 @@ rule probe:
     params:
         grid=canonical_json([GRID.components, GRID.positions]),
         folds=config["folds"],
+        repeats=config["repeats"],
         seed=config["seed"],
         libraries=locked("torch", "numpy"),
         code=code("probe.py"),

@@ -129,6 +129,7 @@ def summarise(
     model: str = "model",
     dataset: str = "questions",
     folds: int = 5,
+    repeats: int = 3,
     draws: int = 2000,
     seed: int = 0,
 ) -> pl.DataFrame:
@@ -140,7 +141,7 @@ def summarise(
     paths = [activations] if isinstance(activations, str | Path) else list(activations)
     reader = ActivationReader(paths)
     headline = reader.grid.places()[0]
-    delta, layers = measure(reader, folds=folds, seed=seed, where=f"{model} on {dataset}")
+    delta, layers = measure(reader, folds=folds, repeats=repeats, seed=seed, where=f"{model} on {dataset}")
     summary = estimate(delta, layers, Headline(*headline), draws=draws, seed=seed).summary
     origin = made_from(file_of(paths[0], *headline))
     return described(

@@ -30,6 +30,17 @@ from anchorscope.draw.panels import (
 from anchorscope.extract.axes import COMPONENTS, Headline
 from anchorscope.summarise.notes import mark_random, notes
 
+
+@dataclass(frozen=True)
+class Quantity:
+    """What a curve shows: its name on the axis, and the columns that hold it and its interval."""
+
+    title: str
+    value: str
+    low: str
+    high: str
+
+
 ANCHOR_LETTERS = {"question": "Q", "answer": "A"}
 TEXT_ORDER = ("before_answer", "answer_last", "final")  # of the positions
 ONE_MECHANISM = "if one mechanism"
@@ -37,16 +48,43 @@ PUBLISHED = Headline("resid", "answer_last")
 GREY = "0.4"
 SURE = (pl.col("n") >= FEW) & pl.col("better_than_chance")  # the rest is drawn faint
 CONTROL = "control"
+SHUFFLED = "shuffled labels"
+UNCHANGED = "unchanged"
 RULE_TITLES = {
     "flip": "anchors by verdict flip at each layer",
     "fixed": "anchors by verdict flip at the reference layer",
     "crossfit": "anchors labelled and measured by different probes",
     "replicate": "anchors labelled and measured by different probes under different prompts",
 }
+LOGITS_TITLES = {
+    "measured": "as measured",
+    "recentred": "without the common push",
+    "residual": "without the common push and slope",
+}
+QUANTITIES = {
+    "delta_p": Quantity("ΔP", "delta_p", "low", "high"),
+    "delta_logit": Quantity("Δlogit", "delta_logit", "logit_low", "logit_high"),
+}
 INTERVENTION_TITLES = {
     "exact_question": "exact question words cut",
     "random_question": "control: as many other words cut",
 }
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Which curves a panel shows."""
+
+    rule: str = "flip"
+    intervention: str = "exact_question"
+    logits: str = "measured"
+    quantity: Quantity = QUANTITIES["delta_p"]
+
+    def of(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """These curves' rows; those not `sure` are drawn faint."""
+        labels = "reference" if self.rule == "fixed" else "plotted"
+        wanted = {"rule": self.rule, "labels": labels, "intervention": self.intervention, "logits": self.logits}
+        return rows.filter(**wanted).with_columns(sure=SURE)
 
 
 @dataclass(frozen=True)
@@ -78,12 +116,17 @@ def plot_family(
     *,
     rule: str = "flip",
     intervention: str = "exact_question",
+    logits: str = "measured",
+    quantity: str = "delta_p",
     component: str = "resid",
     position: str = "answer_last",
     note: str = "",
     style: Style | None = None,
 ) -> Figure:
     """Draw delta P against layer: one panel per model, Question-Anchored solid, Answer-Anchored dashed, 95 % bands.
+
+    With `quantity="delta_logit"`, how far the logit moves towards the clean verdict instead of delta P; with `logits`
+    recentred or residual, without what the knockout does to all examples alike.
 
     `summary` is what `load_summary` returns. `models` and `datasets` are names in it, or names with the titles to show;
     without them, all are shown. The legend has the datasets in the order given. Groups of fewer than 20 examples, and
@@ -94,6 +137,7 @@ def plot_family(
     for column, value in (
         ("rule", rule),
         ("intervention", intervention),
+        ("logits", logits),
         ("component", component),
         ("position", position),
     ):
@@ -105,7 +149,9 @@ def plot_family(
         note=note,
         style=style or read_style(),
     )
-    return _family(summary, view, rule=rule, intervention=intervention)
+    if quantity not in QUANTITIES:
+        raise ValueError(f"There is no quantity {quantity}; there are {', '.join(QUANTITIES)}.")
+    return _family(summary, view, Shown(rule, intervention, logits, QUANTITIES[quantity]))
 
 
 def _titles(summary: pl.DataFrame, column: str, given: Sequence[str] | Mapping[str, str] | None) -> dict[str, str]:
@@ -120,37 +166,100 @@ def _titles(summary: pl.DataFrame, column: str, given: Sequence[str] | Mapping[s
     return chosen
 
 
-def _family(summary: pl.DataFrame, view: View, rule: str, intervention: str) -> Figure:
+def _family(summary: pl.DataFrame, view: View, shown: Shown) -> Figure:
     with sheet(view.style, len(view.models), sharey=True) as (figure, panels):
-        _draw_anchors(panels[0], view.of(summary), view, rule=rule, intervention=intervention)
-        panels[0, 0].set(ylabel="ΔP", ylim=limits(view.of(summary)))
+        _draw_anchors(panels[0], view.of(summary), view, shown)
+        panels[0, 0].set(ylabel=shown.quantity.title, ylim=limits(view.of(summary), shown.quantity))
         name_panels(panels[0], view.titles(summary))
         count_layers(panels)
-        cut = INTERVENTION_TITLES.get(intervention, intervention)
-        _finish(figure, panels, view, summary=summary, heading=f"{cut}; {RULE_TITLES[rule]}")
+        cut = INTERVENTION_TITLES.get(shown.intervention, shown.intervention)
+        common = "" if shown.logits == "measured" else f"; {LOGITS_TITLES[shown.logits]}"
+        _finish(figure, panels, view, summary=summary, heading=f"{cut}; {RULE_TITLES[shown.rule]}{common}")
     return figure
 
 
 def draw_family(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     """The published figure: anchors by verdict flip at each layer."""
-    return _family(tables["summary"], view, rule="flip", intervention="exact_question")
+    return _family(tables["summary"], view, Shown())
 
 
 def draw_honest(tables: dict[str, pl.DataFrame], view: View) -> Figure:
-    """What survives when one prompt labels and another measures, beside what one mechanism would show; the control."""
+    """What survives when one prompt labels and another measures, beside what one mechanism would show.
+
+    Below it the same in logits, and the control.
+    """
     summary = tables["summary"]
     rows = view.of(summary)
-    with sheet(view.style, len(view.models), rows=2, row_height=0.7, sharey=True, sharex="col") as (figure, panels):
-        labels = {"exact_question": "exact words cut", "random_question": CONTROL}
-        for line, (intervention, label) in zip(panels, labels.items(), strict=True):
-            _draw_anchors(line, rows, view, rule="replicate", intervention=intervention, null=True)
-            line[0].set_ylabel(f"ΔP, {label}")
-        panels[0, 0].set_ylim(limits(rows))
+    honest, change = Shown(rule="replicate"), QUANTITIES["delta_logit"]
+    lines = {"ΔP": honest, change.title: replace(honest, quantity=change)}
+    lines |= {f"ΔP, {CONTROL}": replace(honest, intervention="random_question")}
+    with sheet(view.style, len(view.models), rows=3, row_height=0.7, sharey="row", sharex="col") as (figure, panels):
+        for line, (label, shown) in zip(panels, lines.items(), strict=True):
+            _draw_anchors(line, rows, view, shown, null=shown.quantity is not change)
+            line[0].set(ylabel=label, ylim=limits(rows, shown.quantity))
         name_panels(panels[0], view.titles(summary))
         count_layers(panels)
         heading = f"{RULE_TITLES['replicate']}; control: as many other words cut"
         _finish(figure, panels, view, summary=summary, heading=heading)
     return figure
+
+
+def draw_push(tables: dict[str, pl.DataFrame], view: View) -> Figure:
+    """The honest gap as measured, and with what the knockout does to all examples alike taken out."""
+    summary = tables["summary"]
+    rows = view.of(summary).filter(rule="replicate", labels="plotted", intervention="exact_question", anchor="gap")
+    chosen = looks(view.style, len(ANCHOR_LETTERS) * len(view.datasets))[:: len(ANCHOR_LETTERS)]
+    with sheet(view.style, len(view.models), rows=3, row_height=0.8, sharey=True, sharex="col") as (figure, panels):
+        for line, (logits, title) in zip(panels, LOGITS_TITLES.items(), strict=True):
+            for panel, model in zip(line, view.models, strict=True):
+                for (dataset, name), look in zip(view.datasets.items(), chosen, strict=True):
+                    mine = rows.filter(model=model, dataset=dataset, logits=logits).with_columns(sure=SURE)
+                    draw_curve(panel, mine, "delta_p", ends=("low", "high"), look=look, label=name)
+                    _draw_null(panel, mine, look)
+                _end_panel(panel, null=True)
+            label_rows(line[0], f"gap, {title}", len(panels))
+        name_panels(panels[0], view.titles(summary))
+        count_layers(panels)
+        heading = f"gap: Question-Anchored minus Answer-Anchored, in points of ΔP; {RULE_TITLES['replicate']}"
+        _finish(figure, panels, view, summary=summary, heading=heading, together=1)
+    return figure
+
+
+def draw_lines(tables: dict[str, pl.DataFrame], view: View) -> Figure:
+    """What the knockout does to each example: its logit under it against its clean one, and the fitted lines."""
+    examples = view.of(tables["deepest"]).filter(intervention="exact_question")
+    with sheet(view.style, len(view.models), rows=len(view.datasets), row_height=0.8) as (figure, panels):
+        for line, (dataset, title) in zip(panels, view.datasets.items(), strict=True):
+            for panel, model in zip(line, view.models, strict=True):
+                mine = examples.filter(model=model, dataset=dataset)
+                if not mine.is_empty():
+                    fitted = tables["lines"].filter(model=model, dataset=dataset, layer=mine["layer"][0])
+                    _draw_logits(panel, mine, fitted.row(0, named=True), looks(view.style, len(ANCHOR_LETTERS)))
+            label_rows(line[0], f"{title}, cut", len(panels))
+        name_panels(panels[0], view.titles(tables["summary"]))
+        for panel in panels[-1]:
+            panel.set_xlabel("clean logit")
+        heading = 'logits of "hallucinated" with the exact question words cut, against clean ones; at the deepest layer'
+        _finish(figure, panels, view, summary=tables["summary"], heading=heading, together=1, last=UNCHANGED)
+    return figure
+
+
+def _draw_logits(panel: Axes, examples: pl.DataFrame, lines: dict, pair: list[dict]) -> None:
+    """One point per example under the first prompt, by its answer; the line of each kind; where nothing changes."""
+    reach = float(examples.select(pl.max_horizontal(pl.col("^logit_.*_first$").abs().max())).item())
+    for look, (wrong, label) in zip(pair, {False: "right answer", True: "hallucinated"}.items(), strict=True):
+        some = examples.filter(hallucinated=wrong)
+        clean, cut = (some[f"logit_{state}_first"].to_numpy() for state in ("clean", "ko"))
+        panel.scatter(clean, cut, s=5, color=look["color"], alpha=0.5, linewidths=0, label=label)
+    ends = np.array([-reach, reach])
+    for kind, style in (("kept", "-"), ("lost", "--")):
+        height = lines[f"level_{kind}"] + lines[f"slope_{kind}"] * ends
+        panel.plot(ends, height, style, color="0.15", linewidth=1.0, marker="", label=f"line of those that are {kind}")
+    panel.plot(ends, ends, ":", color="0.6", linewidth=0.8, marker="", label=UNCHANGED)
+    panel.axhline(0, color="0.6", linewidth=0.6, zorder=0)
+    panel.axvline(0, color="0.6", linewidth=0.6, zorder=0)
+    panel.set(ylim=(-1.1 * reach, 1.1 * reach), xlim=(-1.1 * reach, 1.1 * reach))
+    panel.text(0.02, 0.94, f"layer {examples['layer'][0]}", transform=panel.transAxes, va="top", fontsize="small")
 
 
 def draw_auc(tables: dict[str, pl.DataFrame], view: View) -> Figure:
@@ -166,19 +275,22 @@ def draw_auc(tables: dict[str, pl.DataFrame], view: View) -> Figure:
                 for intervention, (look, state) in states.items():
                     rows = layers.filter(model=model, dataset=dataset, intervention=intervention)
                     draw_curve(panel, rows, "auc", ends=("auc_low", "auc_high"), look=look, label=f"{title}, {state}")
+                mine = layers.filter(model=model, dataset=dataset, intervention="clean").sort("layer")
+                panel.plot(mine["layer"], mine["auc_shuffled"], color=of_question["color"], linestyle=":", marker="")
+            panel.plot([], [], color=GREY, linestyle=":", marker="", label=SHUFFLED)
             panel.axhline(0.5, color="0.6", linewidth=0.8, zorder=0)
         panels[0, 0].set_ylabel("AUC of the probe")
         name_panels(panels[0], view.titles(tables["summary"]))
         count_layers(panels)
-        heading = "clean, and with the exact question words cut"
-        _finish(figure, panels, view, summary=tables["summary"], heading=heading)
+        heading = "clean, and with the exact question words cut; dotted: probes that learnt shuffled labels"
+        _finish(figure, panels, view, summary=tables["summary"], heading=heading, last=SHUFFLED)
     return figure
 
 
 def draw_share(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     """How many examples are Question-Anchored at each layer."""
     summary = tables["summary"]
-    rows = _curves(view.of(summary), "flip", "exact_question").with_columns(pl.col("^share.*$") * 100)
+    rows = Shown().of(view.of(summary)).with_columns(pl.col("^share.*$") * 100)
     chosen = looks(view.style, len(ANCHOR_LETTERS) * len(view.datasets))[:: len(ANCHOR_LETTERS)]
     with sheet(view.style, len(view.models), sharey=True) as (figure, panels):
         for panel, model in zip(panels[0], view.models, strict=True):
@@ -209,7 +321,7 @@ def draw_grid(tables: dict[str, pl.DataFrame], view: View) -> Figure:
             alone = replace(view, models={model: titles[model]})
             for panel, position in zip(line, positions, strict=True):
                 rows = summary.filter(component=component, position=position)
-                _draw_anchors([panel], rows, alone, rule="flip", intervention="exact_question")
+                _draw_anchors([panel], rows, alone, Shown())
             line[0].set_ylabel(f"ΔP, {component}")
             if component == components[0]:
                 name_panels(line, [f"{titles[model]}, {position}" for position in positions])
@@ -256,40 +368,44 @@ def _draw_histogram(panel: Axes, examples: pl.DataFrame, pair: list[dict]) -> No
     panel.text(0.02, 0.94, counted, transform=panel.transAxes, va="top", fontsize="small")
 
 
-def _draw_anchors(
-    panels: Sequence[Axes], rows: pl.DataFrame, view: View, *, rule: str, intervention: str, null: bool = False
-) -> None:
+def _draw_anchors(panels: Sequence[Axes], rows: pl.DataFrame, view: View, shown: Shown, *, null: bool = False) -> None:
     """Two curves per dataset in each model's panel; with `null`, also where one mechanism would put them."""
-    rows = _curves(rows, rule, intervention)
+    rows, quantity = shown.of(rows), shown.quantity
     series = [(dataset, anchor) for dataset in view.datasets for anchor in ANCHOR_LETTERS]
     for panel, model in zip(panels, view.models, strict=True):
         for (dataset, anchor), look in zip(series, looks(view.style, len(series)), strict=True):
             mine = rows.filter(model=model, dataset=dataset, anchor=anchor)
             label = f"{ANCHOR_LETTERS[anchor]} {view.datasets[dataset]}"
-            draw_curve(panel, mine, "delta_p", ends=("low", "high"), look=look, label=label)
-            band = mine.drop_nulls("null").sort("layer")
-            if null and not band.is_empty():
-                columns = ("layer", "null", "null_low", "null_high")
-                layer, middle, low, high = (band[name].to_numpy() for name in columns)
-                panel.fill_between(layer, low, high, color=GREY, alpha=0.15, linewidth=0, zorder=0)
-                panel.plot(layer, middle, color=look["color"], linestyle=":", marker="")
-        if null:
-            panel.plot([], [], color=GREY, linestyle=":", marker="", label=ONE_MECHANISM)
-        panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
+            draw_curve(panel, mine, quantity.value, ends=(quantity.low, quantity.high), look=look, label=label)
+            if null:
+                _draw_null(panel, mine, look)
+        _end_panel(panel, null)
 
 
-def _curves(rows: pl.DataFrame, rule: str, intervention: str) -> pl.DataFrame:
-    """The rows of one rule under one intervention; those not `sure` are drawn faint."""
-    return rows.filter(rule=rule, intervention=intervention).with_columns(sure=SURE)
+def _draw_null(panel: Axes, rows: pl.DataFrame, look: dict) -> None:
+    """Where one mechanism would put a curve, where that is known."""
+    band = rows.drop_nulls("null").sort("layer")
+    layer, middle, low, high = (band[name].to_numpy() for name in ("layer", "null", "null_low", "null_high"))
+    panel.fill_between(layer, low, high, color=GREY, alpha=0.15, linewidth=0, zorder=0)
+    panel.plot(layer, middle, color=look["color"], linestyle=":", marker="")
 
 
-def limits(rows: pl.DataFrame) -> tuple[float, float]:
+def _end_panel(panel: Axes, null: bool) -> None:
+    if null:
+        panel.plot([], [], color=GREY, linestyle=":", marker="", label=ONE_MECHANISM)
+    panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
+
+
+def limits(rows: pl.DataFrame, quantity: Quantity = QUANTITIES["delta_p"]) -> tuple[float, float]:
     """One y axis for every rule and intervention of the same models, so that figures compare by eye."""
     drawn = rows.filter(pl.col("anchor").is_in(list(ANCHOR_LETTERS)))
     banded = drawn.filter(pl.col("n") >= FEW)
-    bands = [banded["low"], banded["high"], drawn["null_low"], drawn["null_high"]]
-    values = [value for column in (drawn["delta_p"], *bands) for value in column.drop_nulls()]
-    low, high = min([-1.0, *values]), max([1.0, *values])
+    bands = [banded[quantity.low], banded[quantity.high]]
+    if quantity.value == "delta_p":
+        bands += [drawn["null_low"], drawn["null_high"]]
+    values = [value for column in (drawn[quantity.value], *bands) for value in column.drop_nulls()]
+    least = 1.0 if quantity.value == "delta_p" else 0.1
+    low, high = min([-least, *values]), max([least, *values])
     margin = 0.04 * (high - low)
     return low - margin, high + margin
 

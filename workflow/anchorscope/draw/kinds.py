@@ -23,18 +23,29 @@ FIGURE_KINDS = (
         name="family",
         function="draw_family",
         caption="As published: anchors by verdict flip at each layer",
-        placement="top",
+        placement="open",
     ),
     FigureKind(
         name="honest",
         function="draw_honest",
-        caption="What survives when one prompt labels and another measures; below, the control",
+        caption="What survives when one prompt labels and another measures; below, in logits, and the control",
+        placement="top",
+    ),
+    FigureKind(
+        name="push",
+        function="draw_push",
+        caption="The honest gap as measured, and without what the knockout does to all examples alike",
         placement="open",
+    ),
+    FigureKind(
+        name="lines",
+        function="draw_lines",
+        caption="What the knockout does to each example: its logit, cut against clean, with the fitted lines",
     ),
     FigureKind(
         name="auc",
         function="draw_auc",
-        caption="How well the probes rank, clean and with the question cut",
+        caption="How well the probes rank, clean, with the question cut, and with shuffled labels",
     ),
     FigureKind(
         name="share",

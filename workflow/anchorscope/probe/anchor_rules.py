@@ -5,8 +5,6 @@ A rule is a list of roles. The estimate under a rule is the mean over its roles.
 
 from dataclasses import dataclass
 
-import numpy as np
-
 
 @dataclass(frozen=True)
 class Probe:
@@ -32,26 +30,10 @@ class Role:
     measures: Probe
 
 
-# flip labels at every layer, the other rules at the reference layer.
+# An example is labelled at the layer that is plotted; under `fixed`, at the reference layers.
 ROLES: dict[str, list[Role]] = {
     "flip": [Role(FULL, FULL)],
     "fixed": [Role(FULL, FULL)],
     "crossfit": [Role(HALF_A, HALF_B), Role(HALF_B, HALF_A)],
     "replicate": [Role(HALF_A, SECOND_B), Role(SECOND_B, HALF_A)],
 }
-
-
-@dataclass(frozen=True)
-class RoleResult:
-    """What one role says about every example: arrays [layers, examples]."""
-
-    question_anchored: np.ndarray  # bool
-    delta_p: np.ndarray
-
-
-def role_columns(rule: str) -> list[tuple[str, str]]:
-    """The columns of the delta table that hold each role's anchor and delta P."""
-    if len(ROLES[rule]) == 1:
-        return [(f"question_anchored_{rule}", "delta_p")]
-    numbers = range(1, len(ROLES[rule]) + 1)
-    return [(f"question_anchored_{rule}_{number}", f"delta_p_{rule}_{number}") for number in numbers]

@@ -1,9 +1,8 @@
-"""From activations on disk to delta P: one row per example, layer, component, position and intervention."""
+"""From activations on disk to out-of-fold logits and delta P: one row per repeat, intervention, layer and example."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,84 +12,46 @@ from anchorscope.extract.axes import MEASURED, PASSES
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import progress
 from anchorscope.models.gpus import one_card
-from anchorscope.probe.anchor_rules import FULL, HALF_A, ROLES, SECOND_B, role_columns
-from anchorscope.probe.anchors import reference_layer, role_results
-from anchorscope.probe.folds import assign_folds, assign_halves
+from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
+from anchorscope.probe.distance import distances
+from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.quality import auc_with_interval, calibration_error
 from anchorscope.probe.scores import Scores, score
-from anchorscope.probe.verdicts import sigmoid
+from anchorscope.probe.verdicts import delta_p, flips, sigmoid
 
-MIN_PER_CLASS = 20
-# Whose logits the delta table holds: those of the probe behind P, and of the two that `replicate` compares.
-LOGITS = {"full": FULL, "first": HALF_A, "second": SECOND_B}
 # How much of one pass, in single precision, is probed at a time. A card needs many layers to be busy.
 CHUNK_BYTES, CARD_BYTES = 24 * 2**20, 2**30
 States = dict[tuple[str, str], torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
 Place = tuple[str, str]  # a component and a position
 
 
-class TooFew(ValueError):
-    """The answers of one model on one dataset are too few, or too one-sided, for a probe."""
-
-
 @dataclass(frozen=True)
-class Examples:
-    """The examples of one model on one dataset, in the order of the activations."""
+class Measured:
+    """What the probes say about one component and position."""
 
-    ids: list[str]
-    clusters: list[str]  # the subject where there is one, else the example itself
-    popularity: list[int | None]
-    hallucinated: np.ndarray  # [examples], bool
-    folds: np.ndarray  # [examples]
-    halves: np.ndarray  # [examples]
+    scores: list[Scores]  # one for each repeat
+    distances: dict[str, torch.Tensor]  # by intervention, from clean states: [layers, examples]
 
-
-def examples_of(keys: list[dict], folds: int, seed: int, where: str) -> Examples:
-    """Labels, clusters and folds. A class that is too small to probe raises `TooFew`, which says how small."""
-    ids = [key["id"] for key in keys]
-    clusters = [key["subject"] or key["id"] for key in keys]
-    hallucinated = np.array([not key["right"] for key in keys], dtype=bool)
-    right, wrong = int((~hallucinated).sum()), int(hallucinated.sum())
-    if min(right, wrong) < MIN_PER_CLASS:
-        raise TooFew(
-            f"{where}: {right} right and {wrong} hallucinated answers are too few to probe; "
-            f"{MIN_PER_CLASS} of each are needed. Ask more questions, or use a model whose answers are less one-sided."
-        )
-    fold_of = assign_folds(ids, groups=clusters, labels=hallucinated, folds=folds, seed=seed)
-    half_of = assign_halves(ids, groups=clusters, labels=hallucinated, seed=seed)
-    for fold in range(folds):
-        parts = [fold_of == fold, *((fold_of != fold) & (half_of == half) for half in (0, 1))]
-        if any(len(set(hallucinated[part])) < 2 for part in parts):
-            raise TooFew(
-                f"{where}: fold {fold} or a half of its training data has one class only, because a few subjects "
-                "hold most examples; ask more questions or lower `folds`."
-            )
-    return Examples(
-        ids=ids,
-        clusters=clusters,
-        popularity=[key["popularity"] for key in keys],
-        hallucinated=hallucinated,
-        folds=fold_of,
-        halves=half_of,
-    )
+    def logits(self, probe: Probe, intervention: str) -> np.ndarray:
+        """Logits [repeats, layers, examples]."""
+        return np.stack([scores.of(probe, intervention) for scores in self.scores])
 
 
 def measure(
-    reader: ActivationReader, folds: int, seed: int, where: str, on_card: bool = False
+    reader: ActivationReader, folds: int, seed: int, where: str, repeats: int = 3, on_card: bool = False
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The delta table and the layers table of one model on one dataset."""
-    examples = examples_of(reader.keys, folds=folds, seed=seed, where=where)
+    examples = examples_of(reader.keys, folds=folds, repeats=repeats, seed=seed, where=where)
     deltas, layers = [], []
-    for (component, position), scores in score_places(reader, examples, on_card).items():
-        reference = reference_layer(scores, examples.hallucinated)
+    for (component, position), measured in measure_places(reader, examples, on_card).items():
         names = [pl.lit(component).alias("component"), pl.lit(position).alias("position")]
-        deltas.append(delta_table(scores, examples, reference).with_columns(names))
-        layers.append(layers_table(scores, examples, reference).with_columns(names))
+        deltas.append(delta_table(measured, examples).with_columns(names))
+        layers.append(layers_table(measured, examples).with_columns(names))
     return pl.concat(deltas), pl.concat(layers)
 
 
-def score_places(reader: ActivationReader, examples: Examples, on_card: bool) -> dict[Place, Scores]:
-    """Out-of-fold logits of every component and position.
+def measure_places(reader: ActivationReader, examples: Examples, on_card: bool) -> dict[Place, Measured]:
+    """Out-of-fold logits of every component and position, and how far their states lie from clean ones.
 
     A few layers at a time, so that memory stays bounded; the next ones are read while these are probed. A card is taken
     once the first layers are read, and given back after the last.
@@ -102,7 +63,7 @@ def score_places(reader: ActivationReader, examples: Examples, on_card: bool) ->
         for place in places
         for start in range(0, reader.layers, step)
     ]
-    parts: dict[Place, list[Scores]] = {place: [] for place in places}
+    parts: dict[Place, list[Measured]] = {place: [] for place in places}
     with ThreadPoolExecutor(1) as ahead:
         following = ahead.submit(_read, reader, *chunks[0])
         following.result()
@@ -111,18 +72,26 @@ def score_places(reader: ActivationReader, examples: Examples, on_card: bool) ->
                 states = following.result()
                 if number + 1 < len(chunks):
                     following = ahead.submit(_read, reader, *chunks[number + 1])
-                parts[place].append(_score_on(device, states, examples))
+                parts[place].append(_measure_on(device, states, examples))
     return {place: _joined(of_place) for place, of_place in parts.items()}
 
 
-def _score_on(device: torch.device, states: States, examples: Examples) -> Scores:
-    """Scores in the machine's own memory; those on a card are freed."""
-    return score(
-        {key: vectors.to(device) for key, vectors in states.items()},
-        hallucinated=torch.from_numpy(examples.hallucinated).to(device),
-        folds=torch.from_numpy(examples.folds).to(device),
-        halves=torch.from_numpy(examples.halves).to(device),
-    )
+def _measure_on(device: torch.device, states: States, examples: Examples) -> Measured:
+    """What the probes of some layers say, in the machine's own memory; what was on a card is freed."""
+    there = {key: vectors.to(device) for key, vectors in states.items()}
+    hallucinated = torch.from_numpy(examples.hallucinated).to(device)
+    scores = [
+        score(
+            there,
+            hallucinated=hallucinated,
+            folds=torch.from_numpy(split.folds).to(device),
+            halves=torch.from_numpy(split.halves).to(device),
+            shuffled=torch.from_numpy(split.shuffled).to(device),
+        )
+        for split in examples.splits
+    ]
+    first = {intervention: vectors for (prompt, intervention), vectors in there.items() if prompt == "first"}
+    return Measured(scores, distances(first, torch.from_numpy(examples.splits[0].folds).to(device)))
 
 
 def _read(reader: ActivationReader, place: Place, layers: range) -> States:
@@ -130,62 +99,84 @@ def _read(reader: ActivationReader, place: Place, layers: range) -> States:
     return reader.read_passes(component, position, passes=PASSES, layers=layers)
 
 
-def _joined(parts: list[Scores]) -> Scores:
-    """The scores of all layers, from parts that have some layers each."""
-    return Scores(
-        {key: torch.cat([part.logits[key] for part in parts]) for key in parts[0].logits},
-        torch.cat([part.strengths for part in parts]),
-        torch.cat([part.converged for part in parts]),
-    )
+def _joined(parts: list[Measured]) -> Measured:
+    """All layers, from parts that have some layers each."""
+    scores = [
+        Scores(
+            {key: torch.cat([part.logits[key] for part in of_repeat]) for key in of_repeat[0].logits},
+            *(
+                torch.cat([getattr(part, name) for part in of_repeat])
+                for name in ("shuffled", "strengths", "converged")
+            ),
+        )
+        for of_repeat in zip(*(part.scores for part in parts), strict=True)
+    ]
+    return Measured(scores, {name: torch.cat([part.distances[name] for part in parts]) for name in parts[0].distances})
 
 
-def delta_table(scores: Scores, examples: Examples, reference: int) -> pl.DataFrame:
-    """P, delta P and anchors, one row per intervention, layer and example."""
-    clean = scores.of(FULL, "clean")
-    layers, count = clean.shape
+def delta_table(measured: Measured, examples: Examples) -> pl.DataFrame:
+    """Logits of all probes, P and delta P, one row per repeat, intervention, layer and example."""
+    layers, count = measured.scores[0].of(FULL, "clean").shape
+    about = {
+        "id": examples.ids * layers,
+        "cluster": examples.clusters * layers,
+        "popularity": pl.Series(examples.popularity * layers, dtype=pl.Int64),
+        "hallucinated": np.tile(examples.hallucinated, layers),
+        "layer": np.repeat(np.arange(layers, dtype=np.int16), count),
+    }
     tables = []
-    for intervention in MEASURED:
-        columns: dict[str, Any] = {
-            "id": examples.ids * layers,
-            "cluster": examples.clusters * layers,
-            "popularity": pl.Series(examples.popularity * layers, dtype=pl.Int64),
-            "hallucinated": np.tile(examples.hallucinated, layers),
-            "layer": np.repeat(np.arange(layers, dtype=np.int16), count),
-            "p_clean": sigmoid(clean).ravel().astype(np.float32),
-            "p_ko": sigmoid(scores.of(FULL, intervention)).ravel().astype(np.float32),
-        }
-        for rule in ROLES:
-            results = role_results(scores, rule=rule, intervention=intervention, reference=reference)
-            for (anchored, delta_p), result in zip(role_columns(rule), results, strict=True):
-                if result is not None:
-                    columns[anchored] = result.question_anchored.ravel()
-                    columns[delta_p] = result.delta_p.ravel().astype(np.float32)
-        for name, probe in LOGITS.items():
-            for state, applied in (("clean", "clean"), ("ko", intervention)):
-                if scores.has(probe, applied):
-                    columns[f"logit_{state}_{name}"] = scores.of(probe, applied).ravel().astype(np.float32)
-        tables.append(pl.DataFrame(columns).with_columns(pl.lit(intervention).alias("intervention")))
+    for repeat, (scores, split) in enumerate(zip(measured.scores, examples.splits, strict=True)):
+        for intervention in MEASURED:
+            clean, changed = (scores.of(FULL, state) for state in ("clean", intervention))
+            columns = {
+                **about,
+                "fold": np.tile(split.folds.astype(np.int8), layers),
+                "distance": measured.distances[intervention].numpy().ravel(),
+                "p_clean": sigmoid(clean).ravel().astype(np.float32),
+                "p_ko": sigmoid(changed).ravel().astype(np.float32),
+                "delta_p": delta_p(clean, changed).ravel().astype(np.float32),
+                "flips": flips(clean, changed).ravel(),
+            }
+            for probe in PROBES:
+                for state, applied in (("clean", "clean"), ("ko", intervention)):
+                    if scores.has(probe, applied):
+                        columns[f"logit_{state}_{probe.name}"] = scores.of(probe, applied).ravel().astype(np.float32)
+            names = {"intervention": pl.lit(intervention), "repeat": pl.lit(repeat, pl.Int8)}
+            tables.append(pl.DataFrame(columns).with_columns(**names))
     return pl.concat(tables, how="diagonal")
 
 
-def layers_table(scores: Scores, examples: Examples, reference: int) -> pl.DataFrame:
-    """How good each layer's probe is, clean and under each intervention."""
+def layers_table(measured: Measured, examples: Examples) -> pl.DataFrame:
+    """How good each layer's probe is, clean and under each intervention, and how far the states lie from clean ones."""
+    clean = measured.logits(FULL, "clean")
+    middle, spread = clean.mean(2, keepdims=True), clean.std(2, keepdims=True)
+    shuffled = np.stack([scores.shuffled.numpy() for scores in measured.scores])
+    labels = np.stack([split.shuffled for split in examples.splits])
+    control = auc_with_interval(shuffled, labels, examples.clusters)
+    converged = torch.stack([scores.converged for scores in measured.scores]).all(0)
     tables = []
     for intervention in ("clean", *MEASURED):
-        logits = scores.of(FULL, intervention)
+        logits = measured.logits(FULL, intervention)
+        quality = auc_with_interval(logits, examples.hallucinated, examples.clusters)
+        along = np.abs(logits - middle) / np.maximum(spread, 1e-12)
         tables.append(
             pl.DataFrame(
                 {
-                    "intervention": [intervention] * len(logits),
-                    "layer": np.arange(len(logits), dtype=np.int16),
-                    **auc_with_interval(logits, examples.hallucinated, examples.clusters),
-                    "calibration_error": calibration_error(logits, examples.hallucinated),
-                    "is_reference": np.arange(len(logits)) == reference,
+                    "intervention": [intervention] * len(converged),
+                    "layer": np.arange(len(converged), dtype=np.int16),
+                    **quality,
+                    "calibration_error": calibration_error(logits, examples.hallucinated).mean(0),
+                    "distance": measured.distances[intervention].mean(1).numpy(),
+                    "distance_along_probe": along.mean((0, 2)),
                     "unconverged_folds": pl.Series(
-                        [[fold for fold, fine in enumerate(folds) if not fine] for folds in scores.converged.tolist()],
+                        [[fold for fold, fine in enumerate(folds) if not fine] for folds in converged.tolist()],
                         dtype=pl.List(pl.Int8),
                     ),
                 }
             ).with_columns(better_than_chance=pl.col("auc_low") > 0.5)
         )
-    return pl.concat(tables)
+    shuffles = {f"{name}_shuffled": pl.Series(values) for name, values in control.items()}
+    best = pl.col("layer") == int(np.argmax(tables[0]["auc"].to_numpy()))
+    return pl.concat(table.with_columns(**shuffles) for table in tables).with_columns(
+        selectivity=pl.col("auc") - pl.col("auc_shuffled"), is_reference=best
+    )

@@ -34,3 +34,15 @@ def assign_folds(ids: list[str], groups: list[str], labels: np.ndarray, folds: i
 def assign_halves(ids: list[str], groups: list[str], labels: np.ndarray, seed: int) -> np.ndarray:
     """The half of the training data that each example belongs to, 0 or 1; stratified and grouped like folds."""
     return assign_folds(ids, groups=groups, labels=labels, folds=2, seed=seed + 1)
+
+
+def shuffle_labels(ids: list[str], labels: np.ndarray, folds: np.ndarray, seed: int) -> np.ndarray:
+    """The labels in a seeded order, [examples]. They stay in their fold, so that it has both classes as before."""
+    shuffled = labels.copy()
+    order = np.array(
+        sorted(range(len(ids)), key=lambda index: hashlib.sha256(f"{seed}\n{ids[index]}".encode()).digest())
+    )
+    for fold in np.unique(folds):
+        members = np.flatnonzero(folds == fold)
+        shuffled[members] = labels[order[folds[order] == fold]]
+    return shuffled

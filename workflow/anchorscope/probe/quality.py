@@ -13,22 +13,32 @@ def auc(logits: np.ndarray, positive: np.ndarray) -> np.ndarray:
 
 
 def auc_with_interval(logits: np.ndarray, positive: np.ndarray, clusters: list[str]) -> dict[str, np.ndarray]:
-    """`auc` with its 95 % interval, both [layers].
+    """The mean `auc` of logits [repeats, layers, examples] over repeats, with its 95 % interval, both [layers].
 
     DeLong's variance, from each example's own share of wins. Shares are summed within a cluster, because its examples
-    vary together.
+    vary together. How far the repeats differ adds to it. `positive` are the labels, [examples], or those of each
+    repeat, [repeats, examples].
     """
     names, cluster_of = np.unique(np.array(clusters), return_inverse=True)
-    areas, errors = [], []
-    for row in logits:
-        wins = _wins(row, positive)
-        area = wins[positive].mean()
-        influence = np.where(positive, (wins - area) / positive.sum(), (wins - area) / (~positive).sum())
-        together = np.bincount(cluster_of, influence)
-        areas.append(area)
-        errors.append(np.sqrt((together**2).sum() * len(names) / max(1, len(names) - 1)))
-    area, error = np.array(areas), np.array(errors)
-    return {"auc": area, "auc_low": area - 1.96 * error, "auc_high": area + 1.96 * error}
+    positives = np.broadcast_to(positive, (len(logits), logits.shape[2]))
+    areas, variances = [], []
+    for of_layer in logits.swapaxes(0, 1):
+        wins = [_wins(row, some) for row, some in zip(of_layer, positives, strict=True)]
+        area = np.array([won[some].mean() for won, some in zip(wins, positives, strict=True)])
+        influence = [
+            (won - one) / np.where(some, some.sum(), (~some).sum())
+            for won, one, some in zip(wins, area, positives, strict=True)
+        ]
+        together = np.bincount(cluster_of, np.mean(influence, axis=0))
+        areas.append(area.mean())
+        variances.append((together**2).sum() * len(names) / max(1, len(names) - 1) + repeat_variance(area))
+    middle, error = np.array(areas), np.sqrt(variances)
+    return {"auc": middle, "auc_low": middle - 1.96 * error, "auc_high": middle + 1.96 * error}
+
+
+def repeat_variance(values: np.ndarray) -> float:
+    """The variance of the mean of some repeats' values; nothing where there is only one."""
+    return float(values.var(ddof=1)) / len(values) if len(values) > 1 else 0.0
 
 
 def _wins(row: np.ndarray, positive: np.ndarray) -> np.ndarray:

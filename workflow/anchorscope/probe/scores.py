@@ -6,9 +6,10 @@
 | half_a | half A of the training folds, first prompt | `crossfit`, `replicate` |
 | half_b | half B of the training folds, first prompt | `crossfit` |
 | second_b | half B of the training folds, second prompt | `replicate` |
+| shuffled | all training folds, first prompt, labels that are shuffled | what a probe of no meaning reaches |
 
 The strength of the penalty is chosen by cross-validation inside the training folds of `full`, once per layer and fold.
-The other three probes take the same strength.
+All other probes take the same strength.
 """
 
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ class Scores:
     """Out-of-fold logits of "hallucinated", and how the probes behind them were fitted."""
 
     logits: dict[tuple[Probe, str], Tensor]  # (probe, intervention) -> [layers, examples]
+    shuffled: Tensor  # [layers, examples], of probes that learnt shuffled labels
     strengths: Tensor  # [layers, folds]
     converged: Tensor  # [layers, folds]
 
@@ -44,6 +46,7 @@ def score(
     hallucinated: Tensor,  # [examples], bool
     folds: Tensor,  # [examples]
     halves: Tensor,  # [examples]
+    shuffled: Tensor,  # [examples], bool: the labels of the control probes
 ) -> Scores:
     """Fit all probes of some layers and score every intervention with them.
 
@@ -66,7 +69,14 @@ def score(
             for number, probe in enumerate(probes):
                 own = torch.where(held_out, by_probe[:, number], 0.0).sum(1)
                 logits[probe, intervention] = own.double().cpu()
-    return Scores(logits, strengths.cpu(), torch.stack(converged).all(0).cpu())
+    clean = _widened(states["first", "clean"])
+    control = fit(features=clean, labels=shuffled.float(), train=~held_out, strengths=strengths).logits(clean)
+    return Scores(
+        logits=logits,
+        shuffled=torch.where(held_out, control, 0.0).sum(1).double().cpu(),
+        strengths=strengths.cpu(),
+        converged=torch.stack(converged).all(0).cpu(),
+    )
 
 
 def _widened(states: Tensor) -> Tensor:

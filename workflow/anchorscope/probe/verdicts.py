@@ -9,6 +9,11 @@ def delta_p(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
     return 100 * (sigmoid(sign * changed) - sigmoid(sign * clean))
 
 
+def delta_logit(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
+    """How far the logit moves towards the probe's own clean verdict (above zero) or away from it."""
+    return np.where(clean >= 0, 1.0, -1.0) * (changed - clean)
+
+
 def flips(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
     """Whether the probe's verdict changes."""
     return (clean >= 0) != (changed >= 0)

@@ -9,12 +9,28 @@ import polars as pl
 import vl_convert
 from matplotlib.colors import to_hex
 
-from anchorscope.draw.figures import ANCHOR_LETTERS, INTERVENTION_TITLES, RULE_TITLES, SURE, TEXT_ORDER, View, limits
+from anchorscope.draw.figures import (
+    ANCHOR_LETTERS,
+    INTERVENTION_TITLES,
+    LOGITS_TITLES,
+    QUANTITIES,
+    RULE_TITLES,
+    SURE,
+    TEXT_ORDER,
+    View,
+    limits,
+)
 from anchorscope.draw.panels import FAINT, MARKED, looks
 from anchorscope.extract.axes import COMPONENTS
 
-KEYS = ["model", "dataset", "component", "position", "rule", "intervention", "anchor"]
-POINTS = ["n", "delta_p", "low", "high", "sure", "null_low", "null_high"]  # arrays, one value per layer
+KEYS = ["model", "dataset", "component", "position", "rule", "logits", "intervention", "anchor"]
+CHANGES = [name for quantity in QUANTITIES.values() for name in (quantity.value, quantity.low, quantity.high)]
+POINTS = ["n", *CHANGES, "sure", "null_low", "null_high"]  # arrays, one value per layer
+AT_REFERENCE = " at reference layers"
+RULES = RULE_TITLES | {
+    f"{rule}{AT_REFERENCE}": f"{RULE_TITLES[rule]}, labelled at the reference layers"
+    for rule in ("crossfit", "replicate")
+}
 POINT = ["model", "series", "layer"]  # what tells the points of a chart apart
 DASHES = {"-": [1, 0], "--": [6, 3], ":": [1.5, 2.5], "-.": [6, 2.5, 1.5, 2.5]}
 SHAPES = {"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "+": "cross"}
@@ -23,7 +39,10 @@ SHAPES |= {
     "X": "M-1,-0.5L-0.5,-1L0,-0.5L0.5,-1L1,-0.5L0.5,0L1,0.5L0.5,1L0,0.5L-0.5,1L-1,0.5L-0.5,0Z",
     "*": "M0,-1L0.24,-0.32L0.95,-0.31L0.38,0.12L0.59,0.81L0,0.4L-0.59,0.81L-0.38,0.12L-0.95,-0.31L-0.24,-0.32Z",
 }
-INTERVAL = "isValid(datum.low) ? format(datum.low, '+.1f') + ' … ' + format(datum.high, '+.1f') : 'too few examples'"
+FORMAT = "chosen_quantity === 'delta_p' ? '+.1f' : '+.2f'"
+INTERVAL = (
+    f"isValid(datum.lower) ? format(datum.lower, {FORMAT}) + ' … ' + format(datum.upper, {FORMAT}) : 'too few examples'"
+)
 CONFIG = {
     "background": "transparent",
     "font": "system-ui, sans-serif",
@@ -61,6 +80,11 @@ def records(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[
         pl.col("model").replace(models),
         pl.col("dataset").replace(datasets),
         pl.col("delta_p", "low", "high", "null_low", "null_high").cast(pl.Float64).round(1),
+        pl.col("delta_logit", "logit_low", "logit_high").cast(pl.Float64).round(2),
+        pl.when(labels="reference")
+        .then(pl.col("rule").replace({rule: f"{rule}{AT_REFERENCE}" for rule in ("crossfit", "replicate")}))
+        .otherwise("rule")
+        .alias("rule"),
         sure=SURE.cast(pl.Int8),
     )
     whole = shown.sort("layer").group_by(KEYS, maintain_order=True).agg(POINTS)
@@ -78,13 +102,14 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
     labels = [f"{letter} {title}" for title in datasets.values() for letter in ANCHOR_LETTERS.values()]
     styles = dict(zip(labels, map(_look, looks(view.style, len(labels))), strict=True))
     measured = [title for title in models.values() if title in set(data["model"])]
-    chosen = {"rule": "flip", "intervention": "exact_question", **asdict(view.headline)}
+    chosen = {"rule": "replicate", "logits": "measured", "quantity": "delta_p"}
+    chosen |= {"intervention": "exact_question", **asdict(view.headline)}
     menus = _menus(measured, list(datasets.values()), summary=summary, chosen=chosen)
     chart = alt.FacetChart(
         data=alt.NamedData("series"),
-        spec=_panel(styles, list(limits(summary.filter(pl.col("model").is_in(list(view.models)))))),
+        spec=_panel(styles, summary.filter(pl.col("model").is_in(list(view.models)))),
         facet=alt.Facet("model:N", title=None, sort=list(models.values()), header=alt.Header(labelLimit=0)),
-        transform=[*map(_chosen, menus), *_flattened()],
+        transform=[*map(_chosen, (key for key in menus if key in KEYS)), *_flattened()],
         columns=len(models),
     )
     lists = {"label": labels, **{name: [style[name] for style in styles.values()] for name in ("colour", "marker")}}
@@ -117,7 +142,9 @@ def _menus(
         "dataset": {None: "all", **dict(zip(datasets, datasets, strict=True))},
         "component": {name: name for name in measured("component", COMPONENTS)},
         "position": {name: name for name in measured("position", TEXT_ORDER)},
-        "rule": {name: f"{name}: {title}" for name, title in RULE_TITLES.items()},
+        "rule": {name: f"{name}: {title}" for name, title in RULES.items()},
+        "logits": _logits_titles(summary),
+        "quantity": {name: quantity.title for name, quantity in QUANTITIES.items()},
         "intervention": {name: INTERVENTION_TITLES.get(name, name) for name in measured("intervention")},
     }
     return {
@@ -129,6 +156,13 @@ def _menus(
         for key, menu in labels.items()
         if len(menu) > 1
     }
+
+
+def _logits_titles(summary: pl.DataFrame) -> dict[str | None, str]:
+    """Where more than one component or position was measured, the headline alone has all kinds of logits."""
+    places = summary.select("component", "position").n_unique()
+    only = "" if places == 1 else " (at the component and position of the claims only)"
+    return {name: title + (only if name != "measured" else "") for name, title in LOGITS_TITLES.items()}
 
 
 def _chosen(key: str) -> alt.FilterTransform:
@@ -150,9 +184,12 @@ def _flattened() -> list[alt.Transform]:
         "marker": "all_marker[datum.number]",
     }
     by_layer = {
-        "firm": "datum.sure ? datum.delta_p : null",
-        "firm_low": "datum.sure ? datum.low : null",
-        "firm_high": "datum.sure ? datum.high : null",
+        **{name: _chosen_quantity(part) for name, part in (("change", "value"), ("lower", "low"), ("upper", "high"))},
+        "firm": "datum.sure ? datum.change : null",
+        "firm_low": "datum.sure ? datum.lower : null",
+        "firm_high": "datum.sure ? datum.upper : null",
+        "band_low": "chosen_quantity === 'delta_p' ? datum.null_low : null",
+        "band_high": "chosen_quantity === 'delta_p' ? datum.null_high : null",
         "interval": INTERVAL,
         "marked": f"datum.layer % {step} === datum.number % {step}",
     }
@@ -163,7 +200,23 @@ def _flattened() -> list[alt.Transform]:
     ]
 
 
-def _panel(styles: dict[str, dict], domain: list[float]) -> alt.LayerChart:
+def _chosen_quantity(part: str) -> str:
+    """The value, or an end of its interval, of the quantity that the menu says."""
+    points, logits = (getattr(QUANTITIES[name], part) for name in ("delta_p", "delta_logit"))
+    return f"chosen_quantity === 'delta_p' ? datum.{points} : datum.{logits}"
+
+
+def _domain(summary: pl.DataFrame) -> alt.Scale:
+    """The axis of the quantity that the menu says, the same for every other choice."""
+    ends = {name: limits(summary, quantity) for name, quantity in QUANTITIES.items()}
+    low, high = (
+        alt.ExprRef(f"chosen_quantity === 'delta_p' ? {ends['delta_p'][end]} : {ends['delta_logit'][end]}")
+        for end in (0, 1)
+    )
+    return alt.Scale(domainMin=low, domainMax=high, nice=False)
+
+
+def _panel(styles: dict[str, dict], summary: pl.DataFrame) -> alt.LayerChart:
     """One model's panel: bands, faint and firm lines, markers, and the point under the pointer."""
     legend = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize=700, symbolStrokeWidth=2)
     colours, dashes = (
@@ -171,7 +224,7 @@ def _panel(styles: dict[str, dict], domain: list[float]) -> alt.LayerChart:
     )
 
     def height(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title="ΔP", scale=alt.Scale(domain=domain, nice=False), axis=_axis())
+        return alt.Y(f"{field}:Q", title="change", scale=_domain(summary), axis=_axis())
 
     # With few layers Vega also puts ticks between them, and would round their labels.
     only_layers = "datum.value === floor(datum.value) ? datum.label : ''"
@@ -185,16 +238,16 @@ def _panel(styles: dict[str, dict], domain: list[float]) -> alt.LayerChart:
         strokeDash=alt.StrokeDash("series:N", scale=dashes, legend=legend),
     )
     filled = base.encode(fill=alt.Fill("colour:N", scale=None))
-    point = filled.encode(y=height("delta_p"), shape=alt.Shape("marker:N", scale=None))
+    point = filled.encode(y=height("change"), shape=alt.Shape("marker:N", scale=None))
     everything = [{"series": label} for label in styles]
     shown = alt.selection_point("shown", fields=["series"], bind="legend", toggle="true", clear=False, value=everything)
     near = alt.selection_point("near", fields=POINT, on="pointerover", clear="pointerout", empty=False)
     layers = [
-        base.mark_area(opacity=0.12, color="gray").encode(y=height("null_low"), y2="null_high:Q"),
+        base.mark_area(opacity=0.12, color="gray").encode(y=height("band_low"), y2="band_high:Q"),
         filled.mark_area(opacity=0.15).encode(y=height("firm_low"), y2="firm_high:Q"),
         # The first line is the one whose opacity the legend takes.
         line.mark_line(strokeWidth=1.6).encode(y=height("firm")).properties(name="curves").add_params(shown),
-        line.mark_line(strokeWidth=1.6, opacity=FAINT).encode(y=height("delta_p")),
+        line.mark_line(strokeWidth=1.6, opacity=FAINT).encode(y=height("change")),
         point.mark_point(filled=True, size=28)
         .encode(opacity=alt.condition("datum.sure", alt.value(1), alt.value(FAINT)))
         .transform_filter("datum.marked"),
@@ -213,6 +266,7 @@ def _tooltip() -> list[alt.Tooltip]:
         alt.Tooltip("layer:Q", title="Layer"),
         alt.Tooltip("n:Q", title="n"),
         alt.Tooltip("delta_p:Q", title="ΔP", format="+.1f"),
+        alt.Tooltip("delta_logit:Q", title="Δlogit", format="+.2f"),
         alt.Tooltip("interval:N", title="95 % interval"),
     ]
 

@@ -6,11 +6,21 @@ from dataclasses import dataclass
 import polars as pl
 from markupsafe import Markup
 
-from anchorscope.report.numbers import between, signed
 from anchorscope.report.rendering import render
 from anchorscope.report.tables import named
+from anchorscope.summarise.bottom_line import GAP_CLAIM
 from anchorscope.summarise.claims import EFFECTS
-from anchorscope.summarise.claims_page import BEYOND, EXPLAINED, LANDMARKS, ONE_MECHANISM
+from anchorscope.summarise.claims_page import (
+    ACCOUNTS,
+    BEYOND,
+    EXPLAINED,
+    LANDMARKS,
+    LOGITS_TITLES,
+    ONE_MECHANISM,
+    TWO_LINES,
+)
+from anchorscope.summarise.numbers import MINUS, between, signed
+from anchorscope.summarise.two_lines import COMPARED
 
 
 @dataclass(frozen=True)
@@ -20,6 +30,7 @@ class Verdict:
     verdict: str
     subject: str  # the titles of model and dataset
     effect: str  # with its interval, or why there is none
+    in_logits: str | None  # where the change of the logit gives another verdict
 
 
 @dataclass(frozen=True)
@@ -37,9 +48,9 @@ def claims_section(claims: Mapping, models: Mapping[str, str], datasets: Mapping
     """Every claim, its verdict for each model on all datasets, and below that for each dataset."""
     statements = {int(number): statement for number, statement in claims["statements"].items()}
     rows = {number: [row for row in claims["claims"] if row["claim"] == number] for number in statements}
-    one_mechanism, landmarks = (
+    one_mechanism, two_lines, landmarks = (
         named(frame(claims[name]), models, datasets) if claims[name] else None
-        for name, frame in (("one_mechanism", _one_mechanism), ("landmarks", _landmarks))
+        for name, frame in (("one_mechanism", _one_mechanism), ("two_lines", _two_lines), ("landmarks", _landmarks))
     )
     return render(
         "claims.html",
@@ -51,6 +62,8 @@ def claims_section(claims: Mapping, models: Mapping[str, str], datasets: Mapping
         ],
         one_mechanism=one_mechanism,
         one_mechanism_explained=ONE_MECHANISM,
+        two_lines=two_lines,
+        two_lines_explained=TWO_LINES,
         landmarks=landmarks,
         landmarks_explained=LANDMARKS,
     )
@@ -77,7 +90,11 @@ def _verdict(row: Mapping, models: Mapping[str, str], datasets: Mapping[str, str
     effect = row["because"]
     if row["effect"] is not None:
         effect = f"{signed(row['effect'])}, 95 % interval {between(row['low'], row['high'])}"
-    return Verdict(row["verdict"], f"{model}, {dataset}", effect)
+    about = (
+        f"{model}, {dataset}" if row["claim"] != GAP_CLAIM else f"{model}, {dataset}, {LOGITS_TITLES[row['logits']]}"
+    )
+    other = row["in_logits"]["verdict"] if row["in_logits"] else row["verdict"]
+    return Verdict(row["verdict"], about, effect, in_logits=None if other == row["verdict"] else other)
 
 
 def _one_mechanism(rows: list[dict]) -> pl.DataFrame:
@@ -86,12 +103,26 @@ def _one_mechanism(rows: list[dict]) -> pl.DataFrame:
             {
                 "model": row["model"],
                 "dataset": row["dataset"],
+                "logits": LOGITS_TITLES[row["logits"]],
                 "gap": row["area"],
                 "95 % interval": between(row["area_low"], row["area_high"]),
                 "one mechanism": row["area_null"],
                 "95 % of simulations": between(row["area_null_low"], row["area_null_high"]),
                 "beyond": BEYOND[row["beyond"]],
             }
+            for row in rows
+        ]
+    )
+
+
+def _two_lines(rows: list[dict]) -> pl.DataFrame:
+    def gain(row: dict, name: str) -> str:
+        return f"{row[name]:+.2f} ({between(row[f'{name}_low'], row[f'{name}_high'], 2)})".replace("-", MINUS)
+
+    return pl.DataFrame(
+        [
+            {"model": row["model"], "dataset": row["dataset"], "best account": ACCOUNTS[row["account"]]}
+            | {name: gain(row, name) for name in COMPARED}
             for row in rows
         ]
     )

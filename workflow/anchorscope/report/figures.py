@@ -15,7 +15,6 @@ from markupsafe import Markup
 from PIL import Image
 
 from anchorscope.draw.kinds import FIGURE_KINDS, FigureKind
-from anchorscope.report.findings import Finding
 from anchorscope.report.rendering import render
 
 WIDTH = 1400  # pixels: sharp at the width of the page, a third of the bytes of the file
@@ -67,10 +66,10 @@ def make_pictures(
         return {name: list(threads.map(partial(make, name), paths)) for name, paths in figures.items()}
 
 
-def opening_section(pictures: Mapping[str, list[Picture]], found: list[Finding]) -> Markup:
-    """What the page begins with: a picture of each set of models, and what was found of each model."""
+def opening_section(pictures: Mapping[str, list[Picture]], bottom_line: Mapping[str, str]) -> Markup:
+    """What the page begins with: what was found of each model, by its title, and a picture of each set of models."""
     top = [picture for of_set in pictures.values() for picture in of_set if picture.kind.placement == "top"]
-    return render("opening.html", pictures=top, findings=found)
+    return render("opening.html", pictures=top, bottom_line=bottom_line)
 
 
 def figures_section(pictures: Mapping[str, list[Picture]]) -> Markup:

@@ -5,7 +5,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from anchorscope.report.numbers import number_text
+from anchorscope.summarise.numbers import number_text
 
 FOLDER = Path(__file__).resolve().parent / "templates"
 

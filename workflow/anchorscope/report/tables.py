@@ -7,8 +7,8 @@ import polars as pl
 from markupsafe import Markup
 
 from anchorscope.extract.axes import Headline
-from anchorscope.report.numbers import between
 from anchorscope.report.rendering import render
+from anchorscope.summarise.numbers import between
 
 Titles = Mapping[str, str]
 
@@ -37,6 +37,8 @@ def deepest_layers(summary: pl.DataFrame, headline: Headline) -> pl.DataFrame:
         pl.col("rule").is_in(["flip", "replicate"]),
         **asdict(headline),
         intervention="exact_question",
+        labels="plotted",
+        logits="measured",
     )
     question, answer, gap = (rows.filter(anchor=name) for name in ("question", "answer", "gap"))
     return (

@@ -1,33 +1,51 @@
-"""Resampling of whole clusters: how far an estimate would move with other questions.
+"""Resampling: how far an estimate would move with other questions, and with other folds and halves.
 
-A resample is a row of weights that says how often each example is drawn. So every estimate that is a ratio of sums is
-one matrix product for all resamples at once.
+A resample is a row of weights that says how often each example is drawn, whole clusters at a time. So every estimate
+that is a ratio of sums is one matrix product for all resamples at once. An estimate is the mean over repeats, each with
+its own folds and halves. A resample adds to it a random combination of the repeats' distances from their mean, with the
+variance that the mean of so many repeats has.
 """
 
 import zlib
+from dataclasses import dataclass
 
 import numpy as np
 
 
-def resample(clusters: list[str], draws: int, seed: int) -> np.ndarray:
-    """Weights [draws, examples]: all clusters, drawn with replacement, each with all its examples."""
+@dataclass(frozen=True)
+class Resamples:
+    """What each resample draws."""
+
+    weights: np.ndarray  # [draws, examples], how often
+    repeats: np.ndarray  # [draws, repeats], factors of the repeats' distances from their mean
+
+
+def resample(clusters: list[str], repeats: int, draws: int, seed: int) -> Resamples:
+    """All clusters, drawn with replacement, each with all its examples."""
     names, cluster_of = np.unique(np.array(clusters), return_inverse=True)
     generator = np.random.default_rng([seed, zlib.crc32("\n".join(names).encode())])
     counts = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)
-    return counts.astype(np.float64)[:, cluster_of]
+    factors = generator.standard_normal((draws, repeats)) / np.sqrt(max(1, repeats * (repeats - 1)))
+    return Resamples(counts.astype(np.float64)[:, cluster_of], factors)
 
 
-def group_means(weights: np.ndarray, inside: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means of `values` [layers, examples] and shares of all examples, both [groups, draws, layers].
+def group_means(
+    weights: np.ndarray, inside: np.ndarray, counted: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means of `values` [values, layers, examples], and shares of all examples that are counted, by group and draw.
 
-    The groups are the examples `inside` [layers, examples], the others, and all; NaN where a draw has none of them.
+    The groups are the examples `inside`, the others, and all, of those that are `counted` [layers, examples]. Means are
+    [groups, values, draws, layers], NaN where a draw has none of the group; shares are [groups, draws, layers].
     """
-    total = weights.sum(1)[:, None]
-    counted = weights.astype(np.float32) @ inside.T.astype(np.float32)  # whole numbers, so nothing is rounded
-    sizes = [counted.astype(np.float64), total - counted, np.broadcast_to(total, counted.shape)]
-    sums = np.split(weights @ np.concatenate([inside * values, ~inside * values, values]).T, len(sizes), axis=1)
+    masks = np.stack([counted & inside, counted & ~inside])
+    flat = masks.reshape(-1, masks.shape[-1]).astype(np.float32)
+    counts = (weights.astype(np.float32) @ flat.T).astype(np.float64)  # whole numbers, so nothing is rounded
+    sizes = counts.reshape(len(weights), 2, -1).swapaxes(0, 1)
+    flat = (masks[:, None] * values).reshape(-1, masks.shape[-1])
+    sums = (weights @ flat.T).reshape(len(weights), 2, len(values), -1).transpose(1, 2, 0, 3)
+    sizes, sums = (np.concatenate([some, some.sum(0, keepdims=True)]) for some in (sizes, sums))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.stack([part / size for part, size in zip(sums, sizes, strict=True)]), np.stack(sizes) / total
+        return sums / sizes[:, None], sizes / sizes[2]
 
 
 def interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,11 +2,12 @@
 
 A claim says that an effect lies in some region. It is supported when the whole 95 % interval lies inside the region,
 contradicted when it lies outside, and undecided otherwise. Groups are those of `replicate`, because under `flip` even
-noise shows the published gap.
+noise shows the published gap. Every claim is judged twice: by delta P, in points, and by the change of the logit, which
+does not saturate. The first claim is also judged with the knockout's common push taken out.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations, pairwise
 from statistics import NormalDist
 
@@ -14,8 +15,11 @@ import numpy as np
 import polars as pl
 
 from anchorscope.summarise.bootstrap import interval
+from anchorscope.summarise.curves import QUANTITIES, Estimate
+from anchorscope.summarise.push import LOGITS
 
 RULE = "replicate"
+POINTS_PER_LOGIT = 25.0  # at a probability of one half: the bounds below, in logits, are so many times smaller
 NEAR_ZERO = 10.0  # points that a flat curve may lie from zero; the published ones lie within that
 SIMILAR = 25.0  # points between two datasets in a third of the depth; the published ones lie within that
 NOTHING = 5.0  # points by which the control may move the probe
@@ -43,32 +47,36 @@ Effect = tuple[float, np.ndarray]  # a number, and its resamples [draws]
 
 
 @dataclass(frozen=True)
-class ResampledCurve:
-    """One curve: its means [layers] and resamples [draws, layers]; layers without an estimate are NaN."""
-
-    mean: np.ndarray
-    resampled: np.ndarray
-
-
-@dataclass(frozen=True)
 class Run:
-    """The headline's curves of one model on one dataset."""
+    """The headline's curves of one model on one dataset, in one quantity."""
 
     model: str
     dataset: str
-    question: ResampledCurve
-    answer: ResampledCurve
-    gap: ResampledCurve
-    control: ResampledCurve  # all examples, random_question
+    question: Estimate
+    answer: Estimate
+    gaps: dict[str, Estimate]  # by the kind of logits
+    control: Estimate  # all examples, random_question
     reads_truth: bool  # whether the reference layer's probe is better than chance
+    bounds: float = 1.0  # what the claims' bounds are multiplied with
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The model and dataset that a claim is judged on."""
+    """The model and dataset that a claim is judged on, and the kind of logits."""
 
     model: str
     dataset: str | None  # None: all datasets
+    logits: str = "measured"
+
+
+@dataclass(frozen=True)
+class InLogits:
+    """What the change of the logit says about a claim."""
+
+    verdict: str
+    effect: float | None
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True)
@@ -78,19 +86,23 @@ class JudgedClaim:
     claim: int
     model: str
     dataset: str | None
+    logits: str
     verdict: str
     effect: float | None = None
     low: float | None = None
     high: float | None = None
     because: str | None = None  # why there is no effect
+    in_logits: InLogits | None = None
 
 
 @dataclass(frozen=True)
 class Findings:
     """What claims.json holds and claims.md shows."""
 
+    bottom_line: dict[str, str]  # by model, what was found in one sentence
     claims: list[JudgedClaim]
     one_mechanism: list[dict]  # the gap beside what one mechanism would give
+    two_lines: list[dict]  # two kinds of examples, degrees or neither
     landmarks: list[dict]  # published beside measured
     weights: dict[str, str]  # by model, trained or random
     note: str
@@ -99,23 +111,32 @@ class Findings:
         return json.dumps({"statements": STATEMENTS, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
 
 
-def read_run(model: str, dataset: str, summary: pl.DataFrame, resampled: pl.DataFrame, layers: pl.DataFrame) -> Run:
+def read_run(
+    model: str,
+    dataset: str,
+    summary: pl.DataFrame,
+    resampled: pl.DataFrame,
+    layers: pl.DataFrame,
+    quantity: str = "delta_p",
+) -> Run:
     """From the tables of one model on one dataset; `summary` and `layers` have the headline's rows only."""
 
-    def curve(anchor: str, intervention: str) -> ResampledCurve:
-        wanted = {"rule": RULE, "anchor": anchor, "intervention": intervention}
-        mean = summary.filter(**wanted).sort("layer")["delta_p"].cast(pl.Float64).to_numpy().astype(np.float64)
-        drawn = resampled.filter(**wanted).sort("draw")["delta_p"].to_numpy().astype(np.float64)
-        return ResampledCurve(mean, drawn.reshape(-1, len(mean)))
+    def curve(anchor: str, intervention: str, logits: str = "measured") -> Estimate:
+        wanted = {"anchor": anchor, "intervention": intervention, "logits": logits}
+        rows = summary.filter(rule=RULE, labels="plotted", **wanted).sort("layer")
+        mean = rows[quantity].cast(pl.Float64).to_numpy().astype(np.float64)
+        drawn = resampled.filter(**wanted).sort("draw")[quantity].to_numpy().astype(np.float64)
+        return Estimate(mean, drawn.reshape(-1, len(mean)))
 
     return Run(
         model=model,
         dataset=dataset,
         question=curve("question", "exact_question"),
         answer=curve("answer", "exact_question"),
-        gap=curve("gap", "exact_question"),
+        gaps={logits: curve("gap", "exact_question", logits) for logits in LOGITS},
         control=curve("all", "random_question"),
         reads_truth=reads_truth(layers),
+        bounds=1.0 if quantity == "delta_p" else 1 / POINTS_PER_LOGIT,
     )
 
 
@@ -128,7 +149,7 @@ def reads_truth(layers: pl.DataFrame) -> bool:
 
 
 def beside_null(series: pl.DataFrame, runs: list[Run]) -> list[dict]:
-    """The headline's gap beside what one mechanism would give, as means over layers: one row per model and dataset.
+    """The headline's gap beside what one mechanism would give, as means over layers: one row per kind of logits.
 
     `beyond` is None where the probe reads nothing.
     """
@@ -138,10 +159,13 @@ def beside_null(series: pl.DataFrame, runs: list[Run]) -> list[dict]:
         orient="row",
     )
     return (
-        series.filter(rule=RULE, anchor="gap", intervention="exact_question")
+        series.filter(rule=RULE, labels="plotted", anchor="gap", intervention="exact_question")
         .drop_nulls(["area", "area_null"])
         .select(
-            "model", "dataset", *(f"{name}{end}" for name in ("area", "area_null") for end in ("", "_low", "_high"))
+            "model",
+            "dataset",
+            "logits",
+            *(f"{name}{end}" for name in ("area", "area_null") for end in ("", "_low", "_high")),
         )
         .join(read, on=["model", "dataset"], maintain_order="left")
         .with_columns(beyond=pl.when("reads_truth").then(pl.col("area_high") < pl.col("area_null_low")))
@@ -163,7 +187,16 @@ def larger_neighbours(families: list[list[str]], parameters: dict[str, int]) -> 
     return [(first, second) for first, second in pairs if parameters[second] > LARGER * parameters[first]]
 
 
-def judge_claims(runs: list[Run], sizes: list[tuple[str, str]]) -> list[JudgedClaim]:
+def judge_claims(by_quantity: dict[str, list[Run]], sizes: list[tuple[str, str]]) -> list[JudgedClaim]:
+    """Every claim by delta P, each with what the change of the logit says of it."""
+    points, logits = (_judge(by_quantity[quantity], sizes) for quantity in QUANTITIES)
+    return [
+        replace(row, in_logits=InLogits(other.verdict, other.effect, other.low, other.high))
+        for row, other in zip(points, logits, strict=True)
+    ]
+
+
+def _judge(runs: list[Run], sizes: list[tuple[str, str]]) -> list[JudgedClaim]:
     """Every claim for every model, on each dataset and on all of them, and for every smaller model and a larger one."""
     judged = []
     for model in dict.fromkeys(run.model for run in runs):
@@ -178,25 +211,31 @@ def judge_claims(runs: list[Run], sizes: list[tuple[str, str]]) -> list[JudgedCl
 def _model_claims(runs: list[Run]) -> list[JudgedClaim]:
     """The claims about one model on some datasets. A dataset whose probe reads nothing does not count."""
     scope = Scope(runs[0].model, runs[0].dataset if len(runs) == 1 else None)
+    gaps = {logits: replace(scope, logits=logits) for logits in LOGITS}
     usable = [run for run in runs if run.reads_truth]
     if not usable:
-        return [_undecided(claim, scope, "the probe is no better than chance") for claim in (1, 2, 3, 6)]
+        scopes = [*((1, some) for some in gaps.values()), *((claim, scope) for claim in (2, 3, 6))]
+        return [_undecided(claim, some, "the probe is no better than chance") for claim, some in scopes]
+    near_zero, nothing = (usable[0].bounds * bound for bound in (NEAR_ZERO, NOTHING))
     return [
-        _on_average(1, scope, effects=[_area(run.gap) for run in usable], region=BELOW_ZERO),
-        _everywhere(2, scope, curves=[run.answer for run in usable], bound=NEAR_ZERO),
+        *(
+            _on_average(1, some, effects=[_area(run.gaps[logits]) for run in usable], region=BELOW_ZERO)
+            for logits, some in gaps.items()
+        ),
+        _everywhere(2, scope, curves=[run.answer for run in usable], bound=near_zero),
         _on_average(3, scope, effects=[_deepening(run.question) for run in usable], region=BELOW_ZERO),
-        _everywhere(6, scope, curves=[run.control for run in usable], bound=NOTHING),
+        _everywhere(6, scope, curves=[run.control for run in usable], bound=nothing),
     ]
 
 
-def _area(curve: ResampledCurve) -> Effect:
+def _area(curve: Estimate) -> Effect:
     """The mean over layers."""
     known = np.isfinite(curve.mean)
     return _mean(curve.mean[known]), _means(curve.resampled[:, known])
 
 
-def _some_layers(curve: ResampledCurve, layers: slice | np.ndarray) -> ResampledCurve:
-    return ResampledCurve(curve.mean[layers], curve.resampled[:, layers])
+def _some_layers(curve: Estimate, layers: slice | np.ndarray) -> Estimate:
+    return Estimate(curve.mean[layers], curve.resampled[:, layers])
 
 
 def _difference(first: Effect, second: Effect) -> Effect:
@@ -205,7 +244,7 @@ def _difference(first: Effect, second: Effect) -> Effect:
     return first[0] - second[0], first[1][:draws] - second[1][:draws]
 
 
-def _deepening(curve: ResampledCurve) -> Effect:
+def _deepening(curve: Estimate) -> Effect:
     """Later layers minus the first ones."""
     first = -(-len(curve.mean) // BEGINNING)
     early, late = (_area(_some_layers(curve, layers)) for layers in (slice(first), slice(first, None)))
@@ -223,7 +262,7 @@ def _deeper(runs: list[Run], smaller: str, larger: str) -> JudgedClaim:
     return _on_average(4, scope, effects=effects, region=BELOW_ZERO)
 
 
-def _deepest(curve: ResampledCurve) -> Effect:
+def _deepest(curve: Estimate) -> Effect:
     """The lowest mean, and that layer's value in each resample."""
     if not np.isfinite(curve.mean).any():
         return np.nan, np.full(len(curve.resampled), np.nan)
@@ -234,6 +273,7 @@ def _deepest(curve: ResampledCurve) -> Effect:
 def _similar(runs: list[Run]) -> JudgedClaim:
     """Claim 5: every pair of datasets in every third of the depth, at once."""
     scope = Scope(runs[0].model, None)
+    bound = SIMILAR * runs[0].bounds
     usable = [run.question for run in runs if run.reads_truth]
     if len(usable) < 2:
         return _undecided(5, scope, "fewer than two datasets have a probe that is better than chance")
@@ -244,8 +284,8 @@ def _similar(runs: list[Run]) -> JudgedClaim:
         if len(third)
     ]
     means, resamples = zip(*differences, strict=True)
-    curve = ResampledCurve(np.array(means), np.stack(resamples, axis=1))
-    return _everywhere(5, scope, curves=[curve], bound=SIMILAR)
+    curve = Estimate(np.array(means), np.stack(resamples, axis=1))
+    return _everywhere(5, scope, curves=[curve], bound=bound)
 
 
 def _on_average(claim: int, scope: Scope, effects: list[Effect], region: Region) -> JudgedClaim:
@@ -259,6 +299,7 @@ def _on_average(claim: int, scope: Scope, effects: list[Effect], region: Region)
         claim=claim,
         model=scope.model,
         dataset=scope.dataset,
+        logits=scope.logits,
         verdict=verdict_on(low, high, region),
         effect=effect,
         low=low,
@@ -266,7 +307,7 @@ def _on_average(claim: int, scope: Scope, effects: list[Effect], region: Region)
     )
 
 
-def _everywhere(claim: int, scope: Scope, curves: list[ResampledCurve], bound: float) -> JudgedClaim:
+def _everywhere(claim: int, scope: Scope, curves: list[Estimate], bound: float) -> JudgedClaim:
     """A claim that every layer of every curve lies within `bound` of zero, by a band that holds for all at once."""
     mean = np.concatenate([curve.mean for curve in curves])
     resampled = np.concatenate([curve.resampled for curve in curves], axis=1)
@@ -284,6 +325,7 @@ def _everywhere(claim: int, scope: Scope, curves: list[ResampledCurve], bound: f
         claim=claim,
         model=scope.model,
         dataset=scope.dataset,
+        logits=scope.logits,
         # One layer is enough to contradict; all are needed to support.
         verdict=next(verdict for verdict in ("contradicted", "undecided", "supported") if verdict in verdicts),
         effect=float(mean[farthest]),
@@ -293,7 +335,7 @@ def _everywhere(claim: int, scope: Scope, curves: list[ResampledCurve], bound: f
 
 
 def _undecided(claim: int, scope: Scope, because: str) -> JudgedClaim:
-    return JudgedClaim(claim=claim, model=scope.model, dataset=scope.dataset, verdict="undecided", because=because)
+    return JudgedClaim(claim, scope.model, scope.dataset, scope.logits, verdict="undecided", because=because)
 
 
 def _mean(values: np.ndarray) -> float:

@@ -1,55 +1,100 @@
 """Claims and landmarks as a page of text."""
 
+from collections.abc import Mapping
+
 from anchorscope.summarise.claims import EFFECTS, STATEMENTS, Findings, JudgedClaim
+from anchorscope.summarise.two_lines import COMPARED
 
 
 def claims_page(findings: Findings) -> str:
-    """Markdown: one table per claim, what one mechanism would give, and published landmarks beside measured ones."""
-    parts = ["# Claims", findings.note, EXPLAINED]
+    """Markdown: what was found, one table per claim, and what the claims are to be read beside."""
+    parts = ["# Claims", _bottom_lines(findings.bottom_line), findings.note, EXPLAINED]
     for number, statement in STATEMENTS.items():
         rows = [row for row in findings.claims if row.claim == number]
         if rows:
             parts += [f"## {number}. {statement[0].upper()}{statement[1:]}", _claim_table(rows, EFFECTS[number])]
     if findings.one_mechanism:
         parts += ["## What one mechanism would show", ONE_MECHANISM, _one_mechanism_table(findings.one_mechanism)]
+    if findings.two_lines:
+        parts += ["## Two kinds of examples, or one", TWO_LINES, _lines_table(findings.two_lines)]
     if findings.landmarks:
         parts += ["## Published landmarks", LANDMARKS, _landmark_table(findings.landmarks)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
+def _bottom_lines(sentences: Mapping[str, str]) -> str:
+    return "\n".join(f"- **{model}**: {sentence}" for model, sentence in sentences.items())
+
+
 EXPLAINED = """Supported: the whole 95 % interval agrees with the claim. Contradicted: none of it does. Undecided:
-anything else, also where the probe is no better than chance. ΔP in percentage points; groups by `replicate`."""
+anything else, also where the probe is no better than chance. ΔP in percentage points; groups by `replicate`, at the
+layer plotted. Each claim is judged a second time by the change of the logit, with bounds 25 times smaller, because a
+probability near 0 or 1 can hide a change. The first claim stands three times: as measured; *recentred*, without the
+push that the knockout gives to all examples alike; and *residual*, also without the slope that is common to all, which
+is a lower bound, because two kinds of examples make a part of that slope."""
+LOGITS_TITLES = {"measured": "as measured", "recentred": "recentred", "residual": "residual"}
 BEYOND = {True: "yes", False: "no", None: "–"}
 ONE_MECHANISM = """A gap under `replicate` is a property of the examples, but not yet two kinds of them: a knockout that
 shifts every logit along one line gives a gap, too. Here are its simulations, fitted to this run, beside the measured
 gap, both as the mean over layers. Beyond: the measured interval lies wholly below that of the simulations, which is
 stricter than a test at 5 %, so that what is not beyond is not thereby one mechanism. Beyond it, the shift is a property
 of the example; whether of two kinds or by degrees, the dip and the mixture in `kinds` say."""
+ACCOUNTS = {"two_lines": "two kinds", "by_degrees": "by degrees", "one_line": "one line", None: "undecided"}
+TWO_LINES = """Each example's logit under the knockout against its clean one: do the points lie along one line, along
+one line from which examples differ by degrees, or along two, one for examples that keep their evidence and one for
+those that lose it? Each account predicts what happens to an example under one prompt from what happened to it under the
+other. The numbers say how much better the first account predicts than the second, in nats per example, averaged over
+layers. The best account is the one that is better than both others beyond chance."""
 LANDMARKS = """The published values were read from the figures and are good to about 10 points; the measured ones are
 from the rule `flip`, as there. A range spans datasets and layers."""
 
 
 def _claim_table(rows: list[JudgedClaim], effect: str) -> str:
-    lines = [f"| model | dataset | verdict | {effect} | 95 % interval |", "|---|---|---|---|---|"]
+    lines = [f"| model | dataset | logits | verdict | {effect} | 95 % interval | in logits |", "|---" * 7 + "|"]
     for row in rows:
         value, ends = "–", row.because
         if row.effect is not None and row.low is not None and row.high is not None:
             value, ends = _points(row.effect), f"{_points(row.low)} … {_points(row.high)}"
-        lines.append(f"| {row.model} | {row.dataset or 'all'} | {row.verdict} | {value} | {ends} |")
+        cells = (row.model, row.dataset or "all", LOGITS_TITLES[row.logits], row.verdict, value, ends, in_logits(row))
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def in_logits(row: JudgedClaim) -> str:
+    """What the change of the logit says of a claim; a verdict that differs stands out."""
+    other = row.in_logits
+    if other is None or other.effect is None or other.low is None or other.high is None:
+        return "–"
+    found = f"{_logits(other.effect)} ({_logits(other.low)} … {_logits(other.high)})"
+    return found if other.verdict == row.verdict else f"**{other.verdict}**: {found}"
+
+
+def _lines_table(rows: list[dict]) -> str:
+    lines = [
+        "| model | dataset | best account | two over one | two over degrees | degrees over one |",
+        "|---" * 6 + "|",
+    ]
+    for row in rows:
+        gains = (
+            f"{_logits(row[name])} ({_logits(row[f'{name}_low'])} … {_logits(row[f'{name}_high'])})"
+            for name in COMPARED
+        )
+        lines.append(f"| {row['model']} | {row['dataset']} | {ACCOUNTS[row['account']]} | {' | '.join(gains)} |")
     return "\n".join(lines)
 
 
 def _one_mechanism_table(rows: list[dict]) -> str:
     lines = [
-        "| model | dataset | gap | 95 % interval | one mechanism | 95 % of simulations | beyond |",
-        "|---" * 7 + "|",
+        "| model | dataset | logits | gap | 95 % interval | one mechanism | 95 % of simulations | beyond |",
+        "|---" * 8 + "|",
     ]
     for row in rows:
         gap, null = (
             f"{_points(row[name])} | {_points(row[f'{name}_low'])} … {_points(row[f'{name}_high'])}"
             for name in ("area", "area_null")
         )
-        lines.append(f"| {row['model']} | {row['dataset']} | {gap} | {null} | {BEYOND[row['beyond']]} |")
+        names = f"{row['model']} | {row['dataset']} | {LOGITS_TITLES[row['logits']]}"
+        lines.append(f"| {names} | {gap} | {null} | {BEYOND[row['beyond']]} |")
     return "\n".join(lines)
 
 
@@ -72,3 +117,7 @@ def _range(low: float, high: float) -> str:
 
 def _points(value: float) -> str:
     return f"{value:+.1f}".replace("-", "−")
+
+
+def _logits(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")

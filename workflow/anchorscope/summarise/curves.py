@@ -1,95 +1,144 @@
-"""Mean delta P by layer of each group of examples, with the resamples behind its intervals."""
+"""Mean change by layer of each group of examples, with the resamples behind its intervals."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from anchorscope.probe.anchor_rules import RoleResult, role_columns
-from anchorscope.summarise.bootstrap import group_means, interval
+from anchorscope.summarise.bootstrap import Resamples, group_means, interval
+from anchorscope.summarise.grouping import RoleResult
 
 ANCHORS = ("question", "answer", "all", "gap")  # gap: question minus answer
+QUANTITIES = ("delta_p", "delta_logit")  # in percentage points, and in logits
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number for each layer, NaN where there is none, and its resamples."""
+
+    mean: np.ndarray  # [layers]
+    resampled: np.ndarray  # [draws, layers]
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One group's delta P, averaged over the roles of a rule."""
+    """One group, averaged over the roles of a rule and over repeats."""
 
     n: np.ndarray  # [layers], examples in the group
-    fewest: np.ndarray  # [layers], examples in its smallest part: in either role, and for a gap in either group
-    mean: np.ndarray  # [layers], NaN where there is none
-    resampled: np.ndarray  # [draws, layers]
-    share: np.ndarray  # [layers], of all examples
-    resampled_share: np.ndarray  # [draws, layers]
+    fewest: np.ndarray  # [layers], examples in its smallest part: in any role or repeat, and for a gap in either group
+    delta_p: Estimate
+    delta_logit: Estimate
+    share: Estimate  # of all examples
+    judged_right: np.ndarray  # [layers], share of the group whose clean verdict was "right"
 
 
-def curves(results: list[RoleResult], weights: np.ndarray) -> dict[str, Curve]:
-    """The curve of each anchor, averaged over roles; `weights` are resamples [draws, examples]."""
-    once = np.ones((1, weights.shape[1]))
-    masks = [result.question_anchored for result in results]
-    counts = [np.stack([mask.sum(1), (~mask).sum(1), np.full(len(mask), mask.shape[1])]) for mask in masks]
-    means, _ = _over_roles(group_means(once, role.question_anchored, role.delta_p) for role in results)
-    resampled, shares = _over_roles(group_means(weights, role.question_anchored, role.delta_p) for role in results)
-    by_anchor = {}
-    for number, anchor in enumerate(("question", "answer", "all")):
-        n = np.mean([count[number] for count in counts], axis=0)
-        by_anchor[anchor] = Curve(
-            n=n,
-            fewest=np.min([count[number] for count in counts], axis=0),
-            mean=means[number][0],
-            resampled=resampled[number],
-            share=n / weights.shape[1],
-            resampled_share=shares[number],
+def curves(results: list[RoleResult], resamples: Resamples) -> dict[str, Curve]:
+    """The curve of each anchor."""
+    everyone = np.stack([result.counted.sum(-1) for result in results])  # [roles, repeats, layers]
+    inside = np.stack([(result.counted & result.question_anchored).sum(-1) for result in results])
+    counts = {"question": inside, "answer": everyone - inside, "all": everyone}
+    once, drawn = (
+        np.stack([_means(result, weights) for result in results])
+        for weights in (np.ones((1, resamples.weights.shape[1])), resamples.weights)
+    )  # [roles, repeats, groups, values, draws, layers]
+    found = {}
+    for number, (anchor, count) in enumerate(counts.items()):
+        delta_p, delta_logit, judged_right, share = (
+            _estimate(once[:, :, number, value], drawn[:, :, number, value], resamples) for value in range(4)
         )
-    question, answer, everyone = (by_anchor[anchor] for anchor in ("question", "answer", "all"))
-    by_anchor["gap"] = Curve(
+        found[anchor] = Curve(
+            n=count.mean((0, 1)),
+            fewest=count.min((0, 1)),
+            delta_p=delta_p,
+            delta_logit=delta_logit,
+            share=share,
+            judged_right=judged_right.mean,
+        )
+    return {**found, "gap": _gap(found["question"], found["answer"], found["all"])}
+
+
+def _means(result: RoleResult, weights: np.ndarray) -> np.ndarray:
+    """Means of each value by group and resample, and the group's share: [repeats, groups, values, draws, layers]."""
+    values = np.stack([result.delta_p, result.delta_logit, result.judged_right.astype(np.float64)])
+    by_repeat = []
+    for repeat, (inside, counted) in enumerate(zip(result.question_anchored, result.counted, strict=True)):
+        means, shares = group_means(weights, inside, counted, values[:, repeat])
+        by_repeat.append(np.concatenate([means, shares[:, None]], axis=1))
+    return np.stack(by_repeat)
+
+
+def _estimate(once: np.ndarray, drawn: np.ndarray, resamples: Resamples) -> Estimate:
+    """Averaged over roles and repeats [roles, repeats, draws, layers]; repeats without an estimate are left out."""
+    by_repeat = once.mean(0)[:, 0]  # [repeats, layers]
+    mean = _known_mean(by_repeat)
+    apart = np.nan_to_num(by_repeat - mean)
+    return Estimate(mean, _known_mean(drawn.mean(0)) + resamples.repeats @ apart)
+
+
+def _known_mean(values: np.ndarray) -> np.ndarray:
+    """The mean over the first axis, without NaN; NaN where there is nothing else."""
+    known = np.isfinite(values)
+    count = known.sum(0)
+    return np.divide(np.where(known, values, 0).sum(0), count, where=count > 0, out=np.full(count.shape, np.nan))
+
+
+def _gap(question: Curve, answer: Curve, everyone: Curve) -> Curve:
+    def less(name: str) -> Estimate:
+        first, second = getattr(question, name), getattr(answer, name)
+        return Estimate(first.mean - second.mean, first.resampled - second.resampled)
+
+    return Curve(
         n=everyone.n,
         fewest=np.minimum(question.fewest, answer.fewest),
-        mean=question.mean - answer.mean,
-        resampled=question.resampled - answer.resampled,
+        delta_p=less("delta_p"),
+        delta_logit=less("delta_logit"),
         share=everyone.share,
-        resampled_share=everyone.resampled_share,
+        judged_right=question.judged_right - answer.judged_right,
     )
-    return by_anchor
 
 
-def _over_roles(by_role: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, ...]:
-    """The mean over roles of what each gives."""
-    return tuple(np.mean(values, axis=0) for values in zip(*by_role, strict=True))
+def average_curves(some: list[Curve], chosen: np.ndarray, drawn: np.ndarray) -> Curve:
+    """The mean of those curves that are `chosen` [curves], in each resample of those `drawn` for it [draws, curves]."""
+
+    def average(name: str) -> np.ndarray | Estimate:
+        values = [getattr(curve, name) for curve in some]
+        if not isinstance(values[0], Estimate):
+            return _weighted([chosen], np.stack(values)[:, None])[0]
+        return Estimate(
+            _weighted([chosen], np.stack([value.mean for value in values])[:, None])[0],
+            _weighted(drawn, np.stack([value.resampled for value in values])),
+        )
+
+    averaged: dict[str, Any] = {field.name: average(field.name) for field in fields(Curve)}
+    return Curve(**averaged)
 
 
-def read_role_results(unit: pl.DataFrame, rule: str) -> list[RoleResult]:
-    """What each role of a rule says; roles that were not measured are left out.
-
-    `unit` is the delta table of one component, position and intervention, sorted by layer and id.
-    """
-    layers = unit["layer"].n_unique()
-    results = []
-    for columns in role_columns(rule):
-        if all(unit[column].null_count() == 0 for column in columns):
-            anchored, delta = (unit[column].to_numpy().reshape(layers, -1) for column in columns)
-            results.append(RoleResult(anchored, delta.astype(np.float64)))
-    return results
+def _weighted(chosen: np.ndarray | list, values: np.ndarray) -> np.ndarray:
+    """Means [draws, layers] of values [curves, draws, layers] over the curves chosen in each draw, where known."""
+    weights = np.asarray(chosen, dtype=np.float64).T[..., None] * np.isfinite(values)
+    total = weights.sum(0)
+    return np.divide((weights * np.nan_to_num(values)).sum(0), total, where=total > 0, out=np.full(total.shape, np.nan))
 
 
 def curve_rows(curve: Curve) -> pl.DataFrame:
-    """One row per layer: n, share and delta P with their intervals. An interval needs two examples."""
-    low, high = interval(curve.resampled)
-    share_low, share_high = interval(curve.resampled_share)
+    """One row per layer: n, share and changes with their intervals. An interval needs two examples."""
     known = curve.fewest >= 2
-    return pl.DataFrame(
-        {
-            "layer": np.arange(len(low), dtype=np.int16),
-            "n": np.rint(curve.n).astype(np.int64),
-            "share": curve.share,
-            "share_low": share_low,
-            "share_high": share_high,
-            "delta_p": curve.mean,
-            "low": np.where(known, low, np.nan),
-            "high": np.where(known, high, np.nan),
+    columns = {"n": np.rint(curve.n).astype(np.int64), "judged_right": curve.judged_right}
+    for name, ends in (
+        ("share", ("share_low", "share_high")),
+        ("delta_p", ("low", "high")),
+        ("delta_logit", ("logit_low", "logit_high")),
+    ):
+        estimate: Estimate = getattr(curve, name)
+        needed = True if name == "share" else known
+        columns[name] = estimate.mean
+        columns |= {
+            end: np.where(needed, at, np.nan) for end, at in zip(ends, interval(estimate.resampled), strict=True)
         }
-    ).with_columns(pl.col("delta_p", "low", "high").fill_nan(None))
+    return pl.DataFrame({"layer": np.arange(len(known), dtype=np.int16), **columns}).with_columns(
+        pl.col(pl.Float64).fill_nan(None)
+    )
 
 
 def series_row(curve: Curve, flip: Curve | None = None) -> dict:
@@ -97,21 +146,28 @@ def series_row(curve: Curve, flip: Curve | None = None) -> dict:
 
     `flip` is the same group's curve under that rule. With it, also the share of its area that is left in this curve.
     """
-    if not (curve.fewest >= 2).any():
+    known = curve.fewest >= 2
+    if not known.any():
         return {}
-    known = np.where(curve.fewest >= 2, curve.mean, np.nan)
-    resampled = np.where(curve.fewest >= 2, curve.resampled, np.nan)
+    mean = np.where(known, curve.delta_p.mean, np.nan)
+    resampled = np.where(known, curve.delta_p.resampled, np.nan)
     drawn = resampled[np.isfinite(resampled).any(1)]
-    deepest = int(np.nanargmin(known))
-    row = {"area": float(np.nanmean(known)), "deepest_layer": deepest, "deepest": float(known[deepest])}
-    estimates = {"area": np.nanmean(drawn, 1), "deepest_layer": np.nanargmin(drawn, 1), "deepest": drawn[:, deepest]}
+    deepest = int(np.nanargmin(mean))
+    row = {"area": float(np.nanmean(mean)), "deepest_layer": deepest, "deepest": float(mean[deepest])}
+    row["area_logit"] = float(np.nanmean(curve.delta_logit.mean[known]))
+    estimates = {
+        "area": np.nanmean(drawn, 1),
+        "area_logit": _known_mean(curve.delta_logit.resampled[:, known].T),
+        "deepest_layer": np.nanargmin(drawn, 1),
+        "deepest": drawn[:, deepest],
+    }
     if flip is not None:
-        both = (curve.fewest >= 2) & (flip.fewest >= 2)
-        whole = flip.mean[both].sum()
+        both = known & (flip.fewest >= 2)
+        whole = flip.delta_p.mean[both].sum()
         if whole != 0:
-            row["of_flip"] = float(curve.mean[both].sum() / whole)
+            row["of_flip"] = float(curve.delta_p.mean[both].sum() / whole)
             with np.errstate(invalid="ignore", divide="ignore"):
-                shares = np.nansum(curve.resampled[:, both], 1) / np.nansum(flip.resampled[:, both], 1)
+                shares = np.nansum(curve.delta_p.resampled[:, both], 1) / np.nansum(flip.delta_p.resampled[:, both], 1)
             estimates["of_flip"] = np.where(np.isfinite(shares), shares, np.nan)
     for name, values in estimates.items():
         low, high = interval(values.astype(np.float64)[:, None])

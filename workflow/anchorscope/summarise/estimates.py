@@ -1,49 +1,52 @@
 """All estimates of one model on one dataset, from its delta and layers tables."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from itertools import product
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from anchorscope.extract.axes import Headline
-from anchorscope.probe.anchor_rules import ROLES, RoleResult, role_columns
-from anchorscope.summarise.bootstrap import interval, resample
-from anchorscope.summarise.curves import ANCHORS, Curve, curve_rows, curves, read_role_results, series_row
+from anchorscope.probe.anchor_rules import FULL, HALF_A, ROLES, SECOND_B
+from anchorscope.probe.verdicts import delta_p, flips, sigmoid
+from anchorscope.summarise.bootstrap import Resamples, interval, resample
+from anchorscope.summarise.curves import ANCHORS, QUANTITIES, Curve, curve_rows, curves, series_row
+from anchorscope.summarise.grouping import LABELLED_UNDER, PlaceLogits, group, read_places
 from anchorscope.summarise.headline import at_headline
-from anchorscope.summarise.one_mechanism import simulate_flip, simulate_replicate
-from anchorscope.summarise.two_kinds import TWO_KINDS, BothPrompts, two_kinds
+from anchorscope.summarise.one_mechanism import simulate
+from anchorscope.summarise.push import LOGITS
+from anchorscope.summarise.reference import ReferenceLayers, reference_curves, reference_layers
+from anchorscope.summarise.strata import strata_table
+from anchorscope.summarise.two_kinds import AGREEMENT, SHAPE, agreement, shape
+from anchorscope.summarise.two_lines import COMPARED, bic_gain, fit_two_lines, held_out
 
-UNIT = ["component", "position", "intervention"]
 NULL_DRAWS = 400  # simulations behind the band of one mechanism
-POPULARITY = ("unpopular", "middling", "popular")
-SERIES = ("area", "deepest_layer", "deepest", "of_flip", "area_null")
-Curves = dict[str, dict[str, Curve]]  # by rule and anchor
-Simulated = dict[str, dict[str, np.ndarray]]  # by rule and anchor, group means [draws, layers] under one mechanism
+SIMULATED = ("flip", "replicate")  # rules that are simulated
+HONEST = "replicate"
+PLOTTED, REFERENCE = "plotted", "reference"  # where an example is labelled
+SERIES = ("area", "area_logit", "deepest_layer", "deepest", "of_flip", "area_null")
+Key = tuple[str, str, str]  # a rule, where it labels, and which logits
+Curves = dict[Key, dict[str, Curve]]  # by anchor
+Simulated = dict[Key, dict[str, np.ndarray]]  # by anchor, group means [draws, layers] under one mechanism
 
 
 @dataclass(frozen=True)
 class Estimates:
     """The tables of one model on one dataset."""
 
-    summary: pl.DataFrame  # one row per component, position, intervention, rule, anchor and layer
-    series: pl.DataFrame  # one row per component, position, intervention, rule and anchor
-    two_kinds: pl.DataFrame  # one row per component and position
+    summary: pl.DataFrame  # one row per component, position, intervention, rule, labels, logits, anchor and layer
+    series: pl.DataFrame  # the same without layers
+    kinds: pl.DataFrame  # one row per component, position and logits
+    lines: pl.DataFrame  # one row per layer of the headline: two lines or one
     strata: pl.DataFrame  # the headline's summary for parts of the examples
     deepest: pl.DataFrame  # the headline's examples at its deepest layer, one row per intervention and example
-    resampled: pl.DataFrame  # the headline's curves in every resample, for contrasts between runs
+    resampled: pl.DataFrame  # the headline's honest curves in every resample, for contrasts between runs
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """By the name of each table's file."""
-        return {
-            "summary": self.summary,
-            "series": self.series,
-            "kinds": self.two_kinds,
-            "strata": self.strata,
-            "deepest": self.deepest,
-            "resampled": self.resampled,
-        }
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def no_estimates(empty: pl.DataFrame) -> Estimates:
@@ -51,114 +54,111 @@ def no_estimates(empty: pl.DataFrame) -> Estimates:
     return Estimates(**{field.name: empty for field in fields(Estimates)})
 
 
-def estimate(
-    delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, *, draws: int, seed: int, threads: int = 1
-) -> Estimates:
-    """Everything that is said about one model on one dataset."""
-    delta = delta.sort(*UNIT, "layer", "id")
-    weights = resample(_examples(delta)["cluster"].to_list(), draws, seed)
-    units = _units(delta, layers)
-    with ThreadPoolExecutor(threads) as pool:
-        parts = list(pool.map(lambda unit: _part(unit, headline=headline, weights=weights, seed=seed), units))
-    series = pl.concat(part.series for part in parts)
-    return Estimates(
-        summary=with_auc(pl.concat((part.summary for part in parts), how="diagonal"), layers),
-        series=series,
-        two_kinds=pl.concat(part.two_kinds for part in parts if part.two_kinds is not None),
-        strata=pl.concat(part.strata for part in parts if part.strata is not None),
-        deepest=deepest_examples(delta, series=series, layers=layers, headline=headline),
-        resampled=pl.concat(part.resampled for part in parts if part.resampled is not None),
-    )
-
-
 @dataclass(frozen=True)
 class _Unit:
     """One component, position and intervention."""
 
-    component: str
-    position: str
+    headline: Headline
     intervention: str
-    delta: pl.DataFrame  # its rows of the delta table, sorted by layer and id
-    reference: int  # the layer whose clean probe ranks best
+    place: PlaceLogits
+    logits: tuple[str, ...]  # the kinds of logits that are looked at
+    reference: ReferenceLayers | None  # for the headline's knockout only
 
-    def logits(self, state: str, probe: str) -> np.ndarray:
-        """Logits [layers, examples]."""
-        layers = self.delta["layer"].n_unique()
-        return self.delta[f"logit_{state}_{probe}"].cast(pl.Float64).to_numpy().reshape(layers, -1)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What one unit adds to each table."""
-
-    summary: pl.DataFrame
-    series: pl.DataFrame
-    two_kinds: pl.DataFrame | None = None
-    strata: pl.DataFrame | None = None
-    resampled: pl.DataFrame | None = None
+    @property
+    def names(self) -> dict[str, str]:
+        return {**vars(self.headline), "intervention": self.intervention}
 
 
-def _units(delta: pl.DataFrame, layers: pl.DataFrame) -> list[_Unit]:
-    units = []
-    for names, rows in delta.partition_by(UNIT, as_dict=True, maintain_order=True).items():
-        component, position, intervention = names
-        reference = layers.filter("is_reference", component=component, position=position)["layer"][0]
-        units.append(
-            _Unit(component=component, position=position, intervention=intervention, delta=rows, reference=reference)
+def estimate(
+    delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, *, draws: int, seed: int, threads: int = 1
+) -> Estimates:
+    """Everything that is said about one model on one dataset."""
+    delta = delta.sort("component", "position", "intervention", "repeat", "layer", "id")
+    places = {Headline(*names): place for names, place in read_places(delta).items()}
+    examples = _examples(delta)
+    resamples = resample(examples["cluster"].to_list(), len(places[headline].folds), draws, seed)
+    best = reference_layers(places[headline].clean[FULL.name], examples["hallucinated"].to_numpy(), resamples)
+    units = [
+        _Unit(
+            headline=at,
+            intervention=intervention,
+            place=place,
+            logits=LOGITS if at == headline else LOGITS[:1],
+            reference=best if (at, intervention) == (headline, LABELLED_UNDER) else None,
         )
-    return units
-
-
-def _part(unit: _Unit, headline: Headline, weights: np.ndarray, seed: int) -> _Part:
-    place = {"component": unit.component, "position": unit.position}
-    names = {**place, "intervention": unit.intervention}
-    by_rule = {rule: curves(read_role_results(unit.delta, rule), weights) for rule in ROLES}
-    is_knockout = unit.intervention == "exact_question"
-    null = one_mechanism(unit, seed) if is_knockout else {}
-    part = _Part(_with(_summary_table(by_rule, null), names), _with(_series_table(by_rule, null), names))
-    if is_knockout:
-        row = {**place, "reference_layer": unit.reference, **two_kinds(_both_prompts(unit), weights, seed)}
-        table = pl.DataFrame([row], schema_overrides=dict.fromkeys(TWO_KINDS, pl.Float64))
-        part = replace(part, two_kinds=table)
-    if Headline(**place) == headline:
-        strata = _with(_strata_table(unit.delta, weights), names)
-        resampled = _with(_resampled_table(by_rule), {"intervention": unit.intervention})
-        part = replace(part, strata=strata, resampled=resampled)
-    return part
+        for at, place in places.items()
+        for intervention in place.interventions
+    ]
+    with ThreadPoolExecutor(threads) as pool:
+        by_unit = list(pool.map(lambda unit: _curves(unit, resamples), units))
+        nulls = list(pool.map(lambda unit: _one_mechanism(unit, seed), units))
+    parts = list(zip(units, by_unit, nulls, strict=True))
+    series = pl.concat(_with(_series_table(found, null), unit.names) for unit, found, null in parts)
+    summary = (_with(_summary_table(found, null), unit.names) for unit, found, null in parts)
+    return Estimates(
+        summary=with_auc(pl.concat(summary, how="diagonal"), layers),
+        series=series,
+        kinds=pl.concat(_kinds(at, place, layers, resamples, seed) for at, place in places.items()),
+        lines=lines_table(places[headline], resamples),
+        strata=strata_table(at_headline(delta, headline), places[headline], resamples),
+        deepest=deepest_examples(at_headline(delta, headline), series, layers, headline),
+        resampled=pl.concat(
+            _resampled_table(found, unit.intervention) for unit, found, _ in parts if unit.headline == headline
+        ),
+    )
 
 
 def _examples(delta: pl.DataFrame) -> pl.DataFrame:
     """One row per example, in the order that every unit and layer has."""
     first = delta.row(0, named=True)
-    return delta.filter(**{name: first[name] for name in [*UNIT, "layer"]})
+    keys = ("component", "position", "intervention", "repeat", "layer")
+    return delta.filter(**{name: first[name] for name in keys})
+
+
+def _curves(unit: _Unit, resamples: Resamples) -> Curves:
+    """Every rule; at the headline with every kind of logits, and for its knockout with labels at reference layers."""
+    found: Curves = {}
+    for rule, logits in product(ROLES, unit.logits):
+        results = group(unit.place, rule, unit.intervention, logits)
+        if rule != "fixed" and results:
+            found[rule, PLOTTED, logits] = curves(results, resamples)
+        if rule != "flip" and results and unit.reference and logits == "measured":
+            found[rule, REFERENCE, logits] = reference_curves(results, resamples, unit.reference)
+    return found
+
+
+def _one_mechanism(unit: _Unit, seed: int) -> Simulated:
+    """The group means that one mechanism gives, for the knockout that labels."""
+    place, intervention = unit.place, unit.intervention
+    if intervention != LABELLED_UNDER:
+        return {}
+    probes = {"flip": (FULL,), "replicate": (HALF_A, SECOND_B)}
+    found = {}
+    for rule, logits in product(SIMULATED, unit.logits):
+        clean = np.stack([place.clean[probe.name] for probe in probes[rule]])
+        changed = np.stack([place.changed[probe.name, intervention] for probe in probes[rule]])
+        found[rule, PLOTTED, logits] = simulate(clean, changed, rule, logits, draws=NULL_DRAWS, seed=seed)
+    return found
 
 
 def _with(table: pl.DataFrame, values: dict[str, str]) -> pl.DataFrame:
     return table.with_columns(**{name: pl.lit(value) for name, value in values.items()})
 
 
-def _summary_table(by_rule: Curves, null: Simulated) -> pl.DataFrame:
+def _named(key: Key, anchor: str) -> dict[str, str]:
+    return {**dict(zip(("rule", "labels", "logits"), key, strict=True)), "anchor": anchor}
+
+
+def _summary_table(by_key: Curves, null: Simulated) -> pl.DataFrame:
     """Every anchor's curve under every rule, beside what one mechanism would show where that is known."""
     tables = []
-    for rule, by_anchor in by_rule.items():
+    for key, by_anchor in by_key.items():
         for anchor in ANCHORS:
-            table = _with(curve_rows(by_anchor[anchor]), {"rule": rule, "anchor": anchor})
-            if anchor in null.get(rule, {}):
-                table = table.with_columns(**band(null[rule][anchor]))
+            table = _with(curve_rows(by_anchor[anchor]), _named(key, anchor))
+            if anchor in null.get(key, {}):
+                table = table.with_columns(**band(null[key][anchor]))
             tables.append(table)
     return pl.concat(tables, how="diagonal")
-
-
-def one_mechanism(unit: _Unit, seed: int) -> Simulated:
-    """The group means that one mechanism gives."""
-    flip = simulate_flip(
-        clean=unit.logits("clean", "full"), changed=unit.logits("ko", "full"), draws=NULL_DRAWS, seed=seed
-    )
-    clean, changed = (
-        np.stack([unit.logits(state, prompt) for prompt in ("first", "second")]) for state in ("clean", "ko")
-    )
-    replicate = simulate_replicate(clean, changed, reference=unit.reference, draws=NULL_DRAWS, seed=seed)
-    return {"flip": flip, "replicate": replicate}
 
 
 def band(means: np.ndarray) -> dict[str, pl.Series]:
@@ -173,18 +173,19 @@ def band(means: np.ndarray) -> dict[str, pl.Series]:
     return {name: pl.Series(np.where(often, value, np.nan)).fill_nan(None) for name, value in values.items()}
 
 
-def _series_table(by_rule: Curves, null: Simulated) -> pl.DataFrame:
+def _series_table(by_key: Curves, null: Simulated) -> pl.DataFrame:
     """Area and deepest layer of every curve, and the gap's area as a share of that under `flip`.
 
     Beside the area, what one mechanism would give where that is known.
     """
     columns: dict[str, Any] = {f"{value}{end}": pl.Float64 for value in SERIES for end in ("", "_low", "_high")}
-    columns |= {"rule": pl.String, "anchor": pl.String, "deepest_layer": pl.Int16}
+    columns |= dict.fromkeys(("rule", "labels", "logits", "anchor"), pl.String) | {"deepest_layer": pl.Int16}
+    flip = by_key["flip", PLOTTED, "measured"]["gap"]
     rows = [
-        {"rule": rule, "anchor": anchor}
-        | series_row(curve, by_rule["flip"]["gap"] if anchor == "gap" else None)
-        | null_area(curve, null.get(rule, {}).get(anchor))
-        for rule, by_anchor in by_rule.items()
+        _named(key, anchor)
+        | series_row(curve, flip if anchor == "gap" else None)
+        | null_area(curve, null.get(key, {}).get(anchor))
+        for key, by_anchor in by_key.items()
         for anchor, curve in by_anchor.items()
     ]
     return pl.DataFrame(rows, schema=columns)
@@ -202,47 +203,68 @@ def null_area(curve: Curve, means: np.ndarray | None) -> dict[str, float]:
     return {"area_null": float(middle), "area_null_low": float(low), "area_null_high": float(high)}
 
 
-def _both_prompts(unit: _Unit) -> BothPrompts:
-    """Both prompts at the reference layer.
-
-    The first role of `replicate` labels under the first prompt and measures under the second, its second role the other
-    way round.
-    """
-    at_reference = unit.delta.filter(layer=unit.reference)
-    (first_label, second_delta), (second_label, first_delta) = role_columns("replicate")
-
-    def both(first: str, second: str) -> np.ndarray:
-        return np.stack([at_reference[name].to_numpy() for name in (first, second)])
-
-    return BothPrompts(
-        question_anchored=both(first_label, second_label),
-        delta_p=both(first_delta, second_delta).astype(np.float64),
-        clean=both("logit_clean_first", "logit_clean_second").astype(np.float64),
-        changed=both("logit_ko_first", "logit_ko_second").astype(np.float64),
+def _both_prompts(place: PlaceLogits) -> tuple[np.ndarray, np.ndarray]:
+    """Clean and knocked-out logits [prompts, layers, examples], each prompt by its own probe, averaged over repeats."""
+    probes = (HALF_A, SECOND_B)
+    return (
+        np.stack([place.clean[probe.name].mean(0) for probe in probes]),
+        np.stack([place.changed[probe.name, LABELLED_UNDER].mean(0) for probe in probes]),
     )
 
 
-def _strata_table(delta: pl.DataFrame, weights: np.ndarray) -> pl.DataFrame:
-    """The curves of right and of hallucinated answers, and of each third by popularity where that is known."""
-    examples = _examples(delta)
-    parts = {"right": ~examples["hallucinated"].to_numpy(), "hallucinated": examples["hallucinated"].to_numpy()}
-    known = examples["popularity"].to_numpy().astype(np.float64)
-    if np.isfinite(known).sum() >= len(POPULARITY):
-        edges = np.nanquantile(known, [1 / 3, 2 / 3])
-        third = np.where(np.isfinite(known), np.searchsorted(edges, known, "left"), -1)
-        parts |= {name: third == number for number, name in enumerate(POPULARITY)}
-    tables = []
-    for stratum, mask in parts.items():
-        if not mask.any():
-            continue
-        for rule in ROLES:
-            results = [
-                RoleResult(result.question_anchored[:, mask], result.delta_p[:, mask])
-                for result in read_role_results(delta, rule)
-            ]
-            for anchor, curve in curves(results, weights[:, mask]).items():
-                tables.append(_with(curve_rows(curve), {"stratum": stratum, "rule": rule, "anchor": anchor}))
-    return pl.concat(tables)
+def _kinds(at: Headline, place: PlaceLogits, layers: pl.DataFrame, resamples: Resamples, seed: int) -> pl.DataFrame:
+    """Agreement of the two prompts at the reference layer, with each kind of logits; and the shape of the shifts."""
+    layer = at_headline(layers, at).filter("is_reference")["layer"][0]
+    clean, changed = _both_prompts(place)
+    shared = {**vars(at), "reference_layer": layer, "n": clean.shape[2]}
+    humps = shape(clean[:, layer], changed[:, layer], seed)
+    rows = [
+        {
+            **shared,
+            "logits": logits,
+            **agreement(group(place, HONEST, LABELLED_UNDER, logits), layer, resamples),
+            **humps,
+        }
+        for logits in LOGITS
+    ]
+    return pl.DataFrame(rows, schema_overrides=dict.fromkeys((*AGREEMENT, *SHAPE), pl.Float64))
+
+
+def lines_table(place: PlaceLogits, resamples: Resamples) -> pl.DataFrame:
+    """Two lines or one: how much better each account predicts, with its interval, and the lines themselves.
+
+    One row per layer, and one for the mean over layers, whose layer is null.
+    """
+    clean, changed = _both_prompts(place)
+    rows: list[dict[str, float | None]] = []
+    gains = []
+    for layer in range(clean.shape[1]):
+        before, after = clean[:, layer], changed[:, layer]
+        likely = held_out(before, after, place.folds[0])
+        gains.append([likely[better] - likely[worse] for better, worse in COMPARED.values()])
+        lines, _ = fit_two_lines(before, after)
+        row: dict[str, float | None] = {
+            "layer": layer,
+            "bic_gain_of_two": bic_gain(before, after),
+            "share_lost": float(lines.share[1]),
+        }
+        for kind, name in enumerate(("kept", "lost")):
+            row |= {
+                f"slope_{name}": float(lines.slope[0, kind]),
+                f"level_{name}": float(lines.level[0, kind]),
+            }
+        rows.append({**row, **_gains(gains[-1], resamples)})
+    rows.append({"layer": None, **_gains(np.mean(gains, axis=0), resamples)})
+    return pl.DataFrame(rows, schema_overrides={"layer": pl.Int16})
+
+
+def _gains(by_example: list[np.ndarray] | np.ndarray, resamples: Resamples) -> dict[str, float]:
+    """Mean gains in log likelihood, with their intervals, from those of every example [compared, examples]."""
+    row: dict[str, float] = {}
+    for name, gain in zip(COMPARED, by_example, strict=True):
+        low, high = interval((resamples.weights @ gain / resamples.weights.sum(1))[:, None])
+        row |= {name: float(gain.mean()), f"{name}_low": float(low[0]), f"{name}_high": float(high[0])}
+    return row
 
 
 def deepest_examples(
@@ -250,41 +272,43 @@ def deepest_examples(
 ) -> pl.DataFrame:
     """The headline's examples at the layer where the Question-Anchored mean under `flip` is lowest.
 
-    At the reference layer where there is no such mean.
+    At the reference layer where there is no such mean. Logits are averaged over repeats. `delta` has the headline's
+    rows.
     """
-    curve = at_headline(series, headline).filter(intervention="exact_question", rule="flip", anchor="question")
-    lowest = curve["deepest_layer"][0]
+    wanted = {"intervention": LABELLED_UNDER, "rule": "flip", "logits": "measured", "anchor": "question"}
+    lowest = at_headline(series, headline).filter(**wanted)["deepest_layer"][0]
     if lowest is None:
         lowest = at_headline(layers, headline).filter("is_reference")["layer"][0]
-    return (
-        at_headline(delta, headline)
-        .filter(layer=lowest)
-        .select(
-            "intervention",
-            "layer",
-            "id",
-            "hallucinated",
-            "p_clean",
-            "p_ko",
-            "delta_p",
-            question_anchored="question_anchored_flip",
-        )
+    logits = [name for name in delta.columns if name.startswith("logit_")]
+    rows = (
+        delta.filter(layer=lowest)
+        .group_by("intervention", "layer", "id", maintain_order=True)
+        .agg(pl.first("hallucinated"), pl.col(logits).mean())
+    )
+    clean, changed = (rows[f"logit_{state}_full"].cast(pl.Float64).to_numpy() for state in ("clean", "ko"))
+    return rows.select(
+        *("intervention", "layer", "id", "hallucinated"),
+        p_clean=pl.Series(sigmoid(clean), dtype=pl.Float32),
+        p_ko=pl.Series(sigmoid(changed), dtype=pl.Float32),
+        delta_p=pl.Series(delta_p(clean, changed), dtype=pl.Float32),
+        question_anchored=pl.Series(flips(clean, changed)),
+        **{f"logit_{state}_first": f"logit_{state}_half_a" for state in ("clean", "ko")},
+        **{f"logit_{state}_second": f"logit_{state}_second_b" for state in ("clean", "ko")},
     )
 
 
-def _resampled_table(by_rule: Curves) -> pl.DataFrame:
-    """One row per rule, anchor and draw: delta P of all layers."""
-    return pl.concat(
+def _resampled_table(by_key: Curves, intervention: str) -> pl.DataFrame:
+    """One row per kind of logits, anchor and draw: the change in all layers, under the honest rule."""
+    tables = (
         pl.DataFrame(
-            {
-                "draw": np.arange(len(curve.resampled), dtype=np.int32),
-                "delta_p": curve.resampled.astype(np.float32),
-            }
-        ).with_columns(rule=pl.lit(rule), anchor=pl.lit(anchor))
-        for rule, by_anchor in by_rule.items()
+            {"draw": np.arange(len(curve.delta_p.resampled), dtype=np.int32)}
+            | {name: getattr(curve, name).resampled.astype(np.float32) for name in QUANTITIES}
+        ).with_columns(logits=pl.lit(logits), anchor=pl.lit(anchor), intervention=pl.lit(intervention))
+        for (rule, labels, logits), by_anchor in by_key.items()
         for anchor, curve in by_anchor.items()
-        if rule in ("flip", "replicate")
+        if rule == HONEST and labels == PLOTTED
     )
+    return pl.concat(tables)
 
 
 def with_auc(table: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame:

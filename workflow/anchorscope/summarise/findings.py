@@ -7,11 +7,14 @@ import polars as pl
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
-from anchorscope.summarise.claims import Findings, beside_null, judge_claims, larger_neighbours, read_run
+from anchorscope.summarise.bottom_line import bottom_line
+from anchorscope.summarise.claims import Findings, Run, beside_null, judge_claims, larger_neighbours, read_run
+from anchorscope.summarise.curves import QUANTITIES
 from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.landmarks import compare
 from anchorscope.summarise.notes import notes, unprobed
 from anchorscope.summarise.tables import Coverage
+from anchorscope.summarise.two_lines import COMPARED, best_account
 
 
 @dataclass(frozen=True)
@@ -32,31 +35,38 @@ def find(
 ) -> Findings:
     """Judge the claims by the tables of all models and datasets; `resampled` are the files of the probed pairs."""
     summary, series, layers = (at_headline(tables[name], headline) for name in ("summary", "series", "layers"))
-    runs = [
-        read_run(
-            model=model,
-            dataset=dataset,
-            summary=summary.filter(model=model, dataset=dataset),
-            resampled=read_frame(path),
-            layers=layers.filter(model=model, dataset=dataset),
-        )
-        for (model, dataset), path in zip(coverage.probed(), resampled, strict=True)
-    ]
+    runs: dict[str, list[Run]] = {quantity: [] for quantity in QUANTITIES}
+    for (model, dataset), path in zip(coverage.probed(), resampled, strict=True):
+        own = {"model": model, "dataset": dataset}
+        curves, quality, drawn = summary.filter(**own), layers.filter(**own), read_frame(path)
+        for quantity, some in runs.items():
+            some.append(read_run(model, dataset, curves, drawn, quality, quantity=quantity))
     parameters = {name: manifest["parameters"] for name, manifest in coverage.models.items()}
+    claims = judge_claims(runs, larger_neighbours(comparison.families, parameters))
+    accounts = judge_lines(tables["lines"])
     return Findings(
-        claims=judge_claims(runs, larger_neighbours(comparison.families, parameters)),
-        one_mechanism=beside_null(series, runs),
+        bottom_line={model: bottom_line(model, claims, accounts, series) for model in coverage.models},
+        claims=claims,
+        one_mechanism=beside_null(series, runs["delta_p"]),
+        two_lines=accounts,
         landmarks=published_beside_measured(comparison, summary, coverage.models),
         weights={name: manifest["weights"] for name, manifest in coverage.models.items()},
         note=note_on(tables["summary"], coverage),
     )
 
 
+def judge_lines(lines: pl.DataFrame) -> list[dict]:
+    """One row per model and dataset: which account of the knocked-out logits is best, over all layers."""
+    columns = [f"{name}{end}" for name in COMPARED for end in ("", "_low", "_high")]
+    rows = lines.filter(pl.col("layer").is_null()).select("model", "dataset", *columns).to_dicts()
+    return [{**row, "account": best_account(row)} for row in rows]
+
+
 def published_beside_measured(comparison: Comparison, summary: pl.DataFrame, models: Mapping[str, dict]) -> list[dict]:
     """One row per landmark of each trained model of this run that the published figures show."""
     published, rows = comparison.published, []
     for name, manifest in models.items():
-        flip = summary.filter(model=name, rule="flip", intervention="exact_question")
+        flip = summary.filter(model=name, rule="flip", logits="measured", intervention="exact_question")
         compared = compare(
             landmarks=published["models"].get(manifest["source"].get("hub"), []),
             tolerance=published["tolerance"],

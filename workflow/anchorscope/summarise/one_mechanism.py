@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anchorscope.probe.verdicts import delta_p, flips
+from anchorscope.probe.verdicts import delta_logit, delta_p, flips
 
 
 @dataclass(frozen=True)
@@ -35,51 +35,51 @@ def fit_shift(clean: np.ndarray, changed: np.ndarray) -> Shift:
     return Shift(level, slope, float(residuals.std()))
 
 
-def simulate_flip(clean: np.ndarray, changed: np.ndarray, draws: int, seed: int) -> dict[str, np.ndarray]:
-    """Group means [draws, layers] of delta P under `flip`, with shifts drawn from the fit to logits [layers, examples].
-
-    The same standard normal numbers serve every layer.
-    """
-    noise = np.random.default_rng(seed).standard_normal((draws, clean.shape[1]))
-    by_layer = []
-    for before, after in zip(clean, changed, strict=True):
-        moved = _moved(before, after, noise)
-        by_layer.append(_group_means(flips(before, moved), delta_p(before, moved)))
-    return _with_gap(np.stack(by_layer, axis=-1))
-
-
-def simulate_replicate(
-    clean: np.ndarray, changed: np.ndarray, reference: int, draws: int, seed: int
+def simulate(
+    clean: np.ndarray, changed: np.ndarray, rule: str, logits: str, draws: int, seed: int
 ) -> dict[str, np.ndarray]:
-    """Group means [draws, layers] of delta P under `replicate`, from logits [2 prompts, layers, examples].
+    """Group means [draws, layers] of delta P under a rule, from logits [prompts, repeats, layers, examples].
 
-    Each prompt has its own shifts. One prompt labels at the reference layer and the other measures, then the other way
-    round; the result is the mean of both.
+    Under `flip`, the first prompt labels and measures. Under `replicate`, each prompt has its own shifts; one labels
+    and the other measures, then the other way round, and the result is the mean of both. Repeats are averaged. The same
+    standard normal numbers serve every layer and repeat: they stand for the examples' own forward passes.
     """
-    noise = np.random.default_rng(seed).standard_normal((2, draws, clean.shape[2]))
-    by_role = []
-    for labels, measures in ((0, 1), (1, 0)):
-        before = clean[labels, reference]
-        flipped = flips(before, _moved(before, changed[labels, reference], noise[labels]))
+    noise = np.random.default_rng(seed).standard_normal((len(clean), draws, clean.shape[-1]))
+    roles = {"flip": [(0, 0)], "replicate": [(0, 1), (1, 0)]}[rule]
+    by_repeat = []
+    for repeat in range(clean.shape[1]):
         by_layer = []
-        for before, after in zip(clean[measures], changed[measures], strict=True):
-            by_layer.append(_group_means(flipped, delta_p(before, _moved(before, after, noise[measures]))))
-        by_role.append(np.stack(by_layer, axis=-1))
-    return _with_gap(np.mean(by_role, axis=0))
+        for layer in range(clean.shape[2]):
+            moved = [
+                _moved(clean[prompt, repeat, layer], changed[prompt, repeat, layer], noise[prompt], logits)
+                for prompt in {prompt for role in roles for prompt in role}
+            ]
+            before = clean[:, repeat, layer]
+            by_layer.append(
+                np.mean([_role_means(before, moved, labels, measures, logits) for labels, measures in roles], axis=0)
+            )
+        by_repeat.append(np.stack(by_layer, axis=-1))
+    question, answer = np.mean(by_repeat, axis=0)
+    return {"question": question, "answer": answer, "gap": question - answer}
 
 
-def _moved(clean: np.ndarray, changed: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Logits [draws, examples] under a knockout that moves every example by the fitted shift."""
+def _moved(clean: np.ndarray, changed: np.ndarray, noise: np.ndarray, logits: str) -> np.ndarray:
+    """Logits [draws, examples] under a knockout that moves every example by the fitted shift, less the common part."""
     shift = fit_shift(clean, changed)
-    return clean + shift.level + shift.slope * clean + shift.spread * noise
+    common = {
+        "measured": shift.level + shift.slope * clean,
+        "recentred": shift.slope * (clean - clean.mean()),
+        "residual": 0.0,
+    }
+    return clean + common[logits] + shift.spread * noise
 
 
-def _group_means(question: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """Mean change of the Question-Anchored and of the other examples, [2, draws]; NaN where there are none."""
+def _role_means(clean: np.ndarray, moved: list[np.ndarray], labels: int, measures: int, logits: str) -> np.ndarray:
+    """Mean delta P of the Question-Anchored and of the other examples, [2, draws]; NaN where there are none."""
+    if logits == "residual":
+        question = delta_logit(clean[labels], moved[labels]) < 0
+    else:
+        question = flips(clean[labels], moved[labels])
+    change = delta_p(clean[measures], moved[measures])
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.stack([(mask * change).sum(1) / mask.sum(1) for mask in (question, ~question)])
-
-
-def _with_gap(means: np.ndarray) -> dict[str, np.ndarray]:
-    question, answer = means
-    return {"question": question, "answer": answer, "gap": question - answer}

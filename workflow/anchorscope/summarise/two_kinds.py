@@ -1,44 +1,36 @@
 """Are there two kinds of examples? What one component and position says about it at its reference layer."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-from anchorscope.summarise.bootstrap import interval
+from anchorscope.summarise.bootstrap import Resamples, interval
 from anchorscope.summarise.dip import dip_test
+from anchorscope.summarise.grouping import RoleResult
 from anchorscope.summarise.mixture import two_normals
 from anchorscope.summarise.one_mechanism import fit_shift
 
 SHAPE = ("dip", "dip_p", "bic_gain", "lower_share", "lower_mean", "upper_mean")
 AGREEMENT = tuple(f"{name}{end}" for name in ("kappa", "correlation") for end in ("", "_low", "_high"))
-TWO_KINDS = (*AGREEMENT, *SHAPE)
 FEWEST = 8  # examples; fewer say nothing about a mixture of five parameters or a dip
-Estimate = tuple[float | None, float | None, float | None]  # with both ends of its interval; None: cannot be said
+Estimated = tuple[float | None, float | None, float | None]  # with both ends of its interval; None: cannot be said
 
 
-@dataclass(frozen=True)
-class BothPrompts:
-    """What both prompts say about every example at the reference layer: arrays [prompts, examples]."""
-
-    question_anchored: np.ndarray  # bool
-    delta_p: np.ndarray
-    clean: np.ndarray  # logits
-    changed: np.ndarray  # logits under the knockout
+def agreement(roles: list[RoleResult], layer: int, resamples: Resamples) -> dict[str, float | None]:
+    """Do the two prompts of `replicate` agree on the anchors, and on delta P, at a layer? Averaged over repeats."""
+    labels = np.stack([role.question_anchored[:, layer] for role in roles], axis=1)  # [repeats, prompts, examples]
+    changes = np.stack([role.delta_p[:, layer] for role in roles], axis=1)
+    found = (*_over_repeats(_kappa, labels, resamples), *_over_repeats(_correlation, changes, resamples))
+    return dict(zip(AGREEMENT, found, strict=True))
 
 
-def two_kinds(prompts: BothPrompts, weights: np.ndarray, seed: int) -> dict:
-    """Agreement of the two prompts, and the shape of the logit shifts; None where something cannot be said.
-
-    `weights` are resamples [draws, examples].
-    """
-    agreement = (*_kappa(prompts.question_anchored, weights), *_correlation(prompts.delta_p, weights))
-    row = {"n": prompts.delta_p.shape[1], **dict(zip(AGREEMENT, agreement, strict=True))}
-    shifts = unexplained_shifts(prompts.clean, prompts.changed)
-    if len(shifts) < FEWEST or shifts.std() <= 1e-6 * max(1e-6, np.abs(prompts.clean).mean()):
-        return row | dict.fromkeys(SHAPE)  # too few, or the knockout does the same to all
+def shape(clean: np.ndarray, changed: np.ndarray, seed: int) -> dict[str, float | None]:
+    """One hump or two, in the logit shifts of logits [prompts, examples]; None where it cannot be said."""
+    shifts = unexplained_shifts(clean, changed)
+    if len(shifts) < FEWEST or shifts.std() <= 1e-6 * max(1e-6, np.abs(clean).mean()):
+        return dict.fromkeys(SHAPE)  # too few, or the knockout does the same to all
     two = two_normals(shifts)
-    return row | dict(zip(SHAPE, (*dip_test(shifts, seed), two.bic_gain, two.share, *two.means), strict=True))
+    return dict(zip(SHAPE, (*dip_test(shifts, seed), two.bic_gain, two.share, *two.means), strict=True))
 
 
 def unexplained_shifts(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
@@ -54,38 +46,36 @@ def unexplained_shifts(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
     return np.mean(signed, axis=0)
 
 
-def _kappa(labels: np.ndarray, weights: np.ndarray) -> Estimate:
-    """Cohen's kappa of two labellings, with its interval."""
-
-    def kappa(drawn: np.ndarray) -> np.ndarray:
-        total = drawn.sum(1)
-        first, second, same = (drawn @ part / total for part in (*labels.astype(float), labels[0] == labels[1]))
-        by_chance = first * second + (1 - first) * (1 - second)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return (same - by_chance) / (1 - by_chance)
-
-    return _with_interval(kappa, weights)
+def _kappa(labels: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Cohen's kappa of two labellings [2, examples] in each resample: [draws]."""
+    total = drawn.sum(1)
+    first, second, same = (drawn @ part / total for part in (*labels.astype(float), labels[0] == labels[1]))
+    by_chance = first * second + (1 - first) * (1 - second)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (same - by_chance) / (1 - by_chance)
 
 
-def _correlation(values: np.ndarray, weights: np.ndarray) -> Estimate:
-    """Pearson's correlation of two rows, with its interval."""
+def _correlation(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Pearson's correlation of two rows in each resample: [draws]."""
     first, second = values - values.mean(1, keepdims=True)
-
-    def correlation(drawn: np.ndarray) -> np.ndarray:
-        total = drawn.sum(1)
-        one, two, product, one_square, two_square = (
-            drawn @ part / total for part in (first, second, first * second, first**2, second**2)
-        )
-        variances = (one_square - one**2).clip(min=0) * (two_square - two**2).clip(min=0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(variances > 0, (product - one * two) / np.sqrt(variances), np.nan)
-
-    return _with_interval(correlation, weights)
+    total = drawn.sum(1)
+    one, two, product, one_square, two_square = (
+        drawn @ part / total for part in (first, second, first * second, first**2, second**2)
+    )
+    variances = (one_square - one**2).clip(min=0) * (two_square - two**2).clip(min=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(variances > 0, (product - one * two) / np.sqrt(variances), np.nan)
 
 
-def _with_interval(estimate: Callable[[np.ndarray], np.ndarray], weights: np.ndarray) -> Estimate:
-    value = float(estimate(np.ones((1, weights.shape[1])))[0])
-    if not np.isfinite(value):
+def _over_repeats(
+    estimate: Callable[[np.ndarray, np.ndarray], np.ndarray], values: np.ndarray, resamples: Resamples
+) -> Estimated:
+    """The mean over repeats of an estimate from values [repeats, 2, examples], with its interval."""
+    once = np.ones((1, resamples.weights.shape[1]))
+    each = np.array([estimate(of_repeat, once)[0] for of_repeat in values])
+    mean = float(each.mean())
+    if not np.isfinite(mean):
         return None, None, None
-    low, high = interval(estimate(weights)[:, None])
-    return value, float(low[0]), float(high[0])
+    drawn = np.mean([estimate(of_repeat, resamples.weights) for of_repeat in values], axis=0)
+    low, high = interval((drawn + resamples.repeats @ (each - mean))[:, None])
+    return mean, float(low[0]), float(high[0])

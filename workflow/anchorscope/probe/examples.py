@@ -1,0 +1,72 @@
+"""The examples of one model on one dataset, and the folds and halves that they are dealt into, once for each repeat."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from anchorscope.probe.folds import assign_folds, assign_halves, shuffle_labels
+
+MIN_PER_CLASS = 20
+SEEDS_APART = 1000  # between the repeats' seeds; a seed and the next one give related folds and halves
+
+
+class TooFew(ValueError):
+    """The answers of one model on one dataset are too few, or too one-sided, for a probe."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """One draw of folds and halves, each [examples], and the labels of the control probes."""
+
+    folds: np.ndarray
+    halves: np.ndarray
+    shuffled: np.ndarray  # bool
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The examples of one model on one dataset, in the order of the activations."""
+
+    ids: list[str]
+    clusters: list[str]  # the subject where there is one, else the example itself
+    popularity: list[int | None]
+    hallucinated: np.ndarray  # [examples], bool
+    splits: list[Split]  # one for each repeat
+
+
+def examples_of(keys: list[dict], folds: int, repeats: int, seed: int, where: str) -> Examples:
+    """Labels, clusters and folds. A class that is too small to probe raises `TooFew`, which says how small."""
+    ids = [key["id"] for key in keys]
+    clusters = [key["subject"] or key["id"] for key in keys]
+    hallucinated = np.array([not key["right"] for key in keys], dtype=bool)
+    right, wrong = int((~hallucinated).sum()), int(hallucinated.sum())
+    if min(right, wrong) < MIN_PER_CLASS:
+        raise TooFew(
+            f"{where}: {right} right and {wrong} hallucinated answers are too few to probe; "
+            f"{MIN_PER_CLASS} of each are needed. Ask more questions, or use a model whose answers are less one-sided."
+        )
+    return Examples(
+        ids=ids,
+        clusters=clusters,
+        popularity=[key["popularity"] for key in keys],
+        hallucinated=hallucinated,
+        splits=[
+            _split(ids, clusters, hallucinated, folds=folds, seed=seed + SEEDS_APART * repeat, where=where)
+            for repeat in range(repeats)
+        ],
+    )
+
+
+def _split(
+    ids: list[str], clusters: list[str], hallucinated: np.ndarray, *, folds: int, seed: int, where: str
+) -> Split:
+    fold_of = assign_folds(ids, groups=clusters, labels=hallucinated, folds=folds, seed=seed)
+    half_of = assign_halves(ids, groups=clusters, labels=hallucinated, seed=seed)
+    for fold in range(folds):
+        parts = [fold_of == fold, *((fold_of != fold) & (half_of == half) for half in (0, 1))]
+        if any(len(set(hallucinated[part])) < 2 for part in parts):
+            raise TooFew(
+                f"{where}: fold {fold} or a half of its training data has one class only, because a few subjects "
+                "hold most examples; ask more questions or lower `folds`."
+            )
+    return Split(fold_of, half_of, shuffle_labels(ids, labels=hallucinated, folds=fold_of, seed=seed))

@@ -1,0 +1,95 @@
+"""Which examples are Question-Anchored under a rule, and what the knockout does to each, from out-of-fold logits."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from anchorscope.probe.anchor_rules import PROBES, ROLES, Probe, Role
+from anchorscope.probe.verdicts import delta_logit, delta_p, flips
+from anchorscope.summarise.push import without_push
+
+LABELLED_UNDER = "exact_question"
+
+
+@dataclass(frozen=True)
+class PlaceLogits:
+    """The out-of-fold logits of one component and position: arrays [repeats, layers, examples]."""
+
+    clean: dict[str, np.ndarray]  # by probe
+    changed: dict[tuple[str, str], np.ndarray]  # by probe and intervention
+    folds: np.ndarray  # [repeats, examples]
+
+    @property
+    def interventions(self) -> list[str]:
+        return list(dict.fromkeys(intervention for _, intervention in self.changed))
+
+    def without_push(self, probe: Probe, intervention: str, logits: str) -> np.ndarray:
+        """Logits under an intervention, as measured, recentred or residual."""
+        return without_push(self.clean[probe.name], self.changed[probe.name, intervention], self.folds, logits)
+
+
+@dataclass(frozen=True)
+class RoleResult:
+    """What one role of a rule says about every example: arrays [repeats, layers, examples]."""
+
+    question_anchored: np.ndarray  # bool
+    delta_p: np.ndarray
+    delta_logit: np.ndarray
+    judged_right: np.ndarray  # bool: the labelling probe's clean verdict
+    counted: np.ndarray  # bool: part of the estimate
+
+    def labelled_at(self, layer: int) -> "RoleResult":
+        """The same examples at every layer: those that are Question-Anchored at this one."""
+        labels = self.question_anchored[:, layer : layer + 1]
+        return replace(self, question_anchored=np.broadcast_to(labels, self.delta_p.shape))
+
+    def among(self, examples: np.ndarray) -> "RoleResult":
+        """Of some examples only."""
+        return replace(self, counted=self.counted & examples)
+
+
+def read_places(delta: pl.DataFrame) -> dict[tuple[str, str], PlaceLogits]:
+    """The logits of each component and position, from a delta table sorted by repeat, layer and id."""
+    places = {}
+    for names, rows in delta.partition_by("component", "position", as_dict=True, maintain_order=True).items():
+        clean, changed = {}, {}
+        for (intervention,), unit in rows.partition_by("intervention", as_dict=True, maintain_order=True).items():
+            for probe in PROBES:
+                if unit[f"logit_ko_{probe.name}"].null_count() == 0:
+                    clean[probe.name] = by_layer(unit, f"logit_clean_{probe.name}").astype(np.float64)
+                    changed[probe.name, intervention] = by_layer(unit, f"logit_ko_{probe.name}").astype(np.float64)
+        component, position = names
+        places[component, position] = PlaceLogits(clean, changed, folds=by_layer(unit, "fold")[:, 0])
+    return places
+
+
+def by_layer(unit: pl.DataFrame, column: str) -> np.ndarray:
+    """A column of one unit's rows as an array [repeats, layers, examples]."""
+    return unit[column].to_numpy().reshape(unit["repeat"].n_unique(), unit["layer"].n_unique(), -1)
+
+
+def group(place: PlaceLogits, rule: str, intervention: str, logits: str) -> list[RoleResult]:
+    """What each role of a rule says; roles whose measuring probe did not see the intervention are left out.
+
+    An example is Question-Anchored when the labelling probe's verdict flips. Of residual logits, what is left seldom
+    changes a verdict; there it is one whose logit falls below the line, seen from its clean verdict.
+    """
+    return [
+        _role_result(place, role, intervention, logits)
+        for role in ROLES[rule]
+        if (role.measures.name, intervention) in place.changed
+    ]
+
+
+def _role_result(place: PlaceLogits, role: Role, intervention: str, logits: str) -> RoleResult:
+    labelled, measured = place.clean[role.labels.name], place.clean[role.measures.name]
+    cut = place.without_push(role.labels, LABELLED_UNDER, logits)
+    changed = place.without_push(role.measures, intervention, logits)
+    return RoleResult(
+        question_anchored=delta_logit(labelled, cut) < 0 if logits == "residual" else flips(labelled, cut),
+        delta_p=delta_p(measured, changed),
+        delta_logit=delta_logit(measured, changed),
+        judged_right=labelled < 0,
+        counted=np.ones(measured.shape, dtype=bool),
+    )
