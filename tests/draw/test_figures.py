@@ -38,7 +38,9 @@ SERIES = [
     ("A NQ", "tab:gray", "--", "D"),
 ]
 PAIRS = [(dataset, anchor) for dataset in DATASETS for anchor in ("question", "answer")]
-SHIFTS = {"flip": 0.0, "replicate": 10.0}
+SHIFTS = {("flip", "measured"): 0.0, ("replicate", "measured"): 10.0}
+SHIFTS |= {("replicate", "recentred"): 12.0, ("replicate", "residual"): 14.0}
+HONEST = SHIFTS["replicate", "measured"]
 
 
 def value(model: str, dataset: str, anchor: str, layer: int) -> float:
@@ -58,7 +60,7 @@ def summary_rows():
                 for intervention, factor in (("exact_question", 1.0), ("random_question", 0.1)):
                     for dataset, anchor in [*PAIRS, *((dataset, "gap") for dataset in DATASETS)]:
                         for layer in range(layers):
-                            for rule, shift in SHIFTS.items():
+                            for (rule, logits), shift in SHIFTS.items():
                                 mean = factor * (value(model, dataset, anchor, layer) + shift + away)
                                 null = intervention == "exact_question" and anchor != "gap"
                                 yield {
@@ -71,6 +73,8 @@ def summary_rows():
                                     "position": position,
                                     "intervention": intervention,
                                     "rule": rule,
+                                    "labels": "plotted",
+                                    "logits": logits,
                                     "anchor": anchor,
                                     "layer": layer,
                                     "n": 19 if (dataset, anchor) == ("nq", "question") and layer < 2 else 20,
@@ -80,6 +84,9 @@ def summary_rows():
                                     "delta_p": mean,
                                     "low": mean - 2,
                                     "high": mean + 2,
+                                    "delta_logit": mean / 25,
+                                    "logit_low": mean / 25 - 0.1,
+                                    "logit_high": mean / 25 + 0.1,
                                     "null": -20.0 if null else None,
                                     "null_low": -25.0 - layer if null else None,
                                     "null_high": -15.0 if null else None,
@@ -93,6 +100,7 @@ def tables() -> dict[str, pl.DataFrame]:
         {"model": model, "dataset": dataset, "component": "resid", "position": "answer_last"}
         | {"intervention": intervention, "layer": layer, "auc": auc(dataset, intervention, layer)}
         | {"auc_low": auc(dataset, intervention, layer) - 0.05, "auc_high": auc(dataset, intervention, layer) + 0.05}
+        | {"auc_shuffled": 0.5 + layer / 1000}
         for model, count in LAYERS.items()
         for dataset in DATASETS
         for intervention in ("clean", "exact_question", "random_question")
@@ -101,17 +109,26 @@ def tables() -> dict[str, pl.DataFrame]:
     deepest = [
         {"model": model, "dataset": dataset, "intervention": intervention, "layer": 4}
         | {"delta_p": (-52.0 if number < 4 else 2.0) if intervention == "exact_question" else -2.0}
-        | {"question_anchored": number < 4}
+        | {"question_anchored": number < 4, "hallucinated": number % 2 == 1}
+        | {"logit_clean_first": number - 5.0, "logit_ko_first": number / 2}
         for model in MODELS
         for dataset in DATASETS
         for intervention in ("exact_question", "random_question")
         for number in range(10)
+    ]
+    lines = [
+        {"model": model, "dataset": dataset, "layer": layer}
+        | {"level_kept": 1.0, "slope_kept": 0.5, "level_lost": 2.0, "slope_lost": 0.0}
+        for model in MODELS
+        for dataset in DATASETS
+        for layer in (3, 4)
     ]
     overrides = {"window": pl.Int64, "null": pl.Float64, "null_low": pl.Float64, "null_high": pl.Float64}
     return {
         "summary": pl.DataFrame(list(summary_rows()), schema_overrides=overrides),
         "layers": pl.DataFrame(layers),
         "deepest": pl.DataFrame(deepest),
+        "lines": pl.DataFrame(lines),
     }
 
 
@@ -181,12 +198,12 @@ def test_a_layer_no_better_than_chance_is_drawn_faint(summary):
 
 def test_the_honest_figure_has_replicate_its_null_and_the_control(figures):
     figure = figures["honest"]
-    above, below = figure.axes[:2], figure.axes[2:]
-    assert (above[0].get_ylabel(), below[0].get_ylabel()) == ("ΔP, exact words cut", "ΔP, control")
-    for panels, factor in ((above, 1.0), (below, 0.1)):
+    above, between, below = figure.axes[:2], figure.axes[2:4], figure.axes[4:]
+    assert [panels[0].get_ylabel() for panels in (above, between, below)] == ["ΔP", "Δlogit", "ΔP, control"]
+    for panels, factor in ((above, 1.0), (between, 1 / 25), (below, 0.1)):
         for model, panel in zip(MODELS, panels, strict=True):
             line = heights(shown(panel)["Q TriviaQA"])
-            assert line[3] == pytest.approx(factor * (value(model, "triviaqa", "question", 3) + SHIFTS["replicate"]))
+            assert line[3] == pytest.approx(factor * (value(model, "triviaqa", "question", 3) + HONEST))
     grey = to_hex("0.4")
     bands = [band for band in above[0].collections if len(band.get_paths()) and to_hex(band.get_facecolor()[0]) == grey]
     assert len(bands) == 8
@@ -199,10 +216,46 @@ def test_the_honest_figure_has_replicate_its_null_and_the_control(figures):
     assert legend(figure) == [*(name for name, *_ in SERIES), "if one mechanism"]
 
 
+def test_the_push_figure_has_the_honest_gap_with_each_kind_of_logits(figures):
+    figure = figures["push"]
+    labels = [" ".join(panel.get_ylabel().split()) for panel in figure.axes[::2]]
+    assert labels == ["gap, as measured", "gap, without the common push", "gap, without the common push and slope"]
+    for panels, logits in zip(np.reshape(figure.axes, (3, 2)), ("measured", "recentred", "residual"), strict=True):
+        for model, panel in zip(MODELS, panels, strict=True):
+            line = heights(shown(panel)["TriviaQA"])
+            assert line[3] == pytest.approx(value(model, "triviaqa", "gap", 3) + SHIFTS["replicate", logits])
+    assert legend(figure) == [*DATASETS.values(), "if one mechanism"]
+
+
+def test_the_lines_figure_has_a_point_for_every_example_and_the_lines_of_its_layer(figures):
+    figure = figures["lines"]
+    assert legend(figure) == ["right answer", "hallucinated", "if evidence is kept", "if it is lost", "unchanged"]
+    panel = figure.axes[0]
+    points = np.concatenate([part.get_offsets() for part in panel.collections])
+    assert sorted(map(tuple, points)) == [(number - 5.0, number / 2) for number in range(10)]
+    lines = shown(panel)
+    for name, level, slope in (("if evidence is kept", 1.0, 0.5), ("if it is lost", 2.0, 0.0), ("unchanged", 0.0, 1.0)):
+        np.testing.assert_allclose(heights(lines[name]), level + slope * np.asarray(lines[name].get_xdata()))
+    assert "layer 4" in [text.get_text() for text in panel.texts]
+
+
+def test_a_family_is_drawn_in_logits_and_without_the_push(summary):
+    figure = plot_family(summary, ["small"], DATASETS, rule="replicate", logits="recentred", quantity="delta_logit")
+    assert figure.axes[0].get_ylabel() == "Δlogit"
+    assert "without the common push" in figure.get_suptitle()
+    line = heights(shown(figure.axes[0])["Q TriviaQA"])
+    expected = (value("small", "triviaqa", "question", 3) + SHIFTS["replicate", "recentred"]) / 25
+    assert line[3] == pytest.approx(expected)
+
+
 def test_the_auc_figure_has_the_clean_probe_solid_and_the_knocked_out_one_dashed(figures):
     figure = figures["auc"]
     names = [f"{title}, {state}" for title in DATASETS.values() for state in ("clean", "cut")]
-    assert legend(figure) == names
+    assert legend(figure) == [*names, "shuffled labels"]
+    dotted = [line for line in figure.axes[0].get_lines() if line.get_linestyle() == ":" and len(line.get_ydata())]
+    assert len(dotted) == len(DATASETS)
+    for line in dotted:
+        np.testing.assert_allclose(heights(line), [0.5 + layer / 1000 for layer in range(6)])
     for panel in figure.axes:
         lines = shown(panel)
         for dataset, title in DATASETS.items():
@@ -280,8 +333,9 @@ def test_the_bands_are_the_intervals(summary):
 
 def test_all_rules_share_one_y_axis(figures, summary):
     replicate = plot_family(summary, MODELS, DATASETS, rule="replicate")
-    drawn = (figures["family"], figures["honest"], replicate)
-    limits = {panel.get_ylim() for figure in drawn for panel in figure.axes}
+    honest = figures["honest"].axes
+    drawn = (*figures["family"].axes, *honest[:2], *honest[4:], *replicate.axes)
+    limits = {panel.get_ylim() for panel in drawn}
     assert len(limits) == 1
     low, high = limits.pop()
     place = summary.filter(component="resid", position="answer_last", anchor="question")
@@ -344,6 +398,8 @@ def test_a_model_that_the_summary_does_not_have_is_one_sentence(summary):
         ({"rule": "replicat"}, "The summary has no rule replicat; it has flip, replicate"),
         ({"intervention": "random"}, "The summary has no intervention random; it has exact_question, random_question"),
         ({"component": "residual"}, "The summary has no component residual; it has resid, attn, mlp"),
+        ({"logits": "raw"}, "The summary has no logits raw; it has measured, recentred, residual"),
+        ({"quantity": "p"}, "There is no quantity p; there are delta_p, delta_logit"),
         ({"position": "last"}, "The summary has no position last; it has before_answer, answer_last, final"),
         ({"models": "small"}, "models is the text 'small'; it must be a list of names"),
     ],
@@ -355,7 +411,10 @@ def test_what_cannot_be_drawn_is_one_sentence(summary, chosen, said):
 
 @pytest.mark.slow
 def test_a_run_without_the_control_is_drawn(tables):
-    cut = {name: table.filter(pl.col("intervention") != "random_question") for name, table in tables.items()}
+    cut = {
+        name: table.filter(pl.col("intervention") != "random_question") if "intervention" in table.columns else table
+        for name, table in tables.items()
+    }
     for kind, draw in DRAW.items():
         assert draw(cut, View({"small": "Small"}, DATASETS)).axes, kind
 
@@ -411,7 +470,7 @@ def test_figures_of_any_number_of_models_are_readable_at_both_widths(tables, cou
         assert outside(figure) == [], kind
         if count <= 2:
             assert figure.get_figwidth() == (3.3 if column else 6.9), kind
-        if kind not in ("grid", "distribution", "honest"):
+        if kind not in ("grid", "distribution", "honest", "push", "lines"):
             assert len({panel.get_position().y0 for panel in figure.axes}) == 1, "one row of panels"
         sizes = {text.get_fontsize() for text in figure.findobj(matplotlib.text.Text) if text.get_text()}
         assert min(sizes) >= 5, kind
@@ -446,7 +505,7 @@ def test_every_kind_of_figure_has_a_function_and_a_caption_for_snakemakes_report
 
 
 def test_a_kind_that_compares_places_is_drawn_only_where_there_are_several():
-    assert kinds_drawn(9) == ["family", "honest", "auc", "share", "grid", "distribution"]
+    assert kinds_drawn(9) == ["family", "honest", "push", "lines", "auc", "share", "grid", "distribution"]
     assert kinds_drawn(1) == ["family", "honest", "auc", "share", "distribution"]
 
 

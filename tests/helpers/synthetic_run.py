@@ -18,6 +18,8 @@ from anchorscope.report.figures import Link
 from anchorscope.report.page import Section, chart_section, provenance_section
 from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
 from anchorscope.summarise.claims import STATEMENTS
+from anchorscope.summarise.push import LOGITS
+from anchorscope.summarise.two_lines import COMPARED
 
 HEADLINE = Headline("resid", "answer_last")
 DEPTHS = {"question": -50.0, "answer": -3.0, "all": -20.0, "gap": -47.0}
@@ -27,9 +29,11 @@ ASKED = 400
 def make_summary(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     """Curves of a plausible shape, with noise, for every model (with its number of layers), dataset and choice."""
     noise = np.random.default_rng(0)
-    choices = product(layers, datasets, COMPONENTS, TEXT_ORDER, INTERVENTION_TITLES, RULE_TITLES, DEPTHS)
+    choices = product(layers, datasets, COMPONENTS, TEXT_ORDER, INTERVENTION_TITLES, RULE_TITLES, LOGITS, DEPTHS)
     tables = []
-    for model, dataset, component, position, intervention, rule, anchor in choices:
+    for model, dataset, component, position, intervention, rule, logits, anchor in choices:
+        if logits != "measured" and (rule == "fixed" or Headline(component, position) != HEADLINE):
+            continue
         count = layers[model]
         middle = DEPTHS[anchor] * np.sin(np.linspace(0, 2.5, count)) + noise.normal(0, 3, count)
         null = middle if intervention == "exact_question" and rule in ("flip", "replicate") else np.full(count, np.nan)
@@ -41,6 +45,9 @@ def make_summary(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
                     "delta_p": middle,
                     "low": middle - 4,
                     "high": middle + 4,
+                    "delta_logit": middle / 25,
+                    "logit_low": (middle - 4) / 25,
+                    "logit_high": (middle + 4) / 25,
                     "null": null,
                     "null_low": null - 2,
                     "null_high": null + 2,
@@ -55,7 +62,8 @@ def make_summary(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
                 pl.lit(value).alias(name)
                 for name, value in {
                     **{"model": model, "dataset": dataset, "component": component, "position": position},
-                    **{"intervention": intervention, "rule": rule, "anchor": anchor},
+                    **{"intervention": intervention, "rule": rule, "logits": logits, "anchor": anchor},
+                    "labels": "reference" if rule == "fixed" else "plotted",
                     **{"weights": "random" if model == "random" else "trained", "source": "file"},
                 }.items()
             )
@@ -69,6 +77,7 @@ def make_layers(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     rows = [
         {"model": model, "dataset": dataset, **asdict(HEADLINE), "intervention": state, "layer": layer, "auc": auc}
         | {"auc_low": auc - 0.05, "auc_high": auc + 0.05, "calibration_error": 0.04, "is_reference": layer == 2}
+        | {"auc_shuffled": 0.5}
         for model, dataset in product(layers, datasets)
         for state, auc in zip(states, (0.85, 0.6, 0.84), strict=True)
         for layer in range(layers[model])
@@ -93,10 +102,23 @@ def make_deepest(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
                     "p_ko": cut,
                     "delta_p": 100 * told,
                     "question_anchored": (clean > 0.5) != (cut > 0.5),
+                    "logit_clean_first": np.log(clean / (1 - clean)),
+                    "logit_ko_first": np.log(cut / (1 - cut)),
                 }
             ).with_columns(model=pl.lit(model), dataset=pl.lit(dataset), intervention=pl.lit(intervention))
         )
     return pl.concat(tables)
+
+
+def make_lines(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
+    """A rising and a flat line at every layer."""
+    lines = {"level_kept": 0.3, "slope_kept": 0.8, "level_lost": 0.1, "slope_lost": 0.0}
+    rows = [
+        {"model": model, "dataset": dataset, "layer": layer, **lines}
+        for model, dataset in product(layers, datasets)
+        for layer in range(layers[model])
+    ]
+    return pl.DataFrame(rows)
 
 
 def write_answers(path: Path, ids: list[str], words: str = "") -> Path:
@@ -121,17 +143,21 @@ def make_claims(layers: dict[str, int], datasets: list[str]) -> dict:
     """Every claim for every model, on all datasets and on each."""
     verdicts = ("supported", "contradicted", "undecided")
     rows = [
-        {"claim": number, "model": model, "dataset": dataset, "verdict": verdicts[number % 3]}
-        | {"effect": -12.34, "low": -15.0, "high": -9.5, "because": None}
+        {"claim": number, "model": model, "dataset": dataset, "logits": "measured", "verdict": verdicts[number % 3]}
+        | {"effect": -12.34, "low": -15.0, "high": -9.5, "because": None, "in_logits": {"verdict": "supported"}}
         for number, model, dataset in product(STATEMENTS, layers, [*datasets, None])
     ]
     ends = {"area_low": -15.0, "area_high": -9.5, "area_null": -10.0, "area_null_low": -12.0, "area_null_high": -8.0}
     beside = [
-        {"model": model, "dataset": dataset, "area": -12.34, **ends, "beyond": False}
+        {"model": model, "dataset": dataset, "logits": "measured", "area": -12.34, **ends, "beyond": False}
         for model, dataset in product(layers, datasets)
     ]
+    gains = {f"{name}{end}": 0.1 for name in COMPARED for end in ("", "_low", "_high")}
+    accounts = [
+        {"model": model, "dataset": dataset, **gains, "account": None} for model, dataset in product(layers, datasets)
+    ]
     statements = {str(key): value for key, value in STATEMENTS.items()}
-    return {"statements": statements, "claims": rows, "one_mechanism": beside, "landmarks": []}
+    return {"statements": statements, "claims": rows, "one_mechanism": beside, "two_lines": accounts, "landmarks": []}
 
 
 def make_provenance(layers: dict[str, int], datasets: list[str]) -> dict:

@@ -104,7 +104,8 @@ def expected(summary: pl.DataFrame, models: dict[str, str], datasets: dict[str, 
     }
 
 
-FIRST = {"component": "resid", "position": "answer_last", "rule": "flip", "intervention": "exact_question"}
+FIRST = {"component": "resid", "position": "answer_last", "rule": "replicate", "intervention": "exact_question"}
+FIRST |= {"labels": "plotted", "logits": "measured"}
 MODELS = {"small": "Small", "random": "Random (random weights)"}
 
 
@@ -113,9 +114,9 @@ def test_a_real_runs_page_shows_its_summary_and_asks_for_nothing(browser, finish
     with opened(browser, finished / "results/report.html") as tab:
         found = expected(summary, {"tiny": "Tiny"}, {"one": "ONE", "two": "TWO"}, **FIRST)
         assert shown(tab) == found
-        choose(tab, "rule", "replicate: anchors labelled and measured by different probes under different prompts")
+        choose(tab, "rule", "flip: anchors by verdict flip at each layer")
         assert shown(tab) == expected(
-            summary, {"tiny": "Tiny"}, {"one": "ONE", "two": "TWO"}, **{**FIRST, "rule": "replicate"}
+            summary, {"tiny": "Tiny"}, {"one": "ONE", "two": "TWO"}, **{**FIRST, "rule": "flip"}
         )
         for width in WIDTHS:
             tab.set_viewport_size({"width": width, "height": 900})
@@ -133,7 +134,14 @@ def test_a_real_runs_page_shows_its_summary_and_asks_for_nothing(browser, finish
         (
             "rule",
             "fixed: anchors by verdict flip at the reference layer",
-            {"rule": "fixed"},
+            {"rule": "fixed", "labels": "reference"},
+            list(MODELS),
+            list(TITLES),
+        ),
+        (
+            "logits",
+            "without the common push (at the component and position of the claims only)",
+            {"logits": "recentred"},
             list(MODELS),
             list(TITLES),
         ),
@@ -171,6 +179,7 @@ def test_a_point_tells_its_numbers(tab):
     found = points[point["model"], told["Series"], int(told["Layer"])]
     assert told["n"] == str(found["n"])
     assert told["ΔP"] == f"{found['delta_p']:+.1f}".replace("-", "−")
+    assert told["Δlogit"] == f"{found['delta_logit']:+.2f}".replace("-", "−")
     assert told["95 % interval"] == f"{found['low']:+.1f} … {found['high']:+.1f}".replace("-", "−")
 
 
@@ -235,3 +244,12 @@ def test_the_page_does_not_scroll_sideways(browser, synthetic, width):
         box = tab.locator("#chart svg.marks").bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width
+
+
+@pytest.mark.slow
+def test_the_chart_shows_the_change_of_the_logit_on_its_own_axis(tab):
+    choose(tab, "quantity", "Δlogit")
+    for point in tab.evaluate(POINTS):
+        assert point["change"] == point["delta_logit"]
+    ticks = [float(text.replace("−", "-")) for text in tab.locator("#chart .role-axis-label text").all_inner_texts()]
+    assert min(ticks) > -10, "logits, not points"

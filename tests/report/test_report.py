@@ -21,11 +21,11 @@ from anchorscope.report.chart import SHAPES, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import COUNT, Stretch, choose, examples_section, stretches, with_answers
 from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures, opening_section
-from anchorscope.report.findings import Finding, findings, published_gaps
 from anchorscope.report.page import Section, chart_section, page
 from anchorscope.report.rendering import ENVIRONMENT
 from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, reference_auc
-from synthetic_run import HEADLINE, make_deepest, make_layers, make_summary, sections, write_answers
+from anchorscope.summarise.two_lines import COMPARED
+from synthetic_run import HEADLINE, make_deepest, make_layers, make_lines, make_summary, sections, write_answers
 
 HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(1)> & \"quotes\" 'too'"
 FOUR = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
@@ -66,7 +66,7 @@ def hostile(tmp_path_factory) -> Read:
     folder = tmp_path_factory.mktemp("hostile")
     titles = {"one": HOSTILE, "two": "TriviaQA"}
     parts = sections(folder, {"small": 4, "random": 6}, titles, HOSTILE)
-    return Read(page(opening_section({}, [Finding(HOSTILE, HOSTILE)]), [HOSTILE], parts))
+    return Read(page(opening_section({}, {HOSTILE: HOSTILE}), [HOSTILE], parts))
 
 
 def test_markup_in_names_questions_and_answers_shows_as_text(hostile):
@@ -106,7 +106,8 @@ def test_the_deepest_layer_is_where_question_anchored_is_lowest():
     found = deepest_layers(summary, HEADLINE).to_dicts()
     assert [row["rule"] for row in found] == ["flip", "replicate"]
     for row in found:
-        curves = summary.filter(**asdict(HEADLINE), intervention="exact_question", rule=row["rule"])
+        wanted = {**asdict(HEADLINE), "intervention": "exact_question", "rule": row["rule"], "logits": "measured"}
+        curves = summary.filter(**wanted)
         question = curves.filter(anchor="question").sort("layer")["delta_p"].to_list()
         gap = curves.filter(anchor="gap", layer=row["layer"]).row(0, named=True)
         assert row["layer"] == int(np.argmin(question))
@@ -134,108 +135,57 @@ def test_the_probes_are_those_of_the_reference_layer():
     assert found == ("m", "d", 2, "0.85 (0.80 … 0.90)", "0.60 (0.55 … 0.65)", "0.84 (0.79 … 0.89)", "0.04")
 
 
-def gap_claim(dataset: str | None, effect: float | None = None, **others) -> dict:
-    ends = {"low": None, "high": None} if effect is None else {"low": effect - 2, "high": effect + 3}
-    return {"claim": 1, "model": "m", "dataset": dataset, "effect": effect, **ends, "because": None, **others}
-
-
-CHANCE = "the probe is no better than chance"
-
-
-@pytest.mark.parametrize(
-    ("rows", "beyond", "sentence"),
-    [
-        (
-            [gap_claim("one", -6.0), gap_claim("two", -4.0), gap_claim(None, -5.0)],
-            [True, False],
-            "averaged over layers and 2 datasets, the gap in ΔP between Question- and Answer-Anchored examples is "
-            "−30.0 points under the published rule and −5.0 points (95 % interval −7.0 … −2.0) under the honest one; "
-            "it is clearly wider than one mechanism would make it on 1 of 2 datasets.",
-        ),
-        (
-            [gap_claim("one", -6.0), gap_claim("two", -4.0), gap_claim(None, -5.0)],
-            [False, False],
-            "averaged over layers and 2 datasets, the gap in ΔP between Question- and Answer-Anchored examples is "
-            "−30.0 points under the published rule and −5.0 points (95 % interval −7.0 … −2.0) under the honest one; "
-            "it is not clearly wider than one mechanism would make it on any dataset.",
-        ),
-        (
-            [gap_claim("one", -6.0), gap_claim("two", because=CHANCE), gap_claim(None, -6.0)],
-            [False, None],
-            "averaged over layers, the gap in ΔP between Question- and Answer-Anchored examples is −40.0 points under "
-            "the published rule and −6.0 points (95 % interval −8.0 … −3.0) under the honest one; "
-            "it is not clearly wider than one mechanism would make it.",
-        ),
-        (
-            [gap_claim("three", 0.5)],
-            [],
-            "averaged over layers, the gap in ΔP between Question- and Answer-Anchored examples has no value under "
-            "the published rule and +0.5 points (95 % interval −1.5 … 3.5) under the honest one.",
-        ),
-        (
-            [gap_claim("one", because=CHANCE)],
-            [None],
-            "nothing can be said, because the probe is no better than chance.",
-        ),
-        ([], [], "not probed, because its answers are too few or too one-sided."),
-    ],
-)
-def test_a_sentence_says_what_was_found_of_a_model(rows, beyond, sentence):
-    others = [gap_claim("one", -1.0, model="other"), gap_claim("one", -1.0, claim=2)]
-    claims = {"claims": [*others, *rows], "one_mechanism": [{"model": "m", "beyond": value} for value in beyond]}
-    published = {("m", "one"): -40.0, ("m", "two"): -20.0, ("other", "one"): -99.0}
-    assert findings(claims, published, {"m": "M"}) == [Finding("M", sentence)]
-
-
-def test_the_published_gap_is_the_mean_over_the_layers_that_have_one():
-    rows = [
-        {"model": "m", "dataset": "d", "rule": rule, "intervention": cut, "anchor": anchor, "delta_p": value}
-        for rule, cut, anchor, value in (
-            *(("flip", "exact_question", "gap", value) for value in (-10.0, None, -20.0)),
-            ("replicate", "exact_question", "gap", -1.0),
-            ("flip", "random_question", "gap", -2.0),
-            ("flip", "exact_question", "question", -3.0),
-        )
-    ]
-    assert published_gaps(pl.DataFrame(rows)) == {("m", "d"): -15.0}
-
-
 def test_claims_show_their_verdict_in_words_and_fold_single_datasets_away():
     row = {
         "claim": 1,
         "model": "m",
+        "logits": "recentred",
         "verdict": "supported",
         "effect": -6.84,
         "low": -7.8,
         "high": -5.7,
         "because": None,
+        "in_logits": {"verdict": "supported"},
     }
     nothing = {"effect": None, "low": None, "high": None, "because": "a group has no examples"}
     rows = [
         {**row, "dataset": None},
-        {**row, "dataset": "one", "verdict": "contradicted"},
+        {**row, "dataset": "one", "verdict": "contradicted", "in_logits": {"verdict": "undecided"}},
         {**row, "claim": 4, "model": "m against n", "dataset": None, "verdict": "undecided", **nothing},
     ]
-    beside = {"model": "m", "dataset": "one", "area": -6.8, "area_low": -7.8, "area_high": -5.7, "beyond": False}
+    beside = {
+        "model": "m",
+        "dataset": "one",
+        "logits": "residual",
+        "area": -6.8,
+        "area_low": -7.8,
+        "area_high": -5.7,
+        "beyond": False,
+    }
     beside |= {"area_null": -6.0, "area_null_low": -7.0, "area_null_high": -5.0}
+    gains = {f"{name}{end}": -0.25 for name in COMPARED for end in ("", "_low", "_high")}
     landmark = {"model": "m", "landmark": "at the end", "published_low": -45, "published_high": -30, "layers": "14–15"}
     landmark |= {"measured_low": -31.25, "measured_high": -20.0, "agrees": True}
     claims = {
         "statements": {"1": "it lies below", "4": "it goes deeper"},
         "claims": rows,
         "one_mechanism": [beside],
+        "two_lines": [{"model": "m", "dataset": "one", **gains, "account": "by_degrees"}],
         "landmarks": [landmark],
     }
     html = claims_section(claims, {"m": "Model", "n": "Other"}, {"one": "One"})
     before, folded = html.split("<details>")
-    assert '<span class="badge supported">supported</span><span>Model, all datasets</span>' in before
+    assert '<span class="badge supported">supported</span><span>Model, all datasets, recentred</span>' in before
     assert "−6.8, 95 % interval −7.8 … −5.7" in before
-    assert '<span class="badge contradicted">contradicted</span><span>Model, One</span>' in folded
+    assert '<span class="badge contradicted">contradicted</span><span>Model, One, recentred</span>' in folded
+    assert "in logits <b>undecided</b>" in folded
+    assert "in logits" not in before.split("<h3>")[1]
     assert "Model against Other, all datasets" in folded
     assert "a group has no examples" in folded
     cells = Read(html).cells
-    assert cells[:7] == ["Model", "One", "−6.8", "−7.8 … −5.7", "−6.0", "−7.0 … −5.0", "no"]
-    assert cells[7:] == ["Model", "at the end", "−45 … −30", "−31.2 … −20.0", "14–15", "yes"]
+    assert cells[:8] == ["Model", "One", "residual", "−6.8", "−7.8 … −5.7", "−6.0", "−7.0 … −5.0", "no"]
+    assert cells[8:14] == ["Model", "One", "by degrees", *["−0.25 (−0.25 … −0.25)"] * 3]
+    assert cells[14:] == ["Model", "at the end", "−45 … −30", "−31.2 … −20.0", "14–15", "yes"]
 
 
 def test_examples_are_the_first_ten_of_each_anchor_in_the_order_of_their_ids(tmp_path):
@@ -278,7 +228,11 @@ def test_the_chart_has_the_series_of_the_figure_in_its_order_and_colours():
     assert lists["all_marker"] == [name for name in ("circle", "square", "triangle-up", "diamond") for _ in "QA"]
     menus = {param["name"]: param["bind"]["options"] for param in spec["params"] if "options" in param.get("bind", "")}
     assert menus["chosen_model"] == [None, "Small", "Random (random weights)"]
-    assert menus["chosen_rule"] == ["flip", "fixed", "crossfit", "replicate"]
+    at_reference = [f"{rule} at reference layers" for rule in ("crossfit", "replicate")]
+    assert menus["chosen_rule"] == ["flip", "fixed", "crossfit", "replicate", *at_reference]
+    assert menus["chosen_logits"] == ["measured", "recentred", "residual"]
+    assert menus["chosen_quantity"] == ["delta_p", "delta_logit"]
+    assert lists["chosen_rule"] == "replicate", "it opens on the honest grouping"
     assert menus["chosen_component"] == ["resid", "attn", "mlp"]
     assert menus["chosen_position"] == ["before_answer", "answer_last", "final"]
     part = summary.filter(pl.col("component").is_in(["resid", "mlp"]), position="answer_last")
@@ -296,8 +250,14 @@ def test_the_chart_has_the_series_of_the_figure_in_its_order_and_colours():
 def test_the_charts_data_are_the_summarys_rounded_to_a_tenth():
     summary = make_summary({"m": 6}, ["d"])
     data = records(summary, {"m": "Model"}, {"d": "Data"})
-    assert len(data) == 9 * 2 * 4 * 2
-    where = {**asdict(HEADLINE), "rule": "flip", "intervention": "exact_question", "anchor": "question"}
+    assert len(data) == 9 * 2 * 4 * 2 + 2 * 2 * 3 * 2, "and two more kinds of logits at the headline"
+    where = {
+        **asdict(HEADLINE),
+        "rule": "flip",
+        "logits": "measured",
+        "intervention": "exact_question",
+        "anchor": "question",
+    }
     series, rows = data.filter(**where).row(0, named=True), summary.filter(**where).sort("layer")
     assert (series["model"], series["dataset"]) == ("Model", "Data")
     for name in ("delta_p", "low", "high", "null_low", "null_high"):
@@ -367,6 +327,7 @@ def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten
         "summary": make_summary(layers, list(FOUR)),
         "layers": make_layers(layers, list(FOUR)),
         "deepest": make_deepest(layers, list(FOUR)),
+        "lines": make_lines(layers, list(FOUR)),
     }
     view = View({"large": "Large", "largest": "Largest"}, FOUR, HEADLINE)
     files = [tmp_path / f"{kind}.png" for kind in DRAW]
@@ -375,4 +336,4 @@ def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten
     families = {"one": files, "other": files}  # the smaller models' figures are no larger
     pictures = make_pictures(families, {name: name for name in families}, tmp_path / "report.html")
     parts = [*sections(tmp_path, layers, FOUR), Section("Figures", figures_section(pictures))]
-    assert len(page(opening_section(pictures, []), [], parts).encode()) < TEN_MEGABYTES
+    assert len(page(opening_section(pictures, {}), [], parts).encode()) < TEN_MEGABYTES

@@ -252,9 +252,9 @@ def _draw_logits(panel: Axes, examples: pl.DataFrame, lines: dict, pair: list[di
         clean, cut = (some[f"logit_{state}_first"].to_numpy() for state in ("clean", "ko"))
         panel.scatter(clean, cut, s=5, color=look["color"], alpha=0.5, linewidths=0, label=label)
     ends = np.array([-reach, reach])
-    for kind, style in (("kept", "-"), ("lost", "--")):
+    for kind, style, label in (("kept", "-", "if evidence is kept"), ("lost", "--", "if it is lost")):
         height = lines[f"level_{kind}"] + lines[f"slope_{kind}"] * ends
-        panel.plot(ends, height, style, color="0.15", linewidth=1.0, marker="", label=f"line of those that are {kind}")
+        panel.plot(ends, height, style, color="0.15", linewidth=1.0, marker="", label=label)
     panel.plot(ends, ends, ":", color="0.6", linewidth=0.8, marker="", label=UNCHANGED)
     panel.axhline(0, color="0.6", linewidth=0.6, zorder=0)
     panel.axvline(0, color="0.6", linewidth=0.6, zorder=0)

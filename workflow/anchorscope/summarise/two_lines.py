@@ -1,8 +1,8 @@
 """Two lines or one: the direct test of two kinds of examples.
 
 Plot each example's logit under the knockout against its clean one. If the knockout does one thing to all, the points
-lie along one line. If there are two kinds, they lie along two: one near "as before" (kept) and one near a constant
-(lost), and an example lies along the same one under both prompts. Each account predicts an example's logit under one
+lie along one line. If there are two kinds, they lie along two, one that rises (the evidence is kept) and one that is
+flat (it is lost), and an example lies along the same one under both prompts. Each account predicts an example's logit under one
 prompt from its clean logit and from what happened to it under the other prompt:
 
 | account | prediction |
@@ -34,7 +34,7 @@ COMPARED = {
 
 @dataclass(frozen=True)
 class TwoLines:
-    """Lines [prompts, kinds]: kept first, lost second."""
+    """Lines [prompts, kinds]: kept first, lost second. The line of those that are lost is flat."""
 
     level: np.ndarray
     slope: np.ndarray
@@ -54,7 +54,7 @@ def fit_two_lines(clean: np.ndarray, changed: np.ndarray) -> tuple[TwoLines, flo
     """
     level = np.stack([np.zeros(len(clean)), changed.mean(1)], axis=1)
     slope = np.stack([np.ones(len(clean)), np.zeros(len(clean))], axis=1)
-    single = _residuals(clean, changed, np.ones(clean.shape[1]))[2].std(1)
+    single = _fit_line(clean, changed, np.ones(clean.shape[1]))[2].std(1)
     lines = TwoLines(level, slope, np.maximum(single, 1e-9), np.array([0.5, 0.5]))
     before = -np.inf
     for _ in range(STEPS):
@@ -65,7 +65,7 @@ def fit_two_lines(clean: np.ndarray, changed: np.ndarray) -> tuple[TwoLines, flo
             break
         before = likelihood
         belongs = np.exp(joint - total)
-        fits = [_residuals(clean, changed, weights) for weights in belongs]
+        fits = [_fit_line(clean, changed, weights, flat) for weights, flat in zip(belongs, (False, True), strict=True)]
         squares = sum((weights * left**2).sum(1) for weights, (_, _, left) in zip(belongs, fits, strict=True))
         lines = TwoLines(
             level=np.stack([fit[0] for fit in fits], axis=1),
@@ -73,20 +73,18 @@ def fit_two_lines(clean: np.ndarray, changed: np.ndarray) -> tuple[TwoLines, flo
             spread=np.maximum(np.sqrt(squares / clean.shape[1]), SMALLEST_SPREAD * np.maximum(single, 1e-9)),
             share=belongs.mean(1).clip(min=1e-6),
         )
-    kept_first = np.argsort(-lines.slope.mean(0))
-    return (
-        TwoLines(lines.level[:, kept_first], lines.slope[:, kept_first], lines.spread, lines.share[kept_first]),
-        likelihood,
-    )
+    return lines, likelihood
 
 
-def _residuals(clean: np.ndarray, changed: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, ...]:
+def _fit_line(
+    clean: np.ndarray, changed: np.ndarray, weights: np.ndarray, flat: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Level and slope [prompts] of a weighted least-squares line, and what it leaves [prompts, examples]."""
     weights = weights / max(weights.sum(), 1e-9)
     middle, height = clean @ weights, changed @ weights
     centred = clean - middle[:, None]
     variation = centred**2 @ weights
-    slope = (centred * changed) @ weights / np.maximum(variation, 1e-12)
+    slope = 0 * middle if flat else (centred * changed) @ weights / np.maximum(variation, 1e-12)
     level = height - slope * middle
     return level, slope, changed - level[:, None] - slope[:, None] * clean
 
@@ -107,7 +105,7 @@ def held_out(clean: np.ndarray, changed: np.ndarray, folds: np.ndarray) -> dict[
 
 def _predict(train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray]) -> dict[str, np.ndarray]:
     """Log densities [prompts, examples] of the test examples' logits under each account fitted to the training ones."""
-    level, slope, left = _residuals(*train, np.ones(train[0].shape[1]))
+    level, slope, left = _fit_line(*train, np.ones(train[0].shape[1]))
     spread = np.maximum(left.std(1), 1e-9)
     missed = test[1] - level[:, None] - slope[:, None] * test[0]
     other = missed[::-1]
@@ -128,10 +126,10 @@ def _predict(train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.nd
 def bic_gain(clean: np.ndarray, changed: np.ndarray) -> float:
     """BIC of one line minus that of two, for logits [prompts, examples]: above zero, two describe them better."""
     prompts, count = clean.shape
-    left = _residuals(clean, changed, np.ones(count))[2]
+    left = _fit_line(clean, changed, np.ones(count))[2]
     one = _log_normal(left, np.maximum(left.std(1), 1e-9)[:, None]).sum()
     two = fit_two_lines(clean, changed)[1]
-    more = 2 * prompts + 1  # a level and a slope for each prompt, and a share
+    more = prompts + 1  # the flat line's level under each prompt, and a share
     return float(2 * (two - one) - more * np.log(count))
 
 
