@@ -506,7 +506,7 @@ def test_every_kind_of_figure_has_a_function_and_a_caption_for_snakemakes_report
 
 def test_a_kind_that_compares_places_is_drawn_only_where_there_are_several():
     assert kinds_drawn(9) == ["family", "honest", "push", "lines", "auc", "share", "grid", "distribution"]
-    assert kinds_drawn(1) == ["family", "honest", "auc", "share", "distribution"]
+    assert kinds_drawn(1) == ["family", "honest", "push", "lines", "auc", "share", "distribution"]
 
 
 def test_the_list_of_kinds_takes_snakemake_no_time_to_import():

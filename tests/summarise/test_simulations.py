@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.probe.anchor_rules import FULL, HALF_A, SECOND_B
-from anchorscope.probe.anchors import role_results
+from anchorscope.probe.anchor_rules import FULL, HALF_A, PROBES, SECOND_B
 from anchorscope.probe.folds import assign_folds, assign_halves
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.quality import auc_with_interval
 from anchorscope.probe.scores import Scores, score
 from anchorscope.probe.verdicts import delta_p
-from anchorscope.summarise.bootstrap import interval, resample
+from anchorscope.summarise.bootstrap import Resamples, interval, resample
 from anchorscope.summarise.curves import Curve, curves, series_row
 from anchorscope.summarise.dip import dip_test
+from anchorscope.summarise.grouping import PlaceLogits, group
 from anchorscope.summarise.two_kinds import unexplained_shifts
+from planted_logits import TRUTHS, account_of, gap_without, planted_logits
 
 RUNS = [(prompt, state) for prompt in ("first", "second") for state in ("clean", "exact_question")]
 AT_ONCE = 20  # draws that are probed together
@@ -45,6 +46,7 @@ def scored(states: dict, side: np.ndarray) -> Scores:
         hallucinated=torch.from_numpy(side > 0),
         folds=folds,
         halves=halves,
+        shuffled=torch.from_numpy(side > 0),  # not looked at here
     )
 
 
@@ -58,19 +60,23 @@ def names(count: int) -> list[str]:
 
 def part(scores: Scores, layers: slice) -> Scores:
     logits = {key: each[layers] for key, each in scores.logits.items()}
-    return Scores(logits, scores.strengths[layers], scores.converged[layers])
+    return Scores(logits, scores.shuffled[layers], scores.strengths[layers], scores.converged[layers])
 
 
-def by_rule(scores: Scores, rule: str, weights: np.ndarray, reference: int) -> dict[str, Curve]:
-    results = role_results(scores, rule=rule, intervention="exact_question", reference=reference)
-    return curves(results, weights)
+def by_rule(scores: Scores, side: np.ndarray, rule: str, drawn: Resamples, at: int | None = None) -> dict[str, Curve]:
+    """With labels at one layer, or without `at` at the layer plotted."""
+    clean = {probe.name: scores.of(probe, "clean")[None] for probe in PROBES}
+    cut = {(probe.name, "exact_question"): scores.of(probe, "exact_question")[None] for probe in PROBES}
+    place = PlaceLogits(clean, cut, folds=split(side)[0].numpy()[None])
+    results = group(place, rule, "exact_question", "measured")
+    return curves(results if at is None else [result.labelled_at(at) for result in results], drawn)
 
 
 # Two pathways, five layers. At each layer the classes stand `SIGNAL` from zero along the first dimension; under the
 # knockout the examples that depend on the question keep `KEPT` of their evidence (negative: it turns around).
 SIGNAL = np.array([0.5, 1.0, 2.5, 1.4, 1.2])
 KEPT = np.array([1.0, 0.5, -1.0, -0.5, 0.0])
-REFERENCE = DEEPEST = 2
+DEEPEST = 2
 SHARE = 0.4
 
 
@@ -112,25 +118,28 @@ def true_curve(states: dict, side: np.ndarray, strengths: torch.Tensor, fresh: d
 
 
 def test_planted_pathways_come_back_within_their_intervals():
-    """Group share, curve and deepest layer, each in at least 90 of 100 draws; Answer-Anchored stays at zero."""
+    """Group share, curve and deepest layer, each in at least 90 of 100 draws; Answer-Anchored stays at zero.
+
+    Labels are those of the layer where evidence turns around: at the others, nobody's verdict need flip.
+    """
     count, draws = 1000, 100
     fresh, _, depends = planted(20_000, seed=1_000_000)
     fresh = {run: single(part[:, depends]) for run, part in fresh.items()}
-    weights = resample(names(count), RESAMPLES, seed=0)
+    drawn = resample(names(count), 1, RESAMPLES, seed=0)
     hits = {"share": 0, "deepest layer": 0, "curve": np.zeros(len(SIGNAL), int)}
     for seed in range(draws):
         states, side, _ = planted(count, seed)
         scores = scored(states, side)
-        found = by_rule(scores, rule="replicate", weights=weights, reference=REFERENCE)
+        found = by_rule(scores, side, rule="replicate", drawn=drawn, at=DEEPEST)
         question = found["question"]
-        low, high = (end[REFERENCE] for end in interval(question.resampled_share))
+        low, high = (end[DEEPEST] for end in interval(question.share.resampled))
         hits["share"] += low <= SHARE <= high
         truth = true_curve(states, side=side, strengths=scores.strengths, fresh=fresh)
-        low, high = interval(question.resampled)
+        low, high = interval(question.delta_p.resampled)
         hits["curve"] += (low <= truth) & (truth <= high)
         row = series_row(question)
         hits["deepest layer"] += row["deepest_layer_low"] <= DEEPEST <= row["deepest_layer_high"]
-        assert np.abs(found["answer"].mean).max() < 4
+        assert np.abs(found["answer"].delta_p.mean).max() < 4
     assert hits["share"] >= 90, hits
     assert hits["deepest layer"] >= 90, hits
     assert (hits["curve"] >= 90).all(), hits
@@ -170,16 +179,16 @@ def false_alarms(kind: str, count: int, width: int, draws: int) -> dict[str, int
 
     As the claims do it: a gap counts only where the probe is better than chance.
     """
-    weights = resample(names(count), RESAMPLES, seed=0)
+    drawn = resample(names(count), 1, RESAMPLES, seed=0)
     alarms = {"crossfit": 0, "replicate": 0, "dip": 0}
     for states, side in nulls(kind, count=count, width=width, draws=draws):
         scores = scored(states, side)
         for number in range(AT_ONCE):
             one = part(scores, slice(number, number + 1))
             clean = one.of(FULL, "clean")
-            reads = auc_with_interval(clean, side > 0, names(count))["auc_low"][0] > 0.5
+            reads = auc_with_interval(clean[None], side > 0, names(count))["auc_low"][0] > 0.5
             for rule in ("crossfit", "replicate"):
-                low, high = interval(by_rule(one, rule=rule, weights=weights, reference=0)["gap"].resampled)
+                low, high = interval(by_rule(one, side, rule=rule, drawn=drawn)["gap"].delta_p.resampled)
                 alarms[rule] += bool(reads and (low[0] > 0 or high[0] < 0))
             before, after = (
                 np.stack([one.of(probe, state)[0] for probe in (HALF_A, SECOND_B)])
@@ -204,3 +213,35 @@ def test_false_alarms_stay_at_most_at_seven_in_a_hundred(kind, count, width, dra
     assert {name: found[name] for name in honest if found[name] > 0.07 * draws} == {}, found
     if kind == "N2":
         assert found["crossfit"] > 0.5 * draws, "why `replicate` exists: one mechanism deceives `crossfit`"
+
+
+LOGIT_DRAWS, EXAMPLES = 200, 400
+ONE_KIND = [truth for truth, (kind, _) in TRUTHS.items() if kind == "one"]
+
+
+def rates(truth: str, **changed: float) -> dict[str, float]:
+    """How often each kind of logits shows a gap below zero, and how often two lines are called the best account."""
+    kind, common = TRUTHS[truth]
+    found = dict.fromkeys(("measured", "recentred", "residual", "two_lines"), 0)
+    for seed in range(LOGIT_DRAWS):
+        clean, cut = planted_logits(kind, EXAMPLES, seed=1000 + seed, **common, **changed)
+        for logits in ("measured", "recentred", "residual"):
+            found[logits] += gap_without(clean, cut, logits)[1] < 0
+        found["two_lines"] += account_of(clean, cut) == "two_lines"
+    return {name: count / LOGIT_DRAWS for name, count in found.items()}
+
+
+@pytest.mark.parametrize("truth", ONE_KIND)
+def test_one_kind_of_examples_raises_no_false_alarm(truth):
+    """An interval of 95 % lies below zero by chance in 2.5 of 100 runs; a bound of 7 allows for 200 draws."""
+    found = rates(truth)
+    assert found["residual"] <= 0.07, found
+    assert found["two_lines"] <= 0.07, found
+    if truth == "a push":
+        assert found["recentred"] <= 0.07, found
+
+
+@pytest.mark.parametrize("truth", [truth for truth in TRUTHS if truth not in ONE_KIND])
+def test_two_kinds_of_examples_are_found(truth):
+    found = rates(truth)
+    assert min(found.values()) >= 0.9, found

@@ -22,14 +22,15 @@ from anchorscope.summarise.bootstrap import group_means, interval, resample
 from anchorscope.summarise.curves import Curve, Estimate, curves, series_row
 from anchorscope.summarise.dip import dip, dip_test, dips
 from anchorscope.summarise.estimates import estimate, null_area
-from anchorscope.summarise.grouping import PlaceLogits, RoleResult, group, read_places
+from anchorscope.summarise.grouping import RoleResult, group, read_places
 from anchorscope.summarise.mixture import two_normals
 from anchorscope.summarise.one_mechanism import fit_shift
 from anchorscope.summarise.one_mechanism import simulate as simulate_null
 from anchorscope.summarise.push import without_push
 from anchorscope.summarise.reference import reference_curves, reference_layers, resampled_auc
 from anchorscope.summarise.two_kinds import agreement, shape
-from anchorscope.summarise.two_lines import best_account, bic_gain, fit_two_lines, held_out
+from anchorscope.summarise.two_lines import bic_gain, fit_two_lines
+from planted_logits import TRUTHS, account_of, gap_without, planted_logits
 from reference import narrowed_dip, weighted_mean
 
 SIGNAL = 1.3  # distance of a class from zero along the true direction, in units of the noise: 90 % accuracy
@@ -598,47 +599,6 @@ def test_probes_that_read_nothing_are_marked_and_so_are_folds_that_did_not_arriv
     assert marks()["unconverged_folds"].to_list() == [[0, 1, 2, 3, 4]] * 2
 
 
-def planted_logits(kind: str, count: int, seed: int, push: float = 0.0, kept: float = 1.0) -> tuple[np.ndarray, ...]:
-    """Clean and knocked-out logits [prompts, examples] of a truth that is known.
-
-    Every example gets the same push and keeps the same share of its logit; with `two kinds`, four in ten lose theirs
-    altogether; `by degrees`, each has a shift of its own, drawn from one normal distribution.
-    """
-    generator = np.random.default_rng(seed)
-    evidence = np.where(np.arange(count) % 2, 2.0, -2.0) + generator.normal(size=count)
-    clean = evidence + 0.3 * generator.normal(size=(2, count))
-    cut = push + kept * clean
-    if kind == "two kinds":
-        cut = np.where(generator.random(count) < 0.4, push, cut)
-    elif kind == "by degrees":
-        cut = cut + 1.5 * generator.normal(size=count)
-    return clean, cut + 0.5 * generator.normal(size=(2, count))
-
-
-TRUTHS = {
-    "a push": ("one", {"push": 1.5}),
-    "a shrink": ("one", {"kept": 0.4}),
-    "a push and a shrink": ("one", {"push": 1.5, "kept": 0.4}),
-    "two kinds": ("two kinds", {}),
-    "two kinds and a push": ("two kinds", {"push": 1.5}),
-    "two kinds and a shrink": ("two kinds", {"kept": 0.7}),
-}
-
-
-def gap_without(clean: np.ndarray, cut: np.ndarray, logits: str) -> tuple[float, float]:
-    """The interval of the honest gap, from logits [prompts, examples]."""
-    count = clean.shape[1]
-    folds = np.arange(count)[None] // 2 % 5
-    drawn = resample([str(index) for index in range(count)], 1, 500, seed=0)
-    names = {"half_a": 0, "second_b": 1}
-    before = {name: clean[None, None, prompt] for name, prompt in names.items()}
-    after = {(name, "exact_question"): cut[None, None, prompt] for name, prompt in names.items()}
-    place = PlaceLogits(before, after, folds)
-    gap = curves(group(place, "replicate", "exact_question", logits), drawn)["gap"]
-    low, high = interval(gap.delta_logit.resampled)
-    return float(low[0]), float(high[0])
-
-
 @pytest.mark.parametrize("truth", TRUTHS)
 def test_each_kind_of_logits_names_what_was_planted(truth):
     """A push makes a gap that goes when logits are recentred, a shrink one that goes in the residuals."""
@@ -661,19 +621,6 @@ def test_two_lines_are_seen_where_there_are_two_kinds_and_only_there(truth):
     account = account_of(clean, cut)
     assert (account == "two_lines") == (kind == "two kinds"), account
     assert (bic_gain(clean, cut) > 0) == (kind == "two kinds")
-
-
-def account_of(clean: np.ndarray, cut: np.ndarray) -> str | None:
-    likely = held_out(clean, cut, np.arange(clean.shape[1]) // 2 % 5)
-    drawn = resample([str(index) for index in range(clean.shape[1])], 1, 500, seed=0)
-    pairs = {"two_over_one": ("two_lines", "one_line"), "two_over_degrees": ("two_lines", "by_degrees")}
-    pairs["degrees_over_one"] = ("by_degrees", "one_line")
-    row = {}
-    for name, (better, worse) in pairs.items():
-        gain = likely[better] - likely[worse]
-        low, high = interval((drawn.weights @ gain / drawn.weights.sum(1))[:, None])
-        row |= {f"{name}_low": low[0], f"{name}_high": high[0]}
-    return best_account(row)
 
 
 def test_a_difference_by_degrees_is_not_two_kinds():
