@@ -182,11 +182,17 @@ def _model_mistakes(name: str, model: dict) -> list[str]:
             package_file(**model["gguf"])
         except FileNotFoundError as error:
             return [f"{where}.gguf: {str(error).removesuffix('.')}; install it with pip."]
-    if sources == ["path"] and not (Path(model["path"]) / "config.json").is_file():
-        return [f"{where}.path names {model['path']}, which is not a folder with a model's config.json."]
+    if sources == ["path"] and not _holds_a_model(Path(model["path"])):
+        return [
+            f"{where}.path names {model['path']}, which is no folder with a model's config.json, and no .gguf file."
+        ]
     if sources == ["random"]:
         return _shape_mistakes(f"{where}.random.config", model["random"]["config"])
     return []
+
+
+def _holds_a_model(path: Path) -> bool:
+    return path.is_file() if path.suffix == ".gguf" else (path / "config.json").is_file()
 
 
 def _shape_mistakes(where: str, file: str) -> list[str]:
