@@ -19,6 +19,7 @@ from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from
+from anchorscope.models.hardware import computed_on
 from anchorscope.probe.delta import measure
 from anchorscope.questions.normalize import normalize
 from anchorscope.summarise.estimates import estimate
@@ -91,7 +92,13 @@ def _writer(
         layers=config.num_hidden_layers,
         width=config.hidden_size,
         dtype=model.dtype,
-        made_from=provenance(stage="extract", model={"weights": GIVEN}, prompts=prompts.texts, window=window),
+        made_from=provenance(
+            stage="extract",
+            model={"weights": GIVEN},
+            prompts=prompts.texts,
+            computed=computed_on(model),
+            window=window,
+        ),
         grid=grid,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -61,7 +62,7 @@ def convert_gguf(source: Path, target: Path) -> None:
     """Convert a GGUF file to dense float32 safetensors, and its tokenizer, in the folder `target`."""
     try:
         with reading_gguf_once():
-            model, info = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 source.parent,
                 gguf_file=source.name,
                 quantization_config=GgufConfig(dequantize=True),
@@ -73,6 +74,7 @@ def convert_gguf(source: Path, target: Path) -> None:
         raise ValueError(
             f"{source} cannot be converted: {one_line(error)}. Give a folder with the model's safetensors instead."
         ) from error
+    model, info = loaded
     check_loaded(info, source.name)
     model.save_pretrained(target)
     tokenizer.save_pretrained(target)
