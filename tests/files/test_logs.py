@@ -42,6 +42,12 @@ def test_between_the_lines_only_a_terminal_is_told(caplog, monkeypatch):
     assert "drawing: 3 of 3" in screen.getvalue()
 
 
+def test_without_a_log_the_screen_is_told_wherever_it_is():
+    words = "from anchorscope.files.logs import progress; list(progress(range(3), 3, 'fitting'))"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)
+    assert "fitting: 3 of 3" in done.stderr
+
+
 JOB = """
 import json, sys
 from anchorscope.files.logs import configure_logging

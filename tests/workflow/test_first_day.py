@@ -6,17 +6,18 @@ from pathlib import Path
 
 import yaml
 
-from small_run import SNAKEMAKE, base_config
+from small_run import SNAKEMAKE, base_config, copy_project
 from small_things import ROOT
 
 ROWS = [{"question": f"who wrote book {number}", "answers": ["Jane Austen"]} for number in range(5)]
 
 
-def run(folder: Path, config: dict, *targets: str) -> subprocess.CompletedProcess:
-    """Snakemake from this checkout, with results in `folder`, as docs/formats.md describes it."""
-    (folder.parent / "mine.yaml").write_text(yaml.safe_dump(config))
-    options = ["--cores", "2", "--directory", str(folder), "--configfile", str(folder.parent / "mine.yaml")]
-    return subprocess.run([*SNAKEMAKE, *targets, *options], cwd=ROOT, capture_output=True, text=True)
+def run(project: Path, folder: str, config: dict, *targets: str) -> subprocess.CompletedProcess:
+    """A run in a folder of its own, as config/README.md describes it."""
+    (project / "mine.yaml").write_text(yaml.safe_dump(config))
+    options = ["--cores", "all", "--directory", folder, "--configfile", "mine.yaml"]
+    assert "snakemake --cores all --directory runs/a --configfile mine.yaml" in (ROOT / "config/README.md").read_text()
+    return subprocess.run([*SNAKEMAKE, *targets, *options], cwd=project, capture_output=True, text=True)
 
 
 def own_config(questions: str) -> dict:
@@ -25,13 +26,14 @@ def own_config(questions: str) -> dict:
 
 
 def test_wrong_questions_and_a_broken_model_are_named_without_a_traceback(tmp_path):
-    folder = tmp_path / "runs/a"
+    folder = copy_project(tmp_path) / "runs/a"
     (folder / "tiny-model").mkdir(parents=True)
     lines = [json.dumps(row) for row in [*ROWS, {"question": "who wrote Emma", "answers": "Jane Austen"}]]
     (folder / "mine.jsonl").write_text("\n\n".join(lines))
     (folder / "tiny-model/config.json").write_text('{"model_type": "llama"}')
     (folder / "tiny-model/model.safetensors").write_bytes(b"cut short")
-    done = run(folder, own_config("mine.jsonl"), "results/questions/mine.parquet", "results/models/tiny.json")
+    targets = ["results/questions/mine.parquet", "results/models/tiny.json"]
+    done = run(tmp_path, "runs/a", own_config("mine.jsonl"), *targets)
     assert done.returncode == 1
     said = done.stdout + done.stderr
     logs = {file.parent.name: file.read_text() for file in (folder / "results/logs").rglob("*.log")}
@@ -45,4 +47,4 @@ def test_wrong_questions_and_a_broken_model_are_named_without_a_traceback(tmp_pa
         assert sentence in last
         assert "results/" not in last
     assert "Traceback" not in "".join([said, *logs.values()])
-    assert not (ROOT / "results/questions/mine.parquet").exists()
+    assert not (tmp_path / "results").exists()

@@ -51,7 +51,7 @@ def extract(
     vectors of every layer, prompt and intervention; `anchorscope.extract.store.ActivationReader([folder])` reads
     them. `balance` keeps as many right as wrong answers, drawn by `seed`. `window` knocks out in that many layers up to
     the one that is read, instead of in all of them. `batch_tokens` are computed together, by default as many as suit
-    the device.
+    the device. Progress is shown on the standard error.
     """
     _check(model, prompt, components=components, positions=positions)
     questions = _questions(examples, seed)

@@ -61,7 +61,10 @@ def raised_here(trace: TracebackType | None) -> bool:
 def progress(
     items: Iterable[Item], total: int, what: str, weight: Callable[[Item], int] = lambda item: 1
 ) -> Iterator[Item]:
-    """Yield `items`; show rate and time left on a terminal, and log them every few seconds."""
+    """Yield `items`; show rate and time left on a terminal, and log them every few seconds.
+
+    Where no job has set up a log, as in a notebook, the standard error is told whatever it is.
+    """
     with (
         open(os.devnull, "w") as nowhere,
         tqdm(
@@ -70,7 +73,7 @@ def progress(
             bar_format=LINE,
             unit="",
             smoothing=0,
-            file=sys.stderr if sys.stderr.isatty() else nowhere,
+            file=sys.stderr if sys.stderr.isatty() or not log.hasHandlers() else nowhere,
         ) as bar,
     ):
         last = time.monotonic()
