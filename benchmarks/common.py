@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "workflow"))
 
 from anchorscope.extract.sequences import TokenSequence, Workload  # noqa: E402
+from anchorscope.models.hardware import processor  # noqa: E402
 
 TWO_PASSES = [("first", "clean"), ("first", "exact_question")]
 
@@ -45,15 +46,6 @@ def machine() -> dict[str, str]:
         "python": platform.python_version(),
         "command": f"python {' '.join(_without_record(sys.argv))}",
     }
-
-
-def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name from Linux if it knows one, else from Python, which knows at least its kind."""
-    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
-    fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    # x86; POWER; MIPS; some ARM boards; RISC-V. Most ARM machines give only numbers.
-    names = [fields.get(field) for field in ("model name", "cpu", "cpu model", "hardware", "uarch")]
-    return next(filter(None, [*names, platform.processor(), platform.machine()]), "unknown")
 
 
 def _without_record(words: list[str]) -> list[str]:

@@ -32,6 +32,14 @@ def open_activations(paths: list[str], grid: str) -> ActivationReader:
     return ActivationReader(folders, Grid(*map(tuple, json.loads(grid))))
 
 
+def before_balance(paths: list[str]) -> str:
+    """How many answers there were before the balance, from one file of each shard."""
+    shards = {Path(path).parent: path for path in paths}
+    counts = [made_from(path)["before_balance"] for path in shards.values()]
+    right, wrong = (sum(count[verdict] for count in counts) for verdict in ("right", "hallucinated"))
+    return f"Before the balance, which `balance: false` switches off, {right} were right and {wrong} hallucinated."
+
+
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     torch.set_num_threads(snakemake.threads)
@@ -45,8 +53,8 @@ if __name__ == "__main__":
         splits = {"folds": params.folds, "repeats": params.repeats, "seed": params.seed}
         delta, layers = measure(reader, **splits, where=where, on_card=on_card)
     except TooFew as error:
-        log.warning("%s", error)
+        made["not_probed"] = f"{error} {before_balance(snakemake.input)}"
+        log.warning("%s", made["not_probed"])
         delta = layers = pl.DataFrame(schema={"id": pl.String})
-        made["not_probed"] = str(error)
     write_frame(snakemake.output.delta, delta, provenance(**made))
     write_frame(snakemake.output.layers, layers, provenance(**made))

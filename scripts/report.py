@@ -17,7 +17,7 @@ from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.report.chart import family_chart
 from anchorscope.report.claims import claims_section
-from anchorscope.report.examples import choose, examples_section, with_answers
+from anchorscope.report.examples import choose, examples_section, not_probed, with_answers
 from anchorscope.report.figures import Link, figures_section, files_section, make_pictures, opening_section
 from anchorscope.report.page import Section, chart_section, page, provenance_section
 from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
@@ -52,8 +52,8 @@ def read_examples(
     examples = {}
     for (model, dataset), own in zip(pairs, by_pair(answers, pairs), strict=True):
         mine = chosen.filter(model=model, dataset=dataset)
-        if not mine.is_empty():
-            examples[models[model], datasets[dataset]] = with_answers(mine, own)
+        shown = not_probed(own) if mine.is_empty() else with_answers(mine, own)
+        examples[models[model], datasets[dataset]] = shown
     return examples
 
 

@@ -115,8 +115,11 @@ def run_module(command: str, place: Place, request: pytest.FixtureRequest) -> No
     elif words[1] == "anchorscope.damage":
         assert "are whole" in said
     else:
-        row = said.strip().split(" | ", 1)[1]  # the page has the model's title
-        assert row in (ROOT / "docs/models.md").read_text()
+        head, rule, row, _, verdict = said.splitlines()
+        page = (ROOT / "docs/models.md").read_text()
+        assert f"\n{head}\n{rule}\n" in page
+        assert row.split(" | ", 1)[1] in page, "which has the model's title"
+        assert "this machine " in verdict
 
 
 def run_benchmark(command: str, place: Place, request: pytest.FixtureRequest) -> None:

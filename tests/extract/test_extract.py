@@ -13,11 +13,10 @@ from anchorscope.answer.generate import answer_ends, generate, stop_tokens
 from anchorscope.answer.prompts import common_prefix, encode
 from anchorscope.extract import store
 from anchorscope.extract.axes import COMPONENTS, FULL, HEADLINE, PASSES, POSITIONS, Grid
-from anchorscope.extract.job import read_examples
-from anchorscope.extract.run import balanced, run_workload
+from anchorscope.extract.job import counted
+from anchorscope.extract.run import analysed, balanced, run_workload
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter, check_finite, column, grid_of
-from anchorscope.files.sealed_parquet import write_table
 from few_examples import QUESTIONS, examples, prompts
 from reference import plain_greedy, plain_states
 from small_things import FAMILIES, tiny_model
@@ -255,13 +254,16 @@ def test_balance_keeps_the_smaller_class_and_an_equal_seeded_draw_of_the_larger(
     assert any(balanced(ids, right, seed=seed) != kept for seed in range(1, 5))
 
 
-def test_a_shard_without_a_right_answer_has_no_examples(tokenizer, tmp_path):
+def test_a_shard_without_a_right_answer_has_no_examples(tokenizer):
     wrong = examples(tokenizer)
     wrong = wrong.set_column(wrong.column_names.index("right"), "right", pa.array([False] * len(wrong)))
     wrong = wrong.append_column("refused", pa.array([False] * len(wrong)))
-    write_table(tmp_path / "answers.parquet", wrong, {})
-    assert len(read_examples(tmp_path / "answers.parquet", balance=True, seed=0)) == 0
-    assert len(read_examples(tmp_path / "answers.parquet", balance=False, seed=0)) == len(wrong)
+    assert len(analysed(wrong, balance=True, seed=0)) == 0
+    assert len(analysed(wrong, balance=False, seed=0)) == len(wrong)
+
+
+def test_answers_are_counted_before_the_balance_and_without_refusals():
+    assert counted(pa.table({"right": [True, False, None, False]})) == {"right": 1, "hallucinated": 2}
 
 
 def test_nothing_half_written_is_left_behind(tmp_path):

@@ -1,9 +1,11 @@
-"""What a job says about its progress."""
+"""What a job says about its progress, and why it failed."""
 
 import io
 import logging
 import re
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +40,46 @@ def test_between_the_lines_only_a_terminal_is_told(caplog, monkeypatch):
     list(progress(range(3), 3, "drawing"))
     assert len(messages(caplog)) == 1
     assert "drawing: 3 of 3" in screen.getvalue()
+
+
+def test_without_a_log_the_screen_is_told_wherever_it_is():
+    words = "from anchorscope.files.logs import progress; list(progress(range(3), 3, 'fitting'))"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)
+    assert "fitting: 3 of 3" in done.stderr
+
+
+JOB = """
+import json, sys
+from anchorscope.files.logs import configure_logging
+from anchorscope.questions.local_rows import read_lines
+
+configure_logging("job.log")
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("read_lines('mine.jsonl')", "mine.jsonl is empty."),
+        ("raise ValueError(\n    'mine.csv has no usable question.'\n)", "mine.csv has no usable question."),
+    ],
+    ids=["in the library", "in a script"],
+)
+def test_an_error_that_we_raise_is_one_sentence_without_a_traceback(line, said, tmp_path):
+    (tmp_path / "mine.jsonl").touch()
+    done, log = fail(line, tmp_path)
+    assert re.fullmatch(rf"[-\d]+ [:,\d]+ ERROR {re.escape(said)}\n", log)
+    assert done.stderr == log
+
+
+@pytest.mark.parametrize("line", ["{}['no such key']", "json.loads('{')"], ids=["a bug of ours", "in another library"])
+def test_any_other_error_has_its_traceback(line, tmp_path):
+    assert "Traceback (most recent call last)" in fail(line, tmp_path)[1]
+
+
+def fail(line: str, folder: Path) -> tuple[subprocess.CompletedProcess, str]:
+    """A job that ends with a line; and its log."""
+    (folder / "job.py").write_text(JOB + line)
+    done = subprocess.run([sys.executable, "job.py"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1
+    return done, (folder / "job.log").read_text()

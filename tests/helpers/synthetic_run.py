@@ -166,6 +166,7 @@ def make_provenance(layers: dict[str, int], datasets: list[str]) -> dict:
     return {
         "config": {"questions": ASKED},
         "models": dict.fromkeys(layers, manifest),
+        "computed": {name: [{"dtype": "bfloat16", "device": "NVIDIA H200", "threads": 4}] for name in layers},
         "datasets": {name: {"source": "file", "sha256": "0" * 64} for name in datasets},
         "libraries": {"torch": "2"},
         "python": "3",

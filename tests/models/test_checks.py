@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from anchorscope.models.fetch import describe, fetch
-from anchorscope.models.loading import load_model, load_tokenizer
+from anchorscope.models.loading import load_model, load_tokenizer, read_config
 from small_things import FAMILIES, tiny_model
 
 Tensors = dict[str, torch.Tensor]
@@ -154,6 +154,13 @@ def test_a_broken_config_is_named(saved, content, said):
     (saved / "config.json").write_text(content)
     with pytest.raises(ValueError, match=rf"saved/config\.json {said}"):
         measured(saved)
+
+
+def test_a_config_with_a_value_of_another_kind_is_named(saved):
+    config = json.loads((saved / "config.json").read_text())
+    (saved / "config.json").write_text(json.dumps(config | {"hidden_size": "wide"}))
+    with pytest.raises(ValueError, match=r"saved/config\.json cannot be read as a model's config: .*hidden_size"):
+        read_config(saved)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"version": "1.0"}'])

@@ -9,6 +9,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import save_file
 
 from anchorscope.files.identity import package_file
@@ -17,6 +18,7 @@ from anchorscope.models.loading import load_fetched_tokenizer, load_model, load_
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.revision import hashes_of, revision_of
 from anchorscope.models.sizes import parameters
+from gguf_file import write_gguf
 from small_things import FAMILIES, tiny_model
 
 CODE = """
@@ -206,3 +208,36 @@ def test_what_a_gguf_file_holds_is_read_once_while_it_is_converted():
     assert [tensor.name for tensor in readers[0].tensors] == [tensor.name for tensor in expected.tensors]
     for mine, theirs in zip(readers[0].tensors, expected.tensors, strict=True):
         assert np.array_equal(mine.data, theirs.data)
+
+
+def test_a_gguf_file_of_ones_own_becomes_the_model_and_tokenizer_that_it_holds(tmp_path, tokenizer):
+    model = tiny_model("llama", len(tokenizer), layers=2)
+    file = write_gguf(tmp_path / "mine.gguf", model)
+    fetch_model("mine", {"path": str(file)}, folder=tmp_path / "models/mine", manifest=tmp_path / "mine.json")
+    manifest = Manifest.read(tmp_path / "mine.json")
+    assert (manifest.weights, manifest.layers, manifest.source) == ("trained", 2, {"path": str(file)})
+    loaded = load_model(manifest, "float32", threads=1)
+    for name, weight in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], weight), name
+    text = "Who wrote “Le Père Goriot”?"
+    assert load_fetched_tokenizer(manifest)(text)["input_ids"] == tokenizer(text)["input_ids"]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"),
+    [
+        (
+            lambda path, model: path.write_bytes(b"not a GGUF file"),
+            r"mine\.gguf cannot be converted: .*\. Give a folder",
+        ),
+        (lambda path, model: write_gguf(path, model, left_out="layers.1.mlp.up"), r"The files of mine\.gguf lack "),
+    ],
+    ids=["no GGUF", "a weight left out"],
+)
+def test_a_gguf_file_that_cannot_be_converted_is_one_sentence(break_it, said, tmp_path, tokenizer):
+    file = tmp_path / "mine.gguf"
+    break_it(file, tiny_model("llama", len(tokenizer), layers=2))
+    with pytest.raises(ValueError, match=said) as caught:
+        fetch({"path": str(file)}, tmp_path / "fetched")
+    assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "fetched").iterdir())

@@ -17,9 +17,10 @@ from PIL import Image
 
 from anchorscope.draw.figures import DRAW, View
 from anchorscope.draw.panels import FEW, looks, read_style, save
+from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.report.chart import SHAPES, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
-from anchorscope.report.examples import COUNT, Stretch, choose, examples_section, stretches, with_answers
+from anchorscope.report.examples import COUNT, Stretch, choose, examples_section, not_probed, stretches, with_answers
 from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures, opening_section
 from anchorscope.report.page import Section, chart_section, page
 from anchorscope.report.rendering import ENVIRONMENT
@@ -207,6 +208,18 @@ def test_examples_are_the_first_ten_of_each_anchor_in_the_order_of_their_ids(tmp
     assert f"P(hallucinated) {first['p_clean']:.2f} → {first['p_ko']:.2f}" in item.seen
     assert ("hallucinated" if first["hallucinated"] else "right") in item.seen.split("Gold")[0]
     assert "somebody; nobody and 2 more" in item.seen
+
+
+def test_answers_that_were_not_probed_are_shown_by_verdict_and_marked_so(tmp_path):
+    ids = [f"{number:02d}" for number in range(40)]
+    answers = read_frame(write_answers(tmp_path / "plain.parquet", ids))
+    right = pl.Series("right", [None, *[False] * 35, *[True] * 4])
+    write_frame(tmp_path / "judged.parquet", answers.with_columns(right), {})
+    html = examples_section({("Model", "One"): not_probed([tmp_path / "judged.parquet"])})
+    assert "Model, One (not probed)" in html
+    assert re.findall(r"<h3>(\w+)</h3>", html) == ["Right", "Hallucinated", "Refused"]
+    assert [html.count(f'class="badge {name}"') for name in ("right", "hallucinated", "refused")] == [4, COUNT, 1]
+    assert "P(hallucinated)" not in html
 
 
 def test_marks_stand_around_their_characters_and_the_rest_is_escaped():

@@ -86,7 +86,8 @@ def test_a_verdict_is_where_the_interval_lies(low, high, verdict):
 
 def test_the_published_picture_supports_every_claim_about_one_model():
     runs = [run(dataset="one"), run(dataset="two", question=DEEP - 5)]
-    assert verdicts(runs, dataset=None) == dict.fromkeys((1, 2, 3, 5, 6), "supported")
+    supported = dict.fromkeys((1, 2, 3, 5, 6), "supported")
+    assert verdicts(runs, dataset=None) == {**supported, 4: "does not apply"}
     assert verdicts(runs, dataset="two") == dict.fromkeys((1, 2, 3, 6), "supported")
 
 
@@ -109,9 +110,9 @@ def test_wide_intervals_decide_nothing(claim):
 
 
 def test_a_probe_no_better_than_chance_decides_nothing():
-    rows = judged([run(reads=False)])
+    rows = [row for row in judged([run(reads=False)]) if row.claim not in (4, 5)]
     assert {row.verdict for row in rows} == {"undecided"}
-    assert {row.because for row in rows if row.claim != 5} == {"the probe is no better than chance"}
+    assert {row.because for row in rows} == {"the probe is no better than chance"}
     mixed = [run(dataset="one"), run(dataset="two", question=60.0, reads=False)]
     assert verdicts(mixed, dataset=None)[1] == "supported", "a dataset without a say has none"
 
@@ -119,7 +120,7 @@ def test_a_probe_no_better_than_chance_decides_nothing():
 def test_datasets_that_differ_in_one_third_of_the_depth_are_not_similar():
     late = DEEP - 45 * (np.arange(LAYERS) >= 11)
     assert verdicts([run(dataset="one"), run(dataset="two", question=late)])[5] == "contradicted"
-    assert verdicts([run()])[5] == "undecided"
+    assert verdicts([run(dataset="one"), run(dataset="two", reads=False)])[5] == "undecided"
 
 
 def test_a_larger_model_has_more_parameters_and_not_just_a_later_version():
@@ -136,6 +137,17 @@ def test_the_larger_model_goes_deeper_or_it_does_not():
     assert (row.verdict, row.effect) == ("undecided", None)
     (row,) = (row for row in judged([shallow, deep], [["small", "large"]]) if row.claim == 4)
     assert row.effect == pytest.approx(-20)
+
+
+def test_a_claim_that_does_not_apply_says_why():
+    alone = {row.claim: (row.model, row.verdict, row.effect, row.because) for row in judged([run()])}
+    assert alone[4] == ("m", "does not apply", None, "the run has one model")
+    assert alone[5] == ("m", "does not apply", None, "only one dataset was probed")
+    assert set(alone) == set(STATEMENTS)
+    equal = [row for row in judged([run("a"), run("b")]) if row.claim == 4]
+    assert [(row.model, row.because) for row in equal] == [
+        (model, "no figure shows a model beside a larger one") for model in "ab"
+    ]
 
 
 def test_a_band_holds_for_all_layers_at_once():

@@ -63,7 +63,7 @@ FRAMES = {"fetch_questions", "normalize", "probe", "estimate", "summarise", "cou
         ("files/logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
         ("draw/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "report"}),
         ("files/frames.py", "ROWS = 100_000", "ROWS = 50_000", FRAMES),
-        ("questions/local_rows.py", "ROWS = 10_000", "ROWS = 5_000", {"fetch_questions"}),
+        ("questions/local_rows.py", "ROWS = 10_000", "ROWS = 5_000", {"fetch_questions", "normalize"}),
         ("models/sizes.py", "FOR_WEIGHTS = 0.85", "FOR_WEIGHTS = 0.8", {"fetch_model", "answer", "extract"}),
         ("engine/fused.py", "TRIAL = 64", "TRIAL = 32", {"answer", "extract"}),
         ("answer/answers.py", "MAX_NEW_TOKENS = 32", "MAX_NEW_TOKENS = 16", {"answer"}),

@@ -10,7 +10,7 @@ from anchorscope.extract.axes import FULL, HEADLINE
 from anchorscope.extract.store import KEYS, ActivationWriter
 from anchorscope.files.identity import read_json
 from anchorscope.models.sizes import FOR_SHARDS, cards_needed
-from anchorscope.needs import CARD_BYTES, line, needs
+from anchorscope.needs import CARD_BYTES, Machine, lacks, line, main, needs
 from miniatures import shape_of
 from small_things import FAMILIES, ROOT, tiny_model
 
@@ -77,6 +77,30 @@ def test_the_published_config_asks_for_enough_cards_and_memory(name):
     assert model["memory_gb"] * 1e9 > 1.25 * expected.host_bytes
     tuned = "instruct" in name or name.startswith("qwen3")
     assert (model["prompt"], model["dtype"]) == ("chat" if tuned else "few_shot", "bfloat16")
+
+
+def test_what_a_machine_lacks_is_named():
+    expected = needs(AutoConfig.from_pretrained(shape_of("llama-3-70b")))
+    card, plenty = int(CARD_BYTES), 10**15
+    assert lacks(expected, Machine([card, card], plenty, plenty)) == []
+    assert lacks(expected, Machine([card], plenty, plenty)) == ["GPUs (it has 1 of 2 such)"]
+    assert lacks(expected, Machine([], plenty, plenty)) == ["2 GPUs of 80 GB"]
+    short = lacks(expected, Machine([card, card], int(4e9), int(100e9)))
+    assert [said.split(" (it has ")[0] for said in short] == ["memory", "free disk space"]
+    assert all(f"it has {there} of " in said for there, said in zip(("4", "100"), short, strict=True))
+    small = needs(AutoConfig.from_pretrained(shape_of("llama-3.2-1b")))
+    assert lacks(small, Machine([], plenty, plenty)) == ["a GPU with 4 GB"]
+
+
+def test_the_command_has_a_header_and_names_a_file_that_is_no_config(tmp_path, capsys):
+    main([ROOT / "workflow/resources/shapes/llama-3.2-1b.json"])
+    head, rule, row, _, verdict = capsys.readouterr().out.splitlines()
+    assert f"\n{head}\n{rule}\n" in (ROOT / "docs/models.md").read_text()
+    assert row.count("|") == head.count("|")
+    assert verdict.startswith("llama-3.2-1b: this machine ")
+    (tmp_path / "mine.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"mine\.json cannot be read as a model's config"):
+        main([tmp_path / "mine.json"])
 
 
 def test_the_largest_published_model_goes_onto_its_cards_whole():

@@ -12,6 +12,7 @@ from anchorscope import __main__ as command
 from anchorscope.engine.batches import run_batches
 from anchorscope.files import disk
 from anchorscope.files.memory import give_back_freed_blocks
+from anchorscope.models import hardware
 from anchorscope.models.loading import pick_dtype
 from small_things import ROOT
 
@@ -69,15 +70,12 @@ POWER = "processor\t: 0\ncpu\t\t: POWER9, altivec supported\n"
         (None, ("", ""), "unknown"),
     ],
 )
-def test_a_benchmark_names_the_processor_wherever_it_runs(cpuinfo, python, expected, tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    import common
-
+def test_the_processor_is_named_wherever_it_runs(cpuinfo, python, expected, tmp_path, monkeypatch):
     if cpuinfo:
         (tmp_path / "cpuinfo").write_text(cpuinfo)
     for name, value in zip(("processor", "machine"), python, strict=True):
-        monkeypatch.setattr(common.platform, name, lambda value=value: value)
-    assert common.processor(tmp_path / "cpuinfo") == expected
+        monkeypatch.setattr(hardware.platform, name, lambda value=value: value)
+    assert hardware.processor(tmp_path / "cpuinfo") == expected
 
 
 @pytest.mark.parametrize(("asked", "dtype"), [(lambda: True, torch.bfloat16), (lambda: False, torch.float32)])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from html import escape
 from pathlib import Path
 
 import polars as pl
@@ -20,6 +21,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.sealed_parquet import made_from
+from anchorscope.models.hardware import processor
 from small_run import COPIED, SNAKEMAKE, base_config, jobs, save_model, snakemake, start_again, write_config
 from small_things import ROOT, tiny_model
 
@@ -327,7 +329,7 @@ def test_a_new_prompt_reruns_what_was_run_under_it(rerun, prompt, answers):
     texts = json.loads(path.read_text())
     texts["few_shot"][prompt].pop()
     path.write_text(json.dumps(texts))
-    assert jobs(snakemake(rerun, "--dry-run")) == Counter(answer=answers, count_examples=1) + Counter(
+    assert jobs(snakemake(rerun, "--dry-run")) == Counter(answer=answers, count_examples=1, provenance=1) + Counter(
         extract=4, probe=2, **BELOW_PROBE
     )
 
@@ -508,6 +510,13 @@ def test_a_run_says_what_made_it(finished):
     assert made["models"]["tiny"]["revision"]
     assert made["datasets"]["one"]["sha256"] == hashlib.sha256((finished / "one.jsonl").read_bytes()).hexdigest()
     assert made["libraries"]["torch"] == torch.__version__
+    with_one_thread = {"dtype": "float32", "device": processor(), "threads": 1}
+    assert made["computed"] == {"tiny": [with_one_thread]}
+    for file in ("answers/tiny/one/0001.parquet", "activations/tiny/two/0000/mlp.final.parquet"):
+        assert made_from(finished / "results" / file)["computed"] == with_one_thread
+    report = (finished / "results/report.html").read_text()
+    assert "<th>computed in</th><th>computed on</th><th>CPU threads</th>" in report
+    assert f"<td>float32</td><td>{escape(processor())}</td><td>1</td>" in report
 
 
 @pytest.mark.slow
@@ -566,6 +575,11 @@ def test_a_dataset_with_too_few_right_answers_is_named_and_the_others_reach_the_
     assert done.returncode == 0, done.stderr
     log = (rerun / "results/logs/probe/tiny/hard.log").read_text()
     assert re.search(r"tiny on hard: \d+ right and \d+ hallucinated answers are too few to probe; 20 of each", log)
+    (row,) = pl.read_csv(rerun / "results/examples.csv").filter(dataset="hard").to_dicts()
+    said = f"`balance: false` switches off, {row['right']} were right and {row['wrong']} hallucinated."
+    assert log.strip().endswith(said)
+    assert row["wrong"] > row["analysed"] - row["right"]
+    assert "Tiny, Hard (not probed)" in (rerun / "results/report.html").read_text()
     summary = rerun / "results/summary.parquet"
     assert set(pl.read_parquet(summary)["dataset"]) == {"one", "two"}
     assert [row[:2] for row in made_from(summary)["not_probed"]] == [["tiny", "hard"]]

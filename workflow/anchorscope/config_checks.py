@@ -18,7 +18,7 @@ SOURCE_KEYS = {"bundled": (), "file": ("path",), "hub": ("repo", "split", "revis
 OPTIONAL_KEYS = {"hub": ("subset",)}
 LONGEST = 400  # characters per sentence
 MOST_SHARDS = 10_000  # four digits
-RAW_SUFFIXES = (".parquet", ".jsonl", ".ndjson")
+RAW_SUFFIXES = (".jsonl", ".ndjson", ".csv", ".parquet")
 
 
 # JSON takes 20.0 for an integer; Python does not.
@@ -182,11 +182,17 @@ def _model_mistakes(name: str, model: dict) -> list[str]:
             package_file(**model["gguf"])
         except FileNotFoundError as error:
             return [f"{where}.gguf: {str(error).removesuffix('.')}; install it with pip."]
-    if sources == ["path"] and not (Path(model["path"]) / "config.json").is_file():
-        return [f"{where}.path names {model['path']}, which is not a folder with a model's config.json."]
+    if sources == ["path"] and not _holds_a_model(Path(model["path"])):
+        return [
+            f"{where}.path names {model['path']}, which is no folder with a model's config.json, and no .gguf file."
+        ]
     if sources == ["random"]:
         return _shape_mistakes(f"{where}.random.config", model["random"]["config"])
     return []
+
+
+def _holds_a_model(path: Path) -> bool:
+    return path.is_file() if path.suffix == ".gguf" else (path / "config.json").is_file()
 
 
 def _shape_mistakes(where: str, file: str) -> list[str]:
@@ -230,6 +236,10 @@ def _dataset_mistakes(name: str, dataset: dict) -> list[str]:
         return [f"{where}.path names {dataset['path']}, which does not exist."]
     if source == "file" and Path(dataset["path"]).suffix not in RAW_SUFFIXES:
         return [f"{where}.path names {dataset['path']}; it must end in {', '.join(RAW_SUFFIXES)}."]
+    if source == "file" and dataset["layout"] == "triviaqa" and Path(dataset["path"]).suffix == ".csv":
+        return [f"{where} has layout 'triviaqa', whose answers are records, which CSV cannot hold; use JSON Lines."]
+    if source == "bundled" and dataset["layout"] == "own":
+        return [f"{where} has source 'bundled', but no bundled set has layout 'own'; use source: file with a path."]
     return []
 
 

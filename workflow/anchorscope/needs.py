@@ -1,13 +1,16 @@
 """What a run of a model takes, from its config alone: memory, disk and time.
 
 `python -m anchorscope.needs CONFIG.json ...` prints one line per config, for four datasets of 4,000 questions each, all
-analysed, in bfloat16. docs/models.md says where the numbers come from.
+analysed, in bfloat16, and what this machine lacks for it. docs/models.md says where the numbers come from.
 """
 
+import argparse
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import torch
 from transformers import PreTrainedConfig
 
@@ -15,6 +18,7 @@ from anchorscope.engine.batches import GPU_TOKENS
 from anchorscope.extract.axes import HEADLINE, PASSES, Grid
 from anchorscope.extract.run import KEPT_BYTES
 from anchorscope.extract.store import GROUP_BYTES, GROUP_EXAMPLES, example_bytes
+from anchorscope.models.gpus import cards
 from anchorscope.models.loading import read_config
 from anchorscope.models.sizes import cards_needed, parameters
 
@@ -22,6 +26,10 @@ QUESTIONS, DATASETS = 4000, 4
 STAGES = 2  # stages that load the model: answer and extract
 CARD_BYTES = 85e9  # of a card that is sold as one of 80 GB
 NEW_TOKENS = 32
+COLUMNS = (
+    *("model", "parameters", "weights", "GPU memory", "cards of 80 GB", "host memory"),
+    *("activations per example", "at most on disk", "time"),
+)
 
 # All but the first were measured on one H200.
 READ_PER_SECOND = 1.5e9  # bytes of weights, from a disk to the card
@@ -46,6 +54,26 @@ class Needs:
     answer_seconds: float  # per question
     extract_seconds: float  # per example
     load_seconds: float  # per job
+
+    @property
+    def activation_bytes(self) -> int:
+        """Of all questions, if every answer is analysed."""
+        return self.example_bytes * QUESTIONS * DATASETS
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a machine has."""
+
+    cards: list[int]  # bytes of each GPU
+    memory: int  # bytes
+    disk: int  # bytes that are free where results would be written
+
+    @classmethod
+    def here(cls) -> "Machine":
+        """This machine, with results in the current folder."""
+        memory, disk = psutil.virtual_memory().total, shutil.disk_usage(".").free
+        return cls([card.total_memory for card in cards()], memory, disk)
 
 
 def needs(config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16, grid: Grid = HEADLINE) -> Needs:
@@ -89,12 +117,55 @@ def line(name: str, some: Needs) -> str:
         str(cards_needed(some.weight_bytes, int(CARD_BYTES))),
         f"{some.host_bytes / 1e9:.0f} GB",
         f"{some.example_bytes / 1e6:.1f} MB",
-        f"{some.example_bytes * QUESTIONS * DATASETS / 1e9:.0f} GB",
+        f"{some.activation_bytes / 1e9:.0f} GB",
         f"{60 * hours(some):.0f} min",
     ]
     return f"| {' | '.join(cells)} |"
 
 
+def lacks(some: Needs, machine: Machine) -> list[str]:
+    """What a machine lacks for a model; empty if it has everything."""
+    wanted = cards_needed(some.weight_bytes, min(machine.cards, default=int(CARD_BYTES)))
+    said = []
+    if not machine.cards:
+        said.append(f"a GPU with {some.gpu_bytes / 1e9:.0f} GB" if wanted == 1 else f"{wanted} GPUs of 80 GB")
+    elif wanted > len(machine.cards):
+        said.append(f"GPUs (it has {len(machine.cards)} of {wanted} such)")
+    parts = {
+        "memory": (machine.memory, some.host_bytes),
+        "free disk space": (machine.disk, some.weight_bytes + some.activation_bytes),
+    }
+    for name, (there, needed) in parts.items():
+        if there < needed:
+            said.append(f"{name} (it has {there / 1e9:.0f} of {needed / 1e9:.0f} GB)")
+    return said
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m anchorscope.needs",
+        description=f"Say what a run of a model takes, with {DATASETS} datasets of {QUESTIONS} questions in bfloat16 "
+        "on a GPU, and what this machine lacks for it.",
+    )
+    parser.add_argument("configs", nargs="+", type=Path, metavar="CONFIG.json", help="a model's config.json")
+    return parser.parse_args()
+
+
+def main(configs: list[Path]) -> None:
+    """Print a table, and a line on this machine for each config."""
+    found = {
+        file.parent.name if file.name == "config.json" else file.stem: needs(read_config(file)) for file in configs
+    }
+    print(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|")
+    print("\n".join(line(name, some) for name, some in found.items()), end="\n\n")
+    machine = Machine.here()
+    for name, some in found.items():
+        missing = lacks(some, machine)
+        print(f"{name}: this machine {'lacks ' + ', '.join(missing) if missing else 'has what it takes'}.")
+
+
 if __name__ == "__main__":
-    for file in sys.argv[1:]:
-        print(line(Path(file).stem, needs(read_config(Path(file)))))
+    try:
+        main(parse().configs)
+    except ValueError as error:
+        sys.exit(str(error))

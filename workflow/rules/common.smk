@@ -25,7 +25,7 @@ from anchorscope.files.identity import (
     canonical_json,
     file_identity,
     folder_identity,
-    package_file,
+    gguf_file,
     read_json,
     sha256_of_file,
     tokenizer_beside,
@@ -130,10 +130,10 @@ def model_identity(wildcards):
         config = source["random"]["config"]
         files = [sha256_of_file(file) for file in [config, *tokenizer_beside(config)]]
         return canonical_json([files, source["random"]["seed"]])
+    if gguf_file(source):
+        return canonical_json([source, file_identity(gguf_file(source))])
     if "path" in source:
         return canonical_json([source, folder_identity(source["path"])])
-    if "gguf" in source:
-        return canonical_json([source, file_identity(package_file(**source["gguf"]))])
     return canonical_json(source)
 
 

@@ -2,7 +2,7 @@
 # In:  results/{summary,layers,deepest}.parquet, results/claims.json, results/{examples,questions}.csv,
 #      results/answers/…, results/figures/*/*.png, results/models/*.json, the style file
 # Out: results/report.html
-#      results/provenance.json   settings, code, models, datasets and libraries that made the run
+#      results/provenance.json   settings, code, models, datasets, libraries and devices that made the run
 
 # The report's code is fingerprinted without these.
 TEMPLATES = ROOT / "workflow" / "anchorscope" / "report" / "templates"
@@ -49,7 +49,10 @@ rule report:
 rule provenance:
     """Write down what made this run."""
     input:
-        local(expand("results/models/{model}.json", model=MODELS)),
+        manifests=local(expand("results/models/{model}.json", model=MODELS)),
+        # Which machine computed is in the metadata of what it wrote; every file of a shard has the same.
+        answers=answer_files(),
+        activations=activation_files(MODELS, DATASETS, SHARDS, PLACES[:1]),
     output:
         "results/provenance.json",
     log:

@@ -8,6 +8,7 @@ from anchorscope.answer.prompts import PromptSet
 from anchorscope.files.logs import log
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import read_table, write_table
+from anchorscope.models.hardware import computed_on
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 
@@ -35,6 +36,7 @@ def answer_file(questions: Path | str, manifest: Path | str, target: Path | str,
     tokenizer = load_fetched_tokenizer(described)
     asked = plan(tokenizer, settings.prompts.built(tokenizer)["first"], shard)
     model = load_model(described, settings.dtype, settings.threads)
+    computed = computed_on(model)
     generated = ask(model, asked, max_new_tokens=MAX_NEW_TOKENS, batch_tokens=settings.batch_tokens)
     leave_cards(model)
     answers = grade_all(tokenizer, shard, generated)
@@ -48,6 +50,7 @@ def answer_file(questions: Path | str, manifest: Path | str, target: Path | str,
         model=described.as_json(),
         prompt=settings.prompts.as_json(),
         dtype=settings.dtype,
+        computed=computed,
         remarks=odd,
         code=settings.code,
     )

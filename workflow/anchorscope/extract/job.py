@@ -12,6 +12,7 @@ from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import KEYS, ActivationWriter
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import read_table
+from anchorscope.models.hardware import computed_on
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 
@@ -38,19 +39,22 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
 
     Everything that needs no card is done before one is taken.
     """
-    examples = read_examples(answers, settings.balance, settings.seed)
+    judged = read_table(answers, NEEDED)
+    examples = analysed(judged, settings.balance, settings.seed)
     described = Manifest.read(manifest)
     tokenizer = load_fetched_tokenizer(described)
     workload = build_workload(tokenizer, settings.prompts.built(tokenizer), examples, positions=settings.grid.positions)
+    model = load_model(described, settings.dtype, settings.threads)
     made_from = provenance(
         stage="extract",
         model=described.as_json(),
         prompts=settings.prompts.as_json(),
         dtype=settings.dtype,
+        computed=computed_on(model),
+        before_balance=counted(judged),
         window=settings.window,
         code=settings.code,
     )
-    model = load_model(described, settings.dtype, settings.threads)
     writer = ActivationWriter(
         folder,
         layers=described.layers,
@@ -70,6 +74,7 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
         )
 
 
-def read_examples(answers: Path | str, balance: bool, seed: int) -> pa.Table:
-    """The answers that are analysed."""
-    return analysed(read_table(answers, NEEDED), balance, seed)
+def counted(answers: pa.Table) -> dict[str, int]:
+    """How many answers are right and how many hallucinated, before some are left out to balance them."""
+    verdicts = answers["right"].to_pylist()
+    return {"right": verdicts.count(True), "hallucinated": verdicts.count(False)}

@@ -80,6 +80,13 @@ def package_file(package: str, file: str) -> Path:
     raise FileNotFoundError(f"No installed Python package '{package}' has the file '{file}'.")
 
 
+def gguf_file(source: dict) -> Path | None:
+    """The GGUF file that a model's source in the config names; None if it comes in another format."""
+    if "gguf" in source:
+        return package_file(source["gguf"]["package"], source["gguf"]["file"])
+    return Path(source["path"]) if source.get("path", "").endswith(".gguf") else None
+
+
 def tokenizer_beside(config: Path | str) -> list[Path]:
     """The tokenizer's files in a config's folder; empty without a tokenizer.json."""
     files = [Path(config).with_name(name) for name in TOKENIZER_FILES]

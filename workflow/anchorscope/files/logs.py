@@ -1,12 +1,14 @@
 """What a job says while it runs: messages and progress, in its log file and on the screen."""
 
 import gc
+import linecache
 import logging
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from traceback import walk_tb
 from types import TracebackType
 from typing import TypeVar
 
@@ -19,7 +21,8 @@ Item = TypeVar("Item")
 
 
 def configure_logging(path: Path | str) -> None:
-    """Log to `path` and to standard error; an uncaught error becomes the log's last line."""
+    """Log to `path` and to standard error; an uncaught error becomes the log's last line, without a traceback if we
+    raised it ourselves."""
     gc.freeze()  # imports stay in memory: searching them for garbage takes a second, and one more at exit
     to_screen = logging.StreamHandler()
     # On a terminal, log lines would break up the progress line.
@@ -37,15 +40,31 @@ def configure_logging(path: Path | str) -> None:
         logging.getLogger(chatty).setLevel(level)
 
     def log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        logging.getLogger().error("The job failed, traceback first, reason last.", exc_info=(kind, error, trace))
+        if raised_here(trace):
+            logging.getLogger().error("%s", error)
+        else:
+            logging.getLogger().error("The job failed, traceback first, reason last.", exc_info=(kind, error, trace))
 
     sys.excepthook = log_uncaught
+
+
+def raised_here(trace: TracebackType | None) -> bool:
+    """Whether a `raise` of this project led to an error: its sentence, meant for the user, then says everything."""
+    frames = list(walk_tb(trace))
+    if not frames:
+        return False
+    frame, line = frames[-1]
+    ours = str(frame.f_globals.get("__name__")).split(".")[0] in ("anchorscope", "__main__")
+    return ours and linecache.getline(frame.f_code.co_filename, line).lstrip().startswith("raise ")
 
 
 def progress(
     items: Iterable[Item], total: int, what: str, weight: Callable[[Item], int] = lambda item: 1
 ) -> Iterator[Item]:
-    """Yield `items`; show rate and time left on a terminal, and log them every few seconds."""
+    """Yield `items`; show rate and time left on a terminal, and log them every few seconds.
+
+    Where no job has set up a log, as in a notebook, the standard error is told whatever it is.
+    """
     with (
         open(os.devnull, "w") as nowhere,
         tqdm(
@@ -54,7 +73,7 @@ def progress(
             bar_format=LINE,
             unit="",
             smoothing=0,
-            file=sys.stderr if sys.stderr.isatty() else nowhere,
+            file=sys.stderr if sys.stderr.isatty() or not log.hasHandlers() else nowhere,
         ) as bar,
     ):
         last = time.monotonic()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,10 +14,10 @@ from safetensors import SafetensorError, safe_open
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedConfig
 
 from anchorscope.files.disk import explaining_full_disk
-from anchorscope.files.identity import package_file, read_json, tokenizer_beside
+from anchorscope.files.identity import gguf_file, package_file, read_json, tokenizer_beside
 from anchorscope.files.logs import log
-from anchorscope.models.checks import check_index, check_tokenizer
-from anchorscope.models.loading import load_tokenizer, read_config
+from anchorscope.models.checks import check_index, check_loaded, check_tokenizer
+from anchorscope.models.loading import load_tokenizer, one_line, read_config
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.revision import revision_of, tokenizer_hash
 from anchorscope.models.sizes import sizes_of_weights
@@ -39,8 +40,9 @@ def fetch_model(name: str, source: dict, folder: Path, manifest: Path) -> None:
 def fetch(source: dict, target: Path) -> None:
     """Fill the folder `target` with a model's safetensors and tokenizer, or with links to them."""
     target.mkdir(parents=True, exist_ok=True)
-    if "gguf" in source:
-        convert_gguf(package_file(source["gguf"]["package"], source["gguf"]["file"]), target)
+    file = gguf_file(source)
+    if file:
+        convert_gguf(file, target)
         return
     if "random" in source:
         fetch_config(Path(source["random"]["config"]), target)
@@ -57,12 +59,23 @@ def fetch(source: dict, target: Path) -> None:
 
 
 def convert_gguf(source: Path, target: Path) -> None:
-    """Convert a GGUF file to dense float32 safetensors in the folder `target`."""
-    with reading_gguf_once():
-        model = AutoModelForCausalLM.from_pretrained(
-            source.parent, gguf_file=source.name, quantization_config=GgufConfig(dequantize=True), dtype=torch.float32
-        )
-        tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+    """Convert a GGUF file to dense float32 safetensors, and its tokenizer, in the folder `target`."""
+    try:
+        with reading_gguf_once():
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                source.parent,
+                gguf_file=source.name,
+                quantization_config=GgufConfig(dequantize=True),
+                dtype=torch.float32,
+                output_loading_info=True,
+            )
+            tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+    except Exception as error:  # whatever its content makes the libraries say
+        raise ValueError(
+            f"{source} cannot be converted: {one_line(error)}. Give a folder with the model's safetensors instead."
+        ) from error
+    model, info = loaded
+    check_loaded(info, source.name)
     model.save_pretrained(target)
     tokenizer.save_pretrained(target)
 

@@ -24,7 +24,11 @@ BEGINNING_FAMILIES = ("gemma",)  # whose answers are noise without a beginning-o
 
 def read_config(folder: Path) -> PreTrainedConfig:
     """A model's config. Code from its repository is refused; otherwise the library would ask the user about it."""
-    return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    try:
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # whatever its values make the library say
+        file = folder / "config.json" if folder.is_dir() else folder
+        raise ValueError(f"{file.resolve()} cannot be read as a model's config: {one_line(error)}.") from error
 
 
 def load_tokenizer(folder: Path | str, name: str) -> PreTrainedTokenizerBase:
@@ -39,7 +43,9 @@ def load_tokenizer(folder: Path | str, name: str) -> PreTrainedTokenizerBase:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # whatever its files make the library say; some messages advise to run foreign code
-        reason = "it needs code of its own, which is never run" if "trust_remote_code" in str(error) else _line(error)
+        reason = (
+            "it needs code of its own, which is never run" if "trust_remote_code" in str(error) else one_line(error)
+        )
         raise ValueError(f"The tokenizer of {name} cannot be loaded: {reason}.") from error
     if not tokenizer.is_fast:
         raise ValueError(f"The tokenizer of {name} has no offset mapping (tokenizer.json is missing).")
@@ -48,7 +54,8 @@ def load_tokenizer(folder: Path | str, name: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """What a library says, as a part of a sentence."""
     text = " ".join(str(error).split()).rstrip(".")
     return text if len(text) <= 200 else f"{text[:200]}…"
 

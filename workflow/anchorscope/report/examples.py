@@ -1,6 +1,6 @@
 """Questions and answers on the report: the first examples of each anchor, not the best."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ COUNT = 10  # of each anchor, model and dataset
 GOLD = 3  # accepted answers that are shown
 COLUMNS = ["id", "question", "spans", "gold", "answer", "exact_start", "exact_answer"]
 ANCHORED = {True: "Question-Anchored", False: "Answer-Anchored"}
+JUDGED = {True: "right", False: "hallucinated", None: "refused"}
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,13 @@ class Example:
     answer: list[Stretch]
     verdict: str
     gold: str
-    p_clean: float
-    p_cut: float
+    p_clean: float | None  # None where nothing was probed
+    p_cut: float | None
 
 
 @dataclass(frozen=True)
 class Group:
-    """The examples of one anchor."""
+    """The examples of one anchor, or of one verdict where nothing was probed."""
 
     heading: str
     examples: list[Example]
@@ -58,16 +59,28 @@ def with_answers(chosen: pl.DataFrame, shards: Iterable[Path | str]) -> pl.DataF
     return chosen.join(pl.concat(answers), on="id", maintain_order="left")
 
 
+def not_probed(shards: Sequence[Path | str]) -> pl.DataFrame:
+    """The first answers by id of each verdict, of a model and dataset for which there is no probe."""
+    answers = pl.concat(read_frame(path, [*COLUMNS, "right"]) for path in shards)
+    return answers.sort("id").group_by("right", maintain_order=True).head(COUNT)
+
+
 def examples_section(examples: Mapping[tuple[str, str], pl.DataFrame]) -> Markup:
-    """Examples by the titles of model and dataset; the first pair is unfolded."""
-    pairs = [
-        (
-            f"{model}, {dataset}",
-            [_group(heading, rows.filter(question_anchored=anchored)) for anchored, heading in ANCHORED.items()],
-        )
-        for (model, dataset), rows in examples.items()
-    ]
+    """Examples by the titles of model and dataset, from `with_answers` or `not_probed`; the first pair is unfolded."""
+    pairs = [_pair(f"{model}, {dataset}", rows) for (model, dataset), rows in examples.items()]
     return render("examples.html", count=COUNT, pairs=pairs)
+
+
+def _pair(title: str, rows: pl.DataFrame) -> tuple[str, list[Group]]:
+    if "question_anchored" in rows.columns:
+        return title, [_group(name, rows.filter(question_anchored=anchored)) for anchored, name in ANCHORED.items()]
+    by_verdict = {name: rows.filter(pl.col("right").eq_missing(right)) for right, name in JUDGED.items()}
+    groups = [
+        Group(name.capitalize(), [_example(row) for row in some.iter_rows(named=True)])
+        for name, some in by_verdict.items()
+        if len(some)
+    ]
+    return f"{title} (not probed)", groups
 
 
 def _group(anchor: str, examples: pl.DataFrame) -> Group:
@@ -81,10 +94,10 @@ def _example(row: Mapping) -> Example:
     return Example(
         question=stretches(row["question"], [(span["start"], span["end"]) for span in row["spans"]]),
         answer=stretches(row["answer"], [] if start is None else [(start, start + len(row["exact_answer"]))]),
-        verdict="hallucinated" if row["hallucinated"] else "right",
+        verdict=JUDGED[row["right"] if "right" in row else not row["hallucinated"]],
         gold="; ".join(row["gold"][:GOLD]) + more,
-        p_clean=row["p_clean"],
-        p_cut=row["p_ko"],
+        p_clean=row.get("p_clean"),
+        p_cut=row.get("p_ko"),
     )
 
 

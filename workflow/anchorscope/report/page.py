@@ -42,7 +42,12 @@ def provenance_section(
     """What made the run; `file` has all of it."""
     shown = ("architecture", "parameters", "layers", "width", "stored_dtype", "weights", "revision")
     manifests = [
-        {"model": models[name], **{key: str(manifest[key]) for key in shown}, "source": _words(manifest["source"])}
+        {
+            "model": models[name],
+            **{key: str(manifest[key]) for key in shown},
+            **_computed(provenance["computed"][name]),
+            "source": _words(manifest["source"]),
+        }
         for name, manifest in provenance["models"].items()
     ]
     origins = [{"dataset": datasets[name], "origin": _words(origin)} for name, origin in provenance["datasets"].items()]
@@ -55,6 +60,12 @@ def provenance_section(
         settings=json.dumps(provenance["config"], indent=2, ensure_ascii=False),
         file=file,
     )
+
+
+def _computed(records: list[dict]) -> dict[str, str]:
+    """What a model was computed with; its jobs may have run on different machines."""
+    columns = {"computed in": "dtype", "computed on": "device", "CPU threads": "threads"}
+    return {title: ", ".join(dict.fromkeys(str(record[key]) for record in records)) for title, key in columns.items()}
 
 
 def _words(values: Mapping) -> str:

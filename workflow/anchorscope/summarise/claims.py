@@ -204,7 +204,7 @@ def _judge(runs: list[Run], sizes: list[tuple[str, str]]) -> list[JudgedClaim]:
         for some in [*([run] for run in own), *([own] if len(own) > 1 else [])]:
             judged += _model_claims(some)
         judged.append(_similar(own))
-    judged += [_deeper(runs, smaller, larger) for smaller, larger in sizes]
+    judged += [_deeper(runs, smaller, larger) for smaller, larger in sizes] or _nothing_to_compare(runs)
     return sorted(judged, key=lambda row: row.claim)
 
 
@@ -262,6 +262,13 @@ def _deeper(runs: list[Run], smaller: str, larger: str) -> JudgedClaim:
     return _on_average(4, scope, effects=effects, region=BELOW_ZERO)
 
 
+def _nothing_to_compare(runs: list[Run]) -> list[JudgedClaim]:
+    """Claim 4 where no model stands beside a larger one."""
+    models = list(dict.fromkeys(run.model for run in runs))
+    one = "the run has one model" if len(models) == 1 else "no figure shows a model beside a larger one"
+    return [_not_applicable(4, Scope(model, None), one) for model in models]
+
+
 def _deepest(curve: Estimate) -> Effect:
     """The lowest mean, and that layer's value in each resample."""
     if not np.isfinite(curve.mean).any():
@@ -275,6 +282,8 @@ def _similar(runs: list[Run]) -> JudgedClaim:
     scope = Scope(runs[0].model, None)
     bound = SIMILAR * runs[0].bounds
     usable = [run.question for run in runs if run.reads_truth]
+    if len(runs) == 1:
+        return _not_applicable(5, scope, "only one dataset was probed")
     if len(usable) < 2:
         return _undecided(5, scope, "fewer than two datasets have a probe that is better than chance")
     differences = [
@@ -336,6 +345,10 @@ def _everywhere(claim: int, scope: Scope, curves: list[Estimate], bound: float) 
 
 def _undecided(claim: int, scope: Scope, because: str) -> JudgedClaim:
     return JudgedClaim(claim, scope.model, scope.dataset, scope.logits, verdict="undecided", because=because)
+
+
+def _not_applicable(claim: int, scope: Scope, because: str) -> JudgedClaim:
+    return JudgedClaim(claim, scope.model, scope.dataset, scope.logits, verdict="does not apply", because=because)
 
 
 def _mean(values: np.ndarray) -> float:

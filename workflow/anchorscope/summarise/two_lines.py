@@ -2,8 +2,8 @@
 
 Plot each example's logit under the knockout against its clean one. If the knockout does one thing to all, the points
 lie along one line. If there are two kinds, they lie along two, one that rises (the evidence is kept) and one that is
-flat (it is lost), and an example lies along the same one under both prompts. Each account predicts an example's logit under one
-prompt from its clean logit and from what happened to it under the other prompt:
+flat (it is lost), and an example lies along the same one under both prompts. Each account predicts an example's logit
+under one prompt from its clean logit and from what happened to it under the other prompt:
 
 | account | prediction |
 |---|---|
