@@ -1,6 +1,6 @@
 """What a model's files must hold before it is measured. Each check that fails says in one sentence what is wrong."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from anchorscope.files.identity import read_json
+from anchorscope.files.plain import LARGEST_TEXT, fault_of_file
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel  # takes seconds to import, and fetching a model does not need it
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
 TOKENIZER_SOURCES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 ROUND_TRIP = "Who wrote “Le Père Goriot” in 1835, and where?"
 NAMED = 3  # weights in a message
+
+
+def check_files(files: Iterable[Path]) -> None:
+    """Refuse links that lead nowhere, fifos and devices, and text without end. None of them is opened."""
+    for file in files:
+        fault = fault_of_file(file, None if file.suffix == ".safetensors" else LARGEST_TEXT)
+        if fault:
+            raise ValueError(f"{file} {fault}; it cannot be a model's file.")
 
 
 def check_index(folder: Path, name: str) -> None:

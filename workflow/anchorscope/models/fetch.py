@@ -15,7 +15,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, Gg
 from anchorscope.files.disk import explaining_full_disk
 from anchorscope.files.identity import package_file, read_json, tokenizer_beside
 from anchorscope.files.logs import log
-from anchorscope.models.checks import check_index, check_tokenizer
+from anchorscope.models.checks import check_files, check_index, check_tokenizer
 from anchorscope.models.loading import load_tokenizer, read_config
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.revision import revision_of, tokenizer_hash
@@ -51,9 +51,10 @@ def fetch(source: dict, target: Path) -> None:
         from anchorscope.files.hub import download  # a GPU node that runs one stage alone may lack the hub's client
 
         folder = download("model", source["hub"], source["revision"], wanted=WANTED_FILES, unwanted=UNWANTED_FILES)
-    for pattern in WANTED_FILES:
-        for file in folder.glob(pattern):
-            (target / file.name).symlink_to(file.resolve())
+    files = sorted({file for pattern in WANTED_FILES for file in folder.glob(pattern)})
+    check_files(files)
+    for file in files:
+        (target / file.name).symlink_to(file.resolve())
 
 
 def convert_gguf(source: Path, target: Path) -> None:
@@ -94,6 +95,7 @@ def reading_gguf_once() -> Iterator[None]:
 
 def fetch_config(config: Path, target: Path) -> None:
     """Copy a config and its tokenizer. There are no weights to copy: they are drawn whenever the model is loaded."""
+    check_files([config, *tokenizer_beside(config)])
     shutil.copyfile(config, target / "config.json")
     for file in tokenizer_beside(config):
         shutil.copyfile(file, target / file.name)
