@@ -1,6 +1,7 @@
 """Token spans cover exactly the characters they stand for."""
 
 import copy
+import re
 
 import pytest
 from transformers import LlamaConfig
@@ -99,6 +100,32 @@ def test_a_chat_template_that_repeats_the_message_is_refused(tokenizer):
     parrot.chat_template = "{{ messages[0].content }} You said: {{ messages[0].content }}"
     with pytest.raises(ValueError, match=r"^The model's chat template repeats the user's message; "):
         chat_prompt(parrot, "Answer: {question}")
+
+
+LOOPS = "{% for a in range(99999) %}" * 3 + "{% endfor %}" * 3
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (LOOPS, "it takes more than 2 seconds"),
+        ("{{ 9 ** (9 ** 9) }}", "it takes more than 2 seconds"),
+        ("{% for a in range(10**9) %}{% endfor %}", "OverflowError: Range too big"),
+        ("{{ 'x' * 10**10 }}", "it takes more than 1 GB of memory"),
+        ("{% for a in range(99999) %}Once more.{% endfor %}", "it makes more than 400,000 bytes"),
+        ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "RecursionError: "),
+        ("{% if %}", "TemplateSyntaxError: "),
+        ("{{ messages[7].content.x }}", "UndefinedError: "),
+        ("{{ raise_exception('No user here.') }}", "TemplateError: No user here"),
+        ("\ud800", "UnicodeEncodeError: "),
+    ],
+)
+def test_a_chat_template_that_fails_or_never_ends_is_one_sentence(tokenizer, template, said):
+    bad = copy.deepcopy(tokenizer)
+    bad.chat_template = template
+    beginning = f"The model's chat template cannot be rendered: {said}"
+    with pytest.raises(ValueError, match=rf"^{re.escape(beginning)}[^\n]*; mend it, or use `prompt: few_shot`\.$"):
+        chat_prompt(bad, "Answer: {question}")
 
 
 def test_a_question_that_spells_a_control_token_is_refused(tokenizer):
