@@ -21,6 +21,7 @@ os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from anchorscope.draw.kinds import kinds_drawn
+from anchorscope.files.disk import temporary_fault
 from anchorscope.files.identity import (
     canonical_json,
     file_identity,
@@ -43,6 +44,9 @@ PROMPTS = read_json(ROOT / "workflow" / "resources" / "prompts.json")
 BUNDLED = Path(os.path.relpath(ROOT / "workflow" / "resources" / "questions"))
 LANDMARKS = Path(os.path.relpath(ROOT / "workflow" / "resources" / "landmarks.yaml"))
 BUNDLED_STYLE = Path(os.path.relpath(ROOT / "workflow" / "resources" / "figures.mplstyle"))
+
+if workflow.is_main_process and temporary_fault():
+    sys.exit(temporary_fault())
 
 # A config given on the command line stands alone; it is not merged into the default one.
 if not workflow.overwrite_configfiles and not workflow.modifier.skip_configfile:
