@@ -169,8 +169,15 @@ GOOD = b'{"question": "who wrote emma", "answer": ["Jane Austen"]}\n'
         (GOOD + b'{"question": "\xff"}\n', r"^Line 2 of .* cannot be read as JSON: 'utf-8' codec can't decode"),
         (GOOD + b'{"question": "\\ud800"}\n', r"^Line 2 of .* cannot be read as JSON: .*surrogates not allowed"),
         (GOOD + b"[" * 100_000, r"^Line 2 of .* cannot be read as JSON: "),
+        (GOOD + b'{"question": "q", "question": "p"}', r"^Line 2 of .* as JSON: the key 'question' stands twice\.$"),
+        (GOOD + b'{"a\\u0000": 1}', r"^Line 2 of .* as JSON: a key holds a NUL, which no table can\.$"),
+        (
+            GOOD * 3 + b'{"question": 5}',
+            r"^Line 4 of .* does not fit in one table with those above: its 'question' is of another kind \(",
+        ),
+        (b'{"s_pop": 1000000000000000000000000000000}', r"^Line 1 of .* its 's_pop' is of another kind "),
     ],
-    ids=["empty", "blank", "broken", "array", "number", "not UTF-8", "surrogate", "nested"],
+    ids="empty,blank,broken,array,number,not UTF-8,surrogate,nested,twice,NUL,mixed,large".split(","),
 )
 def test_a_line_that_cannot_be_read_is_named(content, said, tmp_path):
     (tmp_path / "mine.jsonl").write_bytes(content)

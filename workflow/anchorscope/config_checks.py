@@ -171,10 +171,13 @@ def _model_mistakes(name: str, model: dict) -> list[str]:
 
 
 def _shape_mistakes(where: str, file: str) -> list[str]:
-    for one in (file, *tokenizer_beside(file)):
-        fault = fault_of_file(one, LARGEST_TEXT)
+    fault = fault_of_file(file, LARGEST_TEXT)
+    if fault:
+        return [f"{where} names {file}, which {fault}."]
+    for beside in tokenizer_beside(file):
+        fault = fault_of_file(beside, LARGEST_TEXT)
         if fault:
-            return [f"{where} names {file}, {'which' if one == file else f'and {one} beside it'} {fault}."]
+            return [f"{where} names {file}, and {beside} beside it {fault}."]
     try:
         config = json.loads(Path(file).read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
