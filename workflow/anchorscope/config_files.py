@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from anchorscope.files.plain import fault_of_file
+from anchorscope.files.reasons import reason_of
 
 LARGEST = 500_000  # bytes, which take Snakemake seconds; config/paper.yaml has 5,000
 MOST_PARTS = 100_000  # keys and values of a config with every alias written out
@@ -72,7 +73,7 @@ def _parts(node: yaml.Node, known: dict[int, float]) -> float:
 def _reason(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
         return f"line {error.problem_mark.line + 1}, {error.problem}"
-    return " ".join(str(error).split())[:200].rstrip(".")
+    return reason_of(error)
 
 
 def _repeated_keys(root: yaml.Node, file: Path | str) -> list[str]:

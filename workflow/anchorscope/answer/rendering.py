@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from anchorscope.files.reasons import reason_of
+
 SECONDS = 2  # of a processor; templates take a few milliseconds
 MEMORY = 2**30  # bytes beyond what this process has
 LONGEST = 400_000  # bytes of a rendered prompt, far more than any model reads
@@ -43,8 +45,7 @@ def _render_and_exit(render: Callable[[], str], writer: int) -> NoReturn:
     except MemoryError:
         said = b"-it takes more than 1 GB of memory"
     except BaseException as error:
-        line = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        said = b"-" + line.encode(errors="replace").rstrip(b".: ")
+        said = f"-{type(error).__name__}: {reason_of(error)}".encode(errors="replace")
     try:
         with open(writer, "wb") as pipe:
             pipe.write(said)

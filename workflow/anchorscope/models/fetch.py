@@ -9,17 +9,24 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedConfig
 
 from anchorscope.files.disk import explaining_full_disk
-from anchorscope.files.identity import package_file, read_json, tokenizer_beside
+from anchorscope.files.identity import package_file, tokenizer_beside
 from anchorscope.files.logs import log
-from anchorscope.models.checks import check_files, check_index, check_tokenizer
+from anchorscope.models.checks import (
+    check_config_file,
+    check_files,
+    check_index,
+    check_layers,
+    check_tokenizer,
+    naming,
+    read_object,
+)
 from anchorscope.models.loading import load_tokenizer, read_config
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.revision import revision_of, tokenizer_hash
-from anchorscope.models.sizes import sizes_of_weights
+from anchorscope.models.sizes import shapes_in_files, sizes_of_weights
 
 WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 # The same weights a second time, in the publisher's own format.
@@ -107,18 +114,23 @@ def fetch_config(config: Path, target: Path) -> None:
 
 def describe(folder: Path, name: str, source: dict) -> Manifest:
     """The manifest of the model in a folder."""
-    kind = _read_config_json(folder / "config.json").get("model_type")
-    if kind not in CONFIG_MAPPING:
+    check_config_file(folder, name)
+    raw = read_object(folder / "config.json")
+    kind = raw.get("model_type")
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
         raise ValueError(
             f"{name} is of type {kind!r}, which the installed transformers does not know; code that comes with a model "
             "is never run."
         )
-    config = read_config(folder).get_text_config()
+    check_layers(raw, name)
     random = "random" in source
+    with naming(f"config.json of {name} does not describe a {kind} model"):
+        config = read_config(folder).get_text_config()
+        drawn = sizes_of_weights(config) if random else {}
     if not random and not list(folder.glob("*.safetensors")):
         raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
     check_index(folder, name)
-    sizes = sizes_of_weights(config) if random else sizes_in_files(folder, config)
+    sizes = drawn or sizes_in_files(folder, config)
     check_architecture(sizes, name, config.model_type)
     tokenizer = load_tokenizer(folder, name)
     check_tokenizer(tokenizer, config.vocab_size, name)
@@ -137,29 +149,12 @@ def describe(folder: Path, name: str, source: dict) -> Manifest:
     )
 
 
-def _read_config_json(file: Path) -> dict:
-    try:
-        config = read_json(file)
-    except ValueError as error:
-        raise ValueError(f"{file.resolve()} is not JSON: {error}.") from error
-    if not isinstance(config, dict):
-        raise ValueError(f"{file.resolve()} is not a JSON object, and so not a model's config.")
-    return config
-
-
 def sizes_in_files(folder: Path, config: PreTrainedConfig) -> dict[str, int]:
     """How many numbers each weight has, by name, from the headers of the files.
 
     A model made without its weights would say the same, but its code takes longer to import than all the rest.
     """
-    sizes: dict[str, int] = {}
-    for file in folder.glob("*.safetensors"):
-        try:
-            with safe_open(file, framework="numpy") as weights:
-                names = weights.keys()
-                sizes |= {name: math.prod(weights.get_slice(name).get_shape()) for name in names}
-        except (SafetensorError, OSError) as error:
-            raise ValueError(f"{file.resolve()} cannot be read as safetensors: {error}; fetch it again.") from error
+    sizes = {name: math.prod(shape) for name, shape in shapes_in_files(folder).items()}
     if config.tie_word_embeddings:
         sizes.pop("lm_head.weight", None)  # some files hold a weight twice that is used twice
     return sizes

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from anchorscope.files.reasons import reason_of
+
 MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
@@ -35,10 +37,9 @@ def table_of(rows: dict[int, dict], path: Path | str) -> pa.Table:
             columns[name] = pa.array(values)
         except MISFITS as error:
             line = list(rows)[_first_misfit(values)]
-            reason = " ".join(str(error).split())[:200].rstrip(".")
             raise ValueError(
                 f"Line {line} of {path} does not fit in one table with those above: its {name!r} is of another kind "
-                f"({reason})."
+                f"({reason_of(error)})."
             ) from error
     return pa.table(columns)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anchorscope.files.identity import sha256_of_file
+from anchorscope.files.reasons import reason_of
 from anchorscope.files.sealed_parquet import sealed, write_table
 from anchorscope.questions.json_rows import read_row, table_of
 
@@ -47,11 +48,7 @@ def _reading_parquet(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, MemoryError, OverflowError) as error:
-        raise ValueError(f"{path} cannot be read as Parquet: {_reason(error)}.") from error
-
-
-def _reason(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200].rstrip(".")
+        raise ValueError(f"{path} cannot be read as Parquet: {reason_of(error)}.") from error
 
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
@@ -88,7 +85,7 @@ def copy_rows(source: Path | str, target: Path | str, metadata: dict[str, str], 
         try:
             write_table(target, rows, metadata)
         except pa.ArrowNotImplementedError as error:
-            raise ValueError(f"{source} cannot be kept as a table: {_reason(error)}.") from error
+            raise ValueError(f"{source} cannot be kept as a table: {reason_of(error)}.") from error
         return
     with _open_parquet(source) as file, sealed(target, file.schema_arrow, metadata) as writer:
         for batch in _batches(file, source):
