@@ -131,7 +131,7 @@ def check_finite(model: "PreTrainedModel", name: str) -> None:
 
 def check_computes(model: "PreTrainedModel", name: str) -> None:
     """Refuse a model that cannot read a text, or whose numbers are not finite when it does."""
-    tokens = torch.zeros((1, 3), dtype=torch.long, device=model.get_input_embeddings().weight.device)
+    tokens = torch.zeros((1, 3), dtype=torch.long, device=model.device)
     with naming(f"config.json of {name} does not describe a model that computes"), torch.inference_mode():
         logits = model(input_ids=tokens, use_cache=False).logits
     if not torch.isfinite(logits).all():
