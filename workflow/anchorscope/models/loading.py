@@ -46,6 +46,7 @@ def load_tokenizer(folder: Path | str, name: str) -> PreTrainedTokenizerBase:
     check_tokenizer_files(Path(folder), name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        tokenizer("x")  # some settings are looked at only now
     except Exception as error:  # whatever its files make the library say; some messages advise to run foreign code
         reason = (
             "it needs code of its own, which is never run" if "trust_remote_code" in str(error) else reason_of(error)
