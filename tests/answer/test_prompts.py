@@ -7,6 +7,7 @@ import pytest
 from transformers import LlamaConfig
 
 from anchorscope.answer.answers import answer_questions, remarks
+from anchorscope.answer.generate import stop_tokens
 from anchorscope.answer.prompts import (
     chat_prompt,
     check_length,
@@ -142,6 +143,15 @@ def test_a_prompt_longer_than_the_models_positions_is_refused(tokenizer):
         answer_questions(
             model, tokenizer, few_shot_prompt(SHOTS), questions=questions, max_new_tokens=4, batch_tokens=None
         )
+
+
+def test_an_end_of_text_that_is_no_token_stops_nothing_or_is_refused(tokenizer):
+    model = tiny_model("llama", len(tokenizer), layers=2)
+    model.generation_config.eos_token_id = [-1, len(tokenizer), 5]
+    assert stop_tokens(model, [3]).nonzero().flatten().tolist() == [3, 5]
+    model.generation_config.eos_token_id = "</s>"
+    with pytest.raises(ValueError, match=r"^eos_token_id in the model's generation_config\.json is '</s>', not"):
+        stop_tokens(model, [3])
 
 
 def test_as_many_tokens_as_there_are_positions_fit():

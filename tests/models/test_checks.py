@@ -239,6 +239,13 @@ def test_a_config_with_which_nothing_can_be_computed_is_refused(saved, settings,
         measured(saved)
 
 
+def test_a_tokenizer_with_a_setting_of_another_kind_is_refused(saved):
+    file = saved / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"model_max_length": [1]}))
+    with pytest.raises(ValueError, match=r"^The tokenizer of mine cannot be loaded: "):
+        load_tokenizer(saved, "mine")
+
+
 def test_shards_without_their_index_are_refused(saved):
     (saved / "model.safetensors").rename(saved / "model-00001-of-00002.safetensors")
     with pytest.raises(ValueError, match=r"^The files of mine cannot be loaded: "):
