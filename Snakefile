@@ -6,12 +6,6 @@ from snakemake.utils import min_version
 min_version("9.10")
 
 
-# A config given on the command line stands alone; it is not merged into the default one.
-if not workflow.overwrite_configfiles:
-
-    configfile: "config.yaml"
-
-
 report: "workflow/report/workflow.rst"
 
 

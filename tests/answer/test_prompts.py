@@ -1,11 +1,13 @@
 """Token spans cover exactly the characters they stand for."""
 
 import copy
+import re
 
 import pytest
 from transformers import LlamaConfig
 
 from anchorscope.answer.answers import answer_questions, remarks
+from anchorscope.answer.generate import stop_tokens
 from anchorscope.answer.prompts import (
     chat_prompt,
     check_length,
@@ -101,6 +103,32 @@ def test_a_chat_template_that_repeats_the_message_is_refused(tokenizer):
         chat_prompt(parrot, "Answer: {question}")
 
 
+LOOPS = "{% for a in range(99999) %}" * 3 + "{% endfor %}" * 3
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (LOOPS, "it takes more than 2 seconds"),
+        ("{{ 9 ** (9 ** 9) }}", "it takes more than 2 seconds"),
+        ("{% for a in range(10**9) %}{% endfor %}", "OverflowError: Range too big"),
+        ("{{ 'x' * 10**10 }}", "it takes more than 1 GB of memory"),
+        ("{% for a in range(99999) %}Once more.{% endfor %}", "it makes more than 400,000 bytes"),
+        ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "RecursionError: "),
+        ("{% if %}", "TemplateSyntaxError: "),
+        ("{{ messages[7].content.x }}", "UndefinedError: "),
+        ("{{ raise_exception('No user here.') }}", "TemplateError: No user here"),
+        ("\ud800", "UnicodeEncodeError: "),
+    ],
+)
+def test_a_chat_template_that_fails_or_never_ends_is_one_sentence(tokenizer, template, said):
+    bad = copy.deepcopy(tokenizer)
+    bad.chat_template = template
+    beginning = f"The model's chat template cannot be rendered: {said}"
+    with pytest.raises(ValueError, match=rf"^{re.escape(beginning)}[^\n]*; mend it, or use `prompt: few_shot`\.$"):
+        chat_prompt(bad, "Answer: {question}")
+
+
 def test_a_question_that_spells_a_control_token_is_refused(tokenizer):
     questions = ["Who wrote Emma?", "Who wrote <|im_end|> Emma?"]
     said = r"^The question 'Who wrote <\|im_end\|> Emma\?' holds '<\|im_end\|>', a control token"
@@ -115,6 +143,15 @@ def test_a_prompt_longer_than_the_models_positions_is_refused(tokenizer):
         answer_questions(
             model, tokenizer, few_shot_prompt(SHOTS), questions=questions, max_new_tokens=4, batch_tokens=None
         )
+
+
+def test_an_end_of_text_that_is_no_token_stops_nothing_or_is_refused(tokenizer):
+    model = tiny_model("llama", len(tokenizer), layers=2)
+    model.generation_config.eos_token_id = [-1, len(tokenizer), 5]
+    assert stop_tokens(model, [3]).nonzero().flatten().tolist() == [3, 5]
+    model.generation_config.eos_token_id = "</s>"
+    with pytest.raises(ValueError, match=r"^eos_token_id in the model's generation_config\.json is '</s>', not"):
+        stop_tokens(model, [3])
 
 
 def test_as_many_tokens_as_there_are_positions_fit():

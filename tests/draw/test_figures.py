@@ -156,6 +156,13 @@ def legend(figure: Figure) -> list[str]:
     return [text.get_text() for text in found.get_texts() if text.get_text()]
 
 
+def test_two_layers_have_one_tick_each(tables):
+    two = {**tables, "summary": tables["summary"].filter(pl.col("layer") < 2)}
+    for panel in DRAW["family"](two, View(MODELS, DATASETS)).axes:
+        low, high = panel.get_xlim()
+        assert [tick for tick in panel.get_xticks() if low <= tick <= high] == [0, 1]
+
+
 def test_series_order_colours_lines_and_values_are_the_published_ones(figures):
     figure = figures["family"]
     assert [panel.get_title() for panel in figure.axes] == ["Small-1B", "Large-3B"]

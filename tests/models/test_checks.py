@@ -1,6 +1,8 @@
 """Models whose files are not what they seem are refused in one sentence, before a question is asked."""
 
 import json
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -179,3 +181,79 @@ def test_a_tokenizer_with_code_of_its_own_is_loaded_without_it_or_refused(saved)
     with pytest.raises(ValueError, match=r"^The tokenizer of mine cannot be loaded: it needs code of its own, "):
         load_tokenizer(saved, "mine")
     assert not marker.exists()
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("fifo", "is not a plain file but a fifo, socket or device"),
+        ("device", "is not a plain file but a fifo, socket or device"),
+        ("loop", r"cannot be read \(Too many levels of symbolic links\)"),
+        ("gone", "leads to a file that is gone"),
+        ("folder", "is a folder"),
+    ],
+)
+def test_what_is_not_a_plain_file_is_named_and_never_opened(saved, file, kind, said):
+    path = saved / file
+    path.unlink(missing_ok=True)
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to({"device": "/dev/zero", "loop": file, "gone": "gone"}[kind])
+    with pytest.raises(ValueError, match=rf"saved/{re.escape(file)} {said}; it cannot be a model's file\.$"):
+        measured(saved)
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json"])
+def test_a_text_without_end_is_named_and_not_read(saved, file):
+    with open(saved / file, "wb") as text:
+        text.truncate(2**40)  # takes no room
+    with pytest.raises(ValueError, match=rf"saved/{re.escape(file)} has 1,099,511,627,776 bytes; at most 268,435,456"):
+        measured(saved)
+
+
+@pytest.mark.parametrize("layers", [10**9, 0, "two"])
+def test_a_number_of_layers_that_no_model_has_is_refused_at_once(saved, layers):
+    reconfigure(saved, num_hidden_layers=layers)
+    said = re.escape(
+        f"config.json of mine says num_hidden_layers is {layers!r}; it must be a whole number from 1 to 1000."
+    )
+    with pytest.raises(ValueError, match=rf"^{said}$"):
+        measured(saved)
+
+
+@pytest.mark.parametrize("key", ["hidden_size", "intermediate_size", "vocab_size"])
+def test_a_size_that_is_not_that_of_the_files_is_refused_before_memory_is_taken(saved, key):
+    reconfigure(saved, **{key: 2**36})
+    with pytest.raises(ValueError, match=r"^The files of mine have in another shape |^config\.json of mine does not"):
+        measured(saved)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"hidden_act": "none of them"}, r"^config\.json of mine does not describe a llama model: "),
+        ({"num_attention_heads": 0}, r"^config\.json of mine does not describe a llama model: "),
+        ({"rms_norm_eps": float("nan")}, r"^mine computes numbers that are not finite in float32; "),
+    ],
+)
+def test_a_config_with_which_nothing_can_be_computed_is_refused(saved, settings, said):
+    reconfigure(saved, **settings)
+    with pytest.raises(ValueError, match=said):
+        measured(saved)
+
+
+def test_a_tokenizer_with_a_setting_of_another_kind_is_refused(saved):
+    file = saved / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"model_max_length": [1]}))
+    with pytest.raises(ValueError, match=r"^The tokenizer of mine cannot be loaded: "):
+        load_tokenizer(saved, "mine")
+
+
+def test_shards_without_their_index_are_refused(saved):
+    (saved / "model.safetensors").rename(saved / "model-00001-of-00002.safetensors")
+    with pytest.raises(ValueError, match=r"^The files of mine cannot be loaded: "):
+        measured(saved)

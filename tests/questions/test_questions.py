@@ -248,7 +248,7 @@ def test_a_line_of_csv_that_cannot_be_read_is_named(content, said, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "line"),
     [
-        ("mine.jsonl", b'\xef\xbb\xbf{"question": "a", "answers": ["x"]}\n\n{"question": "b", "answers": "y"}\n', 3),
+        ("mine.jsonl", b'\xef\xbb\xbf{"question": "a", "answers": "[]"}\n\n{"question": "b", "answers": "y"}\n', 3),
         ("mine.csv", b'question,answers\n"a\nb","[""x""]"\n\nc,y\n', 5),
     ],
 )
@@ -264,7 +264,7 @@ def test_a_row_that_cannot_be_read_is_named_by_its_line(name, content, line, tmp
 
 def test_a_line_that_does_not_fit_those_above_is_named(tmp_path):
     (tmp_path / "mine.jsonl").write_bytes(b'{"a": ["x"]}\n\n' * 20 + b'{"a": {"b": 1}}\n{"a": ["x"]}\n')
-    with pytest.raises(ValueError, match=r"^Line 41 of .*mine\.jsonl does not fit into one table with those above: "):
+    with pytest.raises(ValueError, match=r"^Line 41 of .*mine\.jsonl does not fit in one table with those above: "):
         read_lines(tmp_path / "mine.jsonl")
 
 
@@ -303,8 +303,15 @@ GOOD = b'{"question": "who wrote emma", "answer": ["Jane Austen"]}\n'
         (GOOD + b'{"question": "\xff"}\n', r"^Line 2 of .* cannot be read as JSON: 'utf-8' codec can't decode"),
         (GOOD + b'{"question": "\\ud800"}\n', r"^Line 2 of .* cannot be read as JSON: .*surrogates not allowed"),
         (GOOD + b"[" * 100_000, r"^Line 2 of .* cannot be read as JSON: "),
+        (GOOD + b'{"question": "q", "question": "p"}', r"^Line 2 of .* as JSON: the key 'question' stands twice\.$"),
+        (GOOD + b'{"a\\u0000": 1}', r"^Line 2 of .* as JSON: a key holds a NUL, which no table can\.$"),
+        (
+            GOOD * 3 + b'{"question": 5}',
+            r"^Line 4 of .* does not fit in one table with those above: its 'question' is of another kind \(",
+        ),
+        (b'{"s_pop": 1000000000000000000000000000000}', r"^Line 1 of .* its 's_pop' is of another kind "),
     ],
-    ids=["empty", "blank", "broken", "array", "number", "not UTF-8", "surrogate", "nested"],
+    ids="empty,blank,broken,array,number,not UTF-8,surrogate,nested,twice,NUL,mixed,large".split(","),
 )
 def test_a_line_that_cannot_be_read_is_named(content, said, tmp_path):
     (tmp_path / "mine.jsonl").write_bytes(content)

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import numpy as np
 import polars as pl
 import pytest
+import vl_convert
 from markupsafe import Markup
 from matplotlib.colors import to_hex
 from PIL import Image
@@ -350,3 +351,11 @@ def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten
     pictures = make_pictures(families, {name: name for name in families}, tmp_path / "report.html")
     parts = [*sections(tmp_path, layers, FOUR), Section("Figures", figures_section(pictures))]
     assert len(page(opening_section(pictures, {}), [], parts).encode()) < TEN_MEGABYTES
+
+
+def test_a_model_of_two_layers_has_no_layer_twice_on_its_axis():
+    summary = make_summary({"tiny": 2}, ["popqa"])
+    svg = vl_convert.vegalite_to_svg(family_chart(summary, View({"tiny": "Tiny"}, {"popqa": "PopQA"})))
+    axis = svg[svg.index("X-axis titled 'Layer'") :]
+    labels = re.findall(r"<text[^>]*>(\d+)</text>", axis[: axis.index(">Layer<")])
+    assert labels == ["0", "1"]

@@ -1,13 +1,15 @@
 """Every mistake in a config becomes one sentence that names it."""
 
 import copy
+import os
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
 
-from anchorscope.config_checks import mistakes, repeated_keys
-from small_run import SNAKEMAKE, copy_project
+from anchorscope.config_checks import mistakes
+from small_run import SNAKEMAKE
 from small_things import ROOT
 
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
@@ -172,10 +174,11 @@ def test_a_curly_bracket_is_refused_wherever_it_stands(text):
     assert mistakes(config("style", text), SCHEMA) == [f"style is {text!r}, which {said}"]
 
 
-@pytest.mark.parametrize("name", ["p" * 61, "p" * 20, "ab" * 25, "x" + "y-" * 12])
+@pytest.mark.parametrize("name", ["p" * 61, "p" * 20, "ab" * 25, "x" + "y-" * 12, "p" * 300, "p" * 5000])
 def test_a_name_that_is_too_long_or_repeats_itself_is_refused(name):
     (sentence,) = mistakes(config("figures", {name: {"models": [MODEL]}}), SCHEMA)
-    assert sentence.startswith(f"The name {name!r} in figures becomes part of file names; use at most 60 letters")
+    assert sentence.startswith(f"The name {name!r}"[:60])
+    assert sentence.endswith("begin with a letter or digit, and do not repeat one part of it many times.")
 
 
 def test_a_name_of_sixty_letters_is_fine():
@@ -194,23 +197,61 @@ def test_a_part_that_stands_in_itself_is_refused():
     ]
 
 
-def test_a_key_that_stands_twice_is_named_with_its_lines(tmp_path):
-    file = tmp_path / "twice.yaml"
-    file.write_text("models:\n  one: {path: a}\n  two: {path: b}\n  one: {path: c}\nfigures: [{x: 1, x: 2}]\nseed: 0\n")
-    assert sorted(repeated_keys(file)) == [
-        f"{file} has the key 'one' twice, in lines 2 and 4; keep one.",
-        f"{file} has the key 'x' twice, in lines 5 and 5; keep one.",
-    ]
-    for shipped in ("config.yaml", "config/paper.yaml"):
-        assert repeated_keys(ROOT / shipped) == []
+def special(kind: str, file: Path) -> str:
+    """A file of that kind that must never be opened, and what is said about it."""
+    if kind == "fifo":
+        os.mkfifo(file)
+        return "is not a plain file but a fifo, socket or device."
+    if kind == "device":
+        file.symlink_to("/dev/zero")
+        return "is not a plain file but a fifo, socket or device."
+    if kind == "loop":
+        file.symlink_to(file.name)
+        return "cannot be read (Too many levels of symbolic links)."
+    file.symlink_to("gone")
+    return "leads to a file that is gone."
 
 
-@pytest.mark.parametrize("given", [True, False], ids=["on the command line", "the default"])
-def test_snakemake_says_which_key_stands_twice(given, tmp_path):
-    folder = copy_project(tmp_path)
-    text = (folder / "config.yaml").read_text().replace("seed: 0", "seed: 1\nseed: 0")
-    (folder / ("own.yaml" if given else "config.yaml")).write_text(text)
-    command = [*SNAKEMAKE, "--dry-run", "--cores", "1", *(["--configfile", "own.yaml"] if given else [])]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "has the key 'seed' twice" in (done.stdout + done.stderr).strip().splitlines()[-1]
+@pytest.mark.parametrize("kind", ["fifo", "device", "loop", "gone"])
+def test_what_is_not_a_plain_file_is_refused_by_name_and_never_opened(kind, tmp_path):
+    file = tmp_path / "mine.jsonl"
+    said = special(kind, file)
+    dataset = {"title": "D", "layout": "nq", "source": "file", "path": str(file)}
+    assert mistakes(config("datasets/d", dataset), SCHEMA) == [f"datasets.d.path names {file}, which {said}"]
+    assert mistakes(config("style", str(file)), SCHEMA) == [f"style names {file}, which {said}"]
+    model = {"title": "M", "random": {"config": str(file)}}
+    assert mistakes(config("models/m", model), SCHEMA) == [f"models.m.random.config names {file}, which {said}"]
+    (tmp_path / "folder").mkdir()
+    special(kind, tmp_path / "folder/config.json")
+    (sentence,) = mistakes(config("models/m", {"title": "M", "path": str(tmp_path / "folder")}), SCHEMA)
+    assert (
+        sentence
+        == f"models.m.path names {tmp_path / 'folder'}, which is no folder with a model's config.json, and no .gguf file."
+    )
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "loop", "gone"])
+def test_a_tokenizer_beside_a_config_that_is_not_a_plain_file_is_refused(kind, tmp_path):
+    (tmp_path / "shape.json").write_text('{"model_type": "llama"}')
+    said = special(kind, tmp_path / "tokenizer.json")
+    (sentence,) = mistakes(config("models/m", {"title": "M", "random": {"config": f"{tmp_path}/shape.json"}}), SCHEMA)
+    assert sentence.endswith(f"shape.json, and {tmp_path}/tokenizer.json beside it {said}")
+
+
+@pytest.mark.parametrize("letters", [300, 5000])
+def test_a_path_that_is_too_long_for_a_file_system_is_refused(letters):
+    path = "p" * letters + ".jsonl"
+    (sentence,) = mistakes(config("datasets/d", {"title": "D", "layout": "nq", "source": "file", "path": path}), SCHEMA)
+    assert sentence.startswith("datasets.d.path names ppp")
+    assert sentence.endswith("which cannot be read (File name too long).")
+
+
+def test_a_file_too_large_to_be_what_it_should_be_is_not_read(tmp_path):
+    for name, said in (("style", "at most 1,000,000 are read."), ("shape", "at most 268,435,456 are read.")):
+        with open(tmp_path / name, "wb") as file:
+            file.truncate(2**40)  # takes no room
+        given = config("style", str(tmp_path / name))
+        if name == "shape":
+            given = config("models/m", {"title": "M", "random": {"config": str(tmp_path / name)}})
+        (sentence,) = mistakes(given, SCHEMA)
+        assert sentence.endswith(f"which has 1,099,511,627,776 bytes; {said}")

@@ -25,6 +25,7 @@ from safetensors.torch import save_file
 from anchorscope.files.atomic import atomic
 from faults import KILLS, OPTIONS, alive, differences, disturb, resume, scripts_in, seeing_processes, start, tried
 from small_run import SNAKEMAKE, base_config, rewind, snakemake, start_again, write_config
+from small_things import ROOT
 
 SEED = 20
 NO_JOB, JOB, ALL, WRITER = KILLS
@@ -143,6 +144,32 @@ def disk(tmp_path) -> Iterator[Path]:
 
 def resize(disk: Path, kilobytes: int) -> None:
     subprocess.run(["mount", "-o", f"remount,size={kilobytes}k", disk], check=True)
+
+
+def planned_with_temporary(folder: Path) -> str:
+    """The last line of a run whose temporary files should go to `folder`."""
+    command = [*SNAKEMAKE, "--cores", "1", "results/questions/nq-mini.parquet", "--directory", str(folder.parent)]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "TMPDIR": str(folder)}, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_a_full_disk_for_temporary_files_is_named_before_any_job(disk):
+    shutil.copy2(ROOT / "config.yaml", disk.parent)
+    resize(disk, 64)
+    assert planned_with_temporary(disk) == (
+        f"TMPDIR names {disk}, where no temporary file can be written (No space left on device); "
+        "make room there, or set it to another folder."
+    )
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="only Linux has a folder where nobody can write")
+def test_a_folder_for_temporary_files_where_nobody_can_write_is_named(tmp_path):
+    shutil.copy2(ROOT / "config.yaml", tmp_path)
+    (tmp_path / "link").symlink_to("/proc")
+    said = planned_with_temporary(tmp_path / "link")
+    assert said.startswith(f"TMPDIR names {tmp_path / 'link'}, where no temporary file can be written (")
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
 
 
 # The stages that read or write tables with polars.
-FRAMES = {"fetch_questions", "normalize", "probe", "estimate", "summarise", "count_examples", "draw", "report"}
+FRAMES = {"normalize", "probe", "estimate", "summarise", "count_examples", "draw", "report"}
 
 
 @pytest.mark.parametrize(

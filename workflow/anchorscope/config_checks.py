@@ -8,10 +8,10 @@ import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
 from jsonschema import Draft202012Validator, ValidationError, validators
 
-from anchorscope.files.identity import package_file
+from anchorscope.files.identity import package_file, tokenizer_beside
+from anchorscope.files.plain import LARGEST_TEXT, fault_of_file
 
 MODEL_SOURCES = ("hub", "path", "gguf", "random")
 SOURCE_KEYS = {"bundled": (), "file": ("path",), "hub": ("repo", "split", "revision")}
@@ -19,6 +19,7 @@ OPTIONAL_KEYS = {"hub": ("subset",)}
 LONGEST = 400  # characters per sentence
 MOST_SHARDS = 10_000  # four digits
 RAW_SUFFIXES = (".jsonl", ".ndjson", ".csv", ".parquet")
+LARGEST_STYLE = 1_000_000  # bytes
 
 
 # JSON takes 20.0 for an integer; Python does not.
@@ -79,26 +80,6 @@ def _faults(text: str) -> Iterator[str]:
         yield "holds a control character; take it out."
     elif "{" in text or "}" in text:
         yield "holds a curly bracket, which Snakemake takes for a wildcard; take it out."
-
-
-def repeated_keys(file: Path | str) -> list[str]:
-    """A sentence for each key that stands twice in the same part of a YAML file: the first would be lost in silence."""
-    root = yaml.compose(Path(file).read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    sentences, seen, parts = [], set(), [root]
-    while parts:
-        part = parts.pop()
-        if part is None or id(part) in seen:
-            continue
-        seen.add(id(part))
-        if isinstance(part, yaml.SequenceNode):
-            parts += part.value
-        elif isinstance(part, yaml.MappingNode):
-            names = [key.value for key, _ in part.value if isinstance(key, yaml.ScalarNode)]
-            for name in dict.fromkeys(name for name in names if names.count(name) > 1 and name != "<<"):
-                lines = [str(key.start_mark.line + 1) for key, _ in part.value if key.value == name]
-                sentences.append(f"{file} has the key {name!r} twice, in lines {' and '.join(lines)}; keep one.")
-            parts += [value for _, value in part.value]
-    return sentences
 
 
 def _shard_mistakes(config: dict, schema: dict) -> list[str]:
@@ -192,15 +173,20 @@ def _model_mistakes(name: str, model: dict) -> list[str]:
 
 
 def _holds_a_model(path: Path) -> bool:
-    return path.is_file() if path.suffix == ".gguf" else (path / "config.json").is_file()
+    return not fault_of_file(path if path.suffix == ".gguf" else path / "config.json")
 
 
 def _shape_mistakes(where: str, file: str) -> list[str]:
-    if not Path(file).is_file():
-        return [f"{where} names {file}, which does not exist."]
+    fault = fault_of_file(file, LARGEST_TEXT)
+    if fault:
+        return [f"{where} names {file}, which {fault}."]
+    for beside in tokenizer_beside(file):
+        fault = fault_of_file(beside, LARGEST_TEXT)
+        if fault:
+            return [f"{where} names {file}, and {beside} beside it {fault}."]
     try:
         config = json.loads(Path(file).read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return [f"{where} names {file}, which is not JSON."]
     if not isinstance(config, dict) or "model_type" not in config:
         return [f"{where} names {file}, which has no `model_type` and so is not a transformers config."]
@@ -232,8 +218,9 @@ def _dataset_mistakes(name: str, dataset: dict) -> list[str]:
         return [f"{where} has source '{source}', which also needs {', '.join(missing)}."]
     if extra:
         return [f"{where} has source '{source}', which does not use {', '.join(extra)}."]
-    if source == "file" and not Path(dataset["path"]).is_file():
-        return [f"{where}.path names {dataset['path']}, which does not exist."]
+    fault = fault_of_file(dataset["path"]) if source == "file" else None
+    if fault:
+        return [f"{where}.path names {dataset['path']}, which {fault}."]
     if source == "file" and Path(dataset["path"]).suffix not in RAW_SUFFIXES:
         return [f"{where}.path names {dataset['path']}; it must end in {', '.join(RAW_SUFFIXES)}."]
     if source == "file" and dataset["layout"] == "triviaqa" and Path(dataset["path"]).suffix == ".csv":
@@ -265,8 +252,9 @@ def _figure_mistakes(name: str, figure: dict, config: dict) -> list[str]:
 def _style_mistakes(config: dict) -> list[str]:
     if "style" not in config:
         return []
-    if not Path(config["style"]).is_file():
-        return [f"style names {config['style']}, which does not exist."]
+    fault = fault_of_file(config["style"], LARGEST_STYLE)
+    if fault:
+        return [f"style names {config['style']}, which {fault}."]
     from anchorscope.draw.panels import read_style  # slow to import, and needed only here
 
     try:

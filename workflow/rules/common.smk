@@ -21,6 +21,7 @@ os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from anchorscope.draw.kinds import kinds_drawn
+from anchorscope.files.disk import temporary_fault
 from anchorscope.files.identity import (
     canonical_json,
     file_identity,
@@ -34,7 +35,8 @@ from anchorscope.files.provenance import VERSIONED
 from anchorscope.fingerprint import fingerprint
 from anchorscope.models.gpus import gpu_count
 from anchorscope.extract.axes import Grid
-from anchorscope.config_checks import mistakes, repeated_keys
+from anchorscope.config_checks import mistakes
+from anchorscope.config_files import file_mistakes, refuse_files, stop_at
 
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
 PROMPTS = read_json(ROOT / "workflow" / "resources" / "prompts.json")
@@ -43,11 +45,18 @@ BUNDLED = Path(os.path.relpath(ROOT / "workflow" / "resources" / "questions"))
 LANDMARKS = Path(os.path.relpath(ROOT / "workflow" / "resources" / "landmarks.yaml"))
 BUNDLED_STYLE = Path(os.path.relpath(ROOT / "workflow" / "resources" / "figures.mplstyle"))
 
-sentences = [sentence for file in workflow.configfiles for sentence in repeated_keys(file)]
-sentences += mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
-if sentences:
-    # Not a WorkflowError: Snakemake would print a file and line of these rules after it.
-    sys.exit("The config cannot be run:\n" + "\n".join(f"  {sentence}" for sentence in sentences))
+if workflow.is_main_process and temporary_fault():
+    sys.exit(temporary_fault())
+
+# A config given on the command line stands alone; it is not merged into the default one.
+if not workflow.overwrite_configfiles and not workflow.modifier.skip_configfile:
+    refuse_files(["config.yaml"])  # before Snakemake reads it
+
+    configfile: "config.yaml"
+
+
+stop_at([sentence for file in workflow.configfiles for sentence in file_mistakes(file)])
+stop_at(mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))))
 validate(config, str(SCHEMA))
 
 MODELS = config["models"]

@@ -90,6 +90,8 @@ def stop_tokens(model: PreTrainedModel, ends: list[int]) -> Tensor:
     own = model.generation_config.eos_token_id
     stops = torch.zeros(size, dtype=torch.bool)
     for end in [*ends, *(own if isinstance(own, list) else [own])]:
-        if end is not None and end < size:  # a tokenizer or a config may have tokens beyond the model's vocabulary
+        if end is not None and type(end) is not int:
+            raise ValueError(f"eos_token_id in the model's generation_config.json is {own!r}, not a token's number.")
+        if end is not None and 0 <= end < size:  # some configs say -1 for none, or a token beyond the vocabulary
             stops[end] = True
     return stops.to(model.device)

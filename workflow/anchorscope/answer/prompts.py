@@ -7,6 +7,7 @@ from typing import cast
 
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
+from anchorscope.answer.rendering import render_within_limits
 from anchorscope.files.identity import read_json
 from anchorscope.text.spans import Span
 
@@ -81,19 +82,31 @@ def chat_prompt(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Prompt:
     """The model's own chat template around `instruction`, with thinking switched off where there is such a switch."""
     if not tokenizer.chat_template:
         raise ValueError("The model's tokenizer has no chat template; use `prompt: few_shot`.")
-    rendered = tokenizer.apply_chat_template(
-        [{"role": "user", "content": instruction}],
-        tokenize=False,
-        add_generation_prompt=True,
-        enable_thinking=False,
-        date_string=TEMPLATE_DATE,
-    )
-    before, found, after = cast(str, rendered).partition(PLACEHOLDER)
+    before, found, after = _rendered(tokenizer, instruction).partition(PLACEHOLDER)
     if not found:
         raise ValueError("The model's chat template changes the text of the user's message; use `prompt: few_shot`.")
     if PLACEHOLDER in after:
         raise ValueError("The model's chat template repeats the user's message; use `prompt: few_shot`.")
     return Prompt(before, after, special_tokens=False)
+
+
+def _rendered(tokenizer: PreTrainedTokenizerBase, instruction: str) -> str:
+    def render() -> str:
+        rendered = tokenizer.apply_chat_template(
+            [{"role": "user", "content": instruction}],
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=False,
+            date_string=TEMPLATE_DATE,
+        )
+        return cast(str, rendered)
+
+    try:
+        return render_within_limits(render)
+    except ValueError as error:
+        raise ValueError(
+            f"The model's chat template cannot be rendered: {error}; mend it, or use `prompt: few_shot`."
+        ) from error
 
 
 def build_prompt(tokenizer: PreTrainedTokenizerBase, text: Demonstrations | str) -> Prompt:

@@ -2,12 +2,16 @@
 
 import os
 import platform
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 # Every library passes on the system's message, but not all pass on its error number.
 FULL = ("No space left on device", "Disk quota exceeded", "not enough space on the disk")  # the last is Windows
+
+TEMPORARY = ("TMPDIR", "TMP", "TEMP")  # variables that name the folder for temporary files
+TRIED = 100_000  # bytes, more than a scheduler's plan has
 
 
 @contextmanager
@@ -22,6 +26,25 @@ def explaining_full_disk(target: Path | str) -> Iterator[None]:
             f"{target} could not be written because its disk is full; make room there and run the same command again, "
             "finished files are kept."
         ) from error
+
+
+def temporary_fault() -> str | None:
+    """What is wrong with the folder for temporary files: Snakemake would end in a traceback there.
+
+    One that does not exist is fine: everybody takes another one instead.
+    """
+    named = {variable: os.environ[variable] for variable in TEMPORARY if os.path.isdir(os.getenv(variable, ""))}
+    for variable, folder in named.items():
+        try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(bytes(TRIED))
+                file.flush()
+        except OSError as error:
+            return (
+                f"{variable} names {folder}, where no temporary file can be written ({error.strerror}); "
+                "make room there, or set it to another folder."
+            )
+    return None
 
 
 def temporary_for(target: Path) -> Path:

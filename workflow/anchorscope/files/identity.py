@@ -90,7 +90,8 @@ def gguf_file(source: dict) -> Path | None:
 def tokenizer_beside(config: Path | str) -> list[Path]:
     """The tokenizer's files in a config's folder; empty without a tokenizer.json."""
     files = [Path(config).with_name(name) for name in TOKENIZER_FILES]
-    return [file for file in files if file.is_file()] if files[0].is_file() else []
+    there = [file for file in files if os.path.lexists(file)]  # a link that leads nowhere is not taken for no file
+    return there if files[0] in there else []
 
 
 def file_identity(file: Path | str) -> list:

@@ -1,13 +1,17 @@
 """What a model's files must hold before it is measured. Each check that fails says in one sentence what is wrong."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from anchorscope.files.identity import read_json
+from anchorscope.files.plain import LARGEST_TEXT, fault_of_file
+from anchorscope.files.reasons import reason_of
+from anchorscope.models.sizes import shapes_of_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel  # takes seconds to import, and fetching a model does not need it
@@ -16,13 +20,33 @@ if TYPE_CHECKING:
 TOKENIZER_SOURCES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 ROUND_TRIP = "Who wrote “Le Père Goriot” in 1835, and where?"
 NAMED = 3  # weights in a message
+MOST_LAYERS = 1000  # the largest published models have fewer than 200
+
+
+def check_files(files: Iterable[Path]) -> None:
+    """Refuse links that lead nowhere, fifos and devices, and text without end. None of them is opened."""
+    for file in files:
+        fault = fault_of_file(file, None if file.suffix == ".safetensors" else LARGEST_TEXT)
+        if fault:
+            raise ValueError(f"{file} {fault}; it cannot be a model's file.")
+
+
+def read_object(file: Path) -> dict:
+    """What a JSON file of a model says; anything but an object is refused."""
+    try:
+        content = read_json(file)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file.resolve()} is not JSON: {error}.") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{file.resolve()} is not a JSON object, and so not a model's {file.name}.")
+    return content
 
 
 def check_index(folder: Path, name: str) -> None:
     """Refuse an index of weights that leads out of the folder, or to anything but its safetensors files."""
     files = {file.name for file in folder.glob("*.safetensors")}
     for index in folder.glob("*.safetensors.index.json"):
-        weight_map = read_json(index).get("weight_map")
+        weight_map = read_object(index).get("weight_map")
         if not isinstance(weight_map, dict):
             raise ValueError(f"{index.name} of {name} has no weight_map, so it does not say where the weights are.")
         elsewhere = sorted({str(file) for file in weight_map.values()} - files)
@@ -31,6 +55,12 @@ def check_index(folder: Path, name: str) -> None:
                 f"{index.name} of {name} names {_some(elsewhere)}, which is not a .safetensors file beside it; "
                 "nothing else is opened."
             )
+
+
+def check_config_file(folder: Path, name: str) -> None:
+    """Refuse a folder without a config.json."""
+    if not (folder / "config.json").exists():
+        raise FileNotFoundError(f"The model folder of {name} has no config.json, which says what kind of model it is.")
 
 
 def check_tokenizer_files(folder: Path, name: str) -> None:
@@ -53,6 +83,25 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, vocabulary: int, name: s
             f"The tokenizer of {name} has ids up to {largest}, but the model has embeddings for {vocabulary} only "
             "(vocab_size); they do not belong together."
         )
+
+
+def check_layers(raw: dict, name: str) -> None:
+    """Refuse a config.json with more layers than any model has: the library would make them all, one by one."""
+    for part in (raw, raw.get("text_config")):
+        layers = part.get("num_hidden_layers", 1) if isinstance(part, dict) else 1
+        if type(layers) is not int or not 1 <= layers <= MOST_LAYERS:
+            raise ValueError(
+                f"config.json of {name} says num_hidden_layers is {layers!r}; it must be a whole number from 1 to "
+                f"{MOST_LAYERS}."
+            )
+
+
+def check_shapes(found: Mapping[str, tuple[int, ...]], config: PreTrainedConfig, name: str) -> None:
+    """Refuse files whose weights have other shapes than the config says, before memory for those is taken."""
+    with naming(f"config.json of {name} does not describe a {config.model_type} model"):
+        wanted = shapes_of_weights(config)
+    mismatched = [weight for weight, shape in wanted.items() if found.get(weight, shape) != shape]
+    check_loaded({"missing_keys": [], "unexpected_keys": [], "mismatched_keys": mismatched}, name)
 
 
 def check_loaded(info: Mapping[str, Collection], name: str) -> None:
@@ -78,6 +127,29 @@ def check_finite(model: "PreTrainedModel", name: str) -> None:
     for weight, values in model.named_parameters():
         if not torch.isfinite(values).all():
             raise ValueError(f"{weight} of {name} holds numbers that are not finite; the file is damaged.")
+
+
+def check_computes(model: "PreTrainedModel", name: str) -> None:
+    """Refuse a model that cannot read a text, or whose numbers are not finite when it does."""
+    tokens = torch.zeros((1, 3), dtype=torch.long, device=model.device)
+    with naming(f"config.json of {name} does not describe a model that computes"), torch.inference_mode():
+        logits = model(input_ids=tokens, use_cache=False).logits
+    if not torch.isfinite(logits).all():
+        raise ValueError(
+            f"{name} computes numbers that are not finite in {str(model.dtype).removeprefix('torch.')}; set another "
+            "`dtype` in the config, or look for a damaged config.json."
+        )
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Turn whatever a library makes of a model's files into one sentence that begins with `what`."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise ValueError(f"{what}: {reason_of(error)}.") from error
 
 
 def _some(names: list[str]) -> str:

@@ -10,17 +10,26 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedConfig
 
 from anchorscope.files.disk import explaining_full_disk
-from anchorscope.files.identity import gguf_file, package_file, read_json, tokenizer_beside
+from anchorscope.files.identity import gguf_file, package_file, tokenizer_beside
 from anchorscope.files.logs import log
-from anchorscope.models.checks import check_index, check_loaded, check_tokenizer
-from anchorscope.models.loading import load_tokenizer, one_line, read_config
+from anchorscope.files.reasons import reason_of
+from anchorscope.models.checks import (
+    check_config_file,
+    check_files,
+    check_index,
+    check_layers,
+    check_loaded,
+    check_tokenizer,
+    naming,
+    read_object,
+)
+from anchorscope.models.loading import load_tokenizer, read_config
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.revision import revision_of, tokenizer_hash
-from anchorscope.models.sizes import sizes_of_weights
+from anchorscope.models.sizes import shapes_in_files, sizes_of_weights
 
 WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 # The same weights a second time, in the publisher's own format.
@@ -53,9 +62,10 @@ def fetch(source: dict, target: Path) -> None:
         from anchorscope.files.hub import download  # a GPU node that runs one stage alone may lack the hub's client
 
         folder = download("model", source["hub"], source["revision"], wanted=WANTED_FILES, unwanted=UNWANTED_FILES)
-    for pattern in WANTED_FILES:
-        for file in folder.glob(pattern):
-            (target / file.name).symlink_to(file.resolve())
+    files = sorted({file for pattern in WANTED_FILES for file in folder.glob(pattern)})
+    check_files(files)
+    for file in files:
+        (target / file.name).symlink_to(file.resolve())
 
 
 def convert_gguf(source: Path, target: Path) -> None:
@@ -72,7 +82,7 @@ def convert_gguf(source: Path, target: Path) -> None:
             tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     except Exception as error:  # whatever its content makes the libraries say
         raise ValueError(
-            f"{source} cannot be converted: {one_line(error)}. Give a folder with the model's safetensors instead."
+            f"{source} cannot be converted: {reason_of(error)}. Give a folder with the model's safetensors instead."
         ) from error
     model, info = loaded
     check_loaded(info, source.name)
@@ -107,6 +117,7 @@ def reading_gguf_once() -> Iterator[None]:
 
 def fetch_config(config: Path, target: Path) -> None:
     """Copy a config and its tokenizer. There are no weights to copy: they are drawn whenever the model is loaded."""
+    check_files([config, *tokenizer_beside(config)])
     shutil.copyfile(config, target / "config.json")
     for file in tokenizer_beside(config):
         shutil.copyfile(file, target / file.name)
@@ -118,18 +129,23 @@ def fetch_config(config: Path, target: Path) -> None:
 
 def describe(folder: Path, name: str, source: dict) -> Manifest:
     """The manifest of the model in a folder."""
-    kind = _read_config_json(folder / "config.json").get("model_type")
-    if kind not in CONFIG_MAPPING:
+    check_config_file(folder, name)
+    raw = read_object(folder / "config.json")
+    kind = raw.get("model_type")
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
         raise ValueError(
             f"{name} is of type {kind!r}, which the installed transformers does not know; code that comes with a model "
             "is never run."
         )
-    config = read_config(folder).get_text_config()
+    check_layers(raw, name)
     random = "random" in source
+    with naming(f"config.json of {name} does not describe a {kind} model"):
+        config = read_config(folder).get_text_config()
+        drawn = sizes_of_weights(config) if random else {}
     if not random and not list(folder.glob("*.safetensors")):
         raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
     check_index(folder, name)
-    sizes = sizes_of_weights(config) if random else sizes_in_files(folder, config)
+    sizes = drawn or sizes_in_files(folder, config)
     check_architecture(sizes, name, config.model_type)
     tokenizer = load_tokenizer(folder, name)
     check_tokenizer(tokenizer, config.vocab_size, name)
@@ -148,29 +164,12 @@ def describe(folder: Path, name: str, source: dict) -> Manifest:
     )
 
 
-def _read_config_json(file: Path) -> dict:
-    try:
-        config = read_json(file)
-    except ValueError as error:
-        raise ValueError(f"{file.resolve()} is not JSON: {error}.") from error
-    if not isinstance(config, dict):
-        raise ValueError(f"{file.resolve()} is not a JSON object, and so not a model's config.")
-    return config
-
-
 def sizes_in_files(folder: Path, config: PreTrainedConfig) -> dict[str, int]:
     """How many numbers each weight has, by name, from the headers of the files.
 
     A model made without its weights would say the same, but its code takes longer to import than all the rest.
     """
-    sizes: dict[str, int] = {}
-    for file in folder.glob("*.safetensors"):
-        try:
-            with safe_open(file, framework="numpy") as weights:
-                names = weights.keys()
-                sizes |= {name: math.prod(weights.get_slice(name).get_shape()) for name in names}
-        except (SafetensorError, OSError) as error:
-            raise ValueError(f"{file.resolve()} cannot be read as safetensors: {error}; fetch it again.") from error
+    sizes = {name: math.prod(shape) for name, shape in shapes_in_files(folder).items()}
     if config.tie_word_embeddings:
         sizes.pop("lm_head.weight", None)  # some files hold a weight twice that is used twice
     return sizes

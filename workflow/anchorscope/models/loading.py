@@ -8,13 +8,21 @@ from tokenizers.processors import TemplateProcessing
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
-from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
-from anchorscope.models.checks import check_finite, check_loaded, check_tokenizer_files
+from anchorscope.files.reasons import reason_of
+from anchorscope.models.checks import (
+    check_computes,
+    check_finite,
+    check_loaded,
+    check_shapes,
+    check_tokenizer_files,
+    naming,
+    read_object,
+)
 from anchorscope.models.gpus import cards, give_back, take
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.revision import check_unchanged, check_unchanged_tokenizer
-from anchorscope.models.sizes import FOR_SHARDS, cards_needed, parameters
+from anchorscope.models.sizes import FOR_SHARDS, cards_needed, parameters, shapes_in_files
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel  # takes seconds to import, and describing a model does not need it
@@ -28,7 +36,7 @@ def read_config(folder: Path) -> PreTrainedConfig:
         return AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # whatever its values make the library say
         file = folder / "config.json" if folder.is_dir() else folder
-        raise ValueError(f"{file.resolve()} cannot be read as a model's config: {one_line(error)}.") from error
+        raise ValueError(f"{file.resolve()} cannot be read as a model's config: {reason_of(error)}.") from error
 
 
 def load_tokenizer(folder: Path | str, name: str) -> PreTrainedTokenizerBase:
@@ -42,9 +50,10 @@ def load_tokenizer(folder: Path | str, name: str) -> PreTrainedTokenizerBase:
     check_tokenizer_files(Path(folder), name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        tokenizer("x")  # some settings are looked at only now
     except Exception as error:  # whatever its files make the library say; some messages advise to run foreign code
         reason = (
-            "it needs code of its own, which is never run" if "trust_remote_code" in str(error) else one_line(error)
+            "it needs code of its own, which is never run" if "trust_remote_code" in str(error) else reason_of(error)
         )
         raise ValueError(f"The tokenizer of {name} cannot be loaded: {reason}.") from error
     if not tokenizer.is_fast:
@@ -54,17 +63,11 @@ def load_tokenizer(folder: Path | str, name: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def one_line(error: Exception) -> str:
-    """What a library says, as a part of a sentence."""
-    text = " ".join(str(error).split()).rstrip(".")
-    return text if len(text) <= 200 else f"{text[:200]}…"
-
-
 def _wants_beginning(folder: Path) -> bool:
     """Whether the model was trained with a token at the beginning of every text: its files say so, or its family."""
     settings = folder / "tokenizer_config.json"
-    says = settings.exists() and read_json(settings).get("add_bos_token") is True
-    return says or str(read_json(folder / "config.json").get("model_type")).startswith(BEGINNING_FAMILIES)
+    says = settings.exists() and read_object(settings).get("add_bos_token") is True
+    return says or str(read_object(folder / "config.json").get("model_type")).startswith(BEGINNING_FAMILIES)
 
 
 def _add_beginning(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -132,15 +135,17 @@ def _load_across(manifest: Manifest, dtype: torch.dtype, room: dict[int, int]) -
 
 
 def _trained(manifest: Manifest, dtype: torch.dtype, **placement: object) -> "PreTrainedModel":
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
-        manifest.path,
-        dtype=dtype,
-        use_safetensors=True,
-        trust_remote_code=False,
-        ignore_mismatched_sizes=True,  # refused below, in one sentence
-        output_loading_info=True,
-        **placement,
-    )
+    check_shapes(shapes_in_files(Path(manifest.path)), read_config(Path(manifest.path)), manifest.name)
+    with naming(f"The files of {manifest.name} cannot be loaded"):
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            manifest.path,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            ignore_mismatched_sizes=True,  # refused below, in one sentence
+            output_loading_info=True,
+            **placement,
+        )
     model, info = loaded
     check_unchanged(manifest)  # nor while they were read
     check_loaded(info, manifest.name)
@@ -151,7 +156,8 @@ def _trained(manifest: Manifest, dtype: torch.dtype, **placement: object) -> "Pr
 def _frozen(manifest: Manifest, model: "PreTrainedModel") -> "PreTrainedModel":
     places = sorted({str(parameter.device) for parameter in model.parameters()})
     log.info("%s is on %s as %s", manifest.name, ", ".join(places), model.dtype)
-    return model.eval().requires_grad_(False)
+    check_computes(model.eval().requires_grad_(False), manifest.name)
+    return model
 
 
 def random_model(folder: Path, seed: int, dtype: torch.dtype, device: torch.device) -> "PreTrainedModel":

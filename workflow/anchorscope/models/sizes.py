@@ -1,8 +1,10 @@
 """How large a model is, from its config alone, and how many cards hold it."""
 
 import math
+from pathlib import Path
 
 import torch
+from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
 FOR_WEIGHTS = 0.85  # the share of a card's memory that weights may take; the rest is for a batch
@@ -13,9 +15,26 @@ FOR_SHARDS = (
 
 def sizes_of_weights(config: PreTrainedConfig) -> dict[str, int]:
     """How many numbers each weight of such a model has, by name. A weight that is used twice is counted once."""
+    return {name: math.prod(shape) for name, shape in shapes_of_weights(config).items()}
+
+
+def shapes_of_weights(config: PreTrainedConfig) -> dict[str, tuple[int, ...]]:
+    """The shape of each weight of such a model, by name. A weight that is used twice is named once."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
-    return {name: weight.numel() for name, weight in model.named_parameters()}
+    return {name: tuple(weight.shape) for name, weight in model.named_parameters()}
+
+
+def shapes_in_files(folder: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of each weight in a folder, by name, from the headers of its files."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in folder.glob("*.safetensors"):
+        try:
+            with safe_open(file, framework="numpy") as weights:
+                shapes |= {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{file.resolve()} cannot be read as safetensors: {error}; fetch it again.") from error
+    return shapes
 
 
 def parameters(config: PreTrainedConfig) -> int:

@@ -3,18 +3,19 @@
 import codecs
 import csv
 import io
-import json
-from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anchorscope.files.frames import write_frame
 from anchorscope.files.identity import sha256_of_file
-from anchorscope.files.sealed_parquet import sealed
+from anchorscope.files.reasons import reason_of
+from anchorscope.files.sealed_parquet import sealed, write_table
+from anchorscope.questions.json_rows import read_row, table_of
 
 ROWS = 10_000  # held in memory at a time
 EXAMPLE = '{"question": "who wrote Emma", "answers": ["Jane Austen"]}'
@@ -23,34 +24,14 @@ LINES, TABLE = (".jsonl", ".ndjson"), ".csv"
 
 def read_lines(path: Path | str) -> pl.DataFrame:
     """Read a JSON Lines file unchanged, a byte order mark aside. The first line that cannot be read is named."""
+    return cast(pl.DataFrame, pl.from_arrow(_lines_as_table(path)))
+
+
+def _lines_as_table(path: Path | str) -> pa.Table:
     data = Path(path).read_bytes().removeprefix(codecs.BOM_UTF8)
     if not data.strip():
         raise ValueError(f"{path} is empty.")
-    lines = dict(_lines(data))
-    for number, line in lines.items():
-        _check_line(line, f"Line {number} of {path}")
-    try:
-        return _table(list(lines.values()))
-    except pl.exceptions.PolarsError as error:
-        number, reason = _first_misfit(lines), str(error).splitlines()[0]
-        raise ValueError(f"Line {number} of {path} does not fit into one table with those above: {reason}.") from error
-
-
-def _table(lines: list[bytes]) -> pl.DataFrame:
-    return pl.read_ndjson(b"\n".join(lines), infer_schema_length=None)
-
-
-def _first_misfit(lines: dict[int, bytes]) -> int:
-    """The number of the first line that cannot be read together with all above it."""
-
-    def fails(count: int) -> bool:
-        try:
-            _table(list(lines.values())[:count])
-        except pl.exceptions.PolarsError:
-            return True
-        return False
-
-    return list(lines)[bisect_left(range(1, len(lines)), True, key=fails)]
+    return table_of({number: _row(line, f"Line {number} of {path}") for number, line in _lines(data)}, path)
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -58,14 +39,14 @@ def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
     return ((number, line) for number, line in enumerate(data.split(b"\n"), start=1) if line.strip())
 
 
-def _check_line(line: bytes, where: str) -> None:
+def _row(line: bytes, where: str) -> dict:
     try:
-        row = json.loads(line.decode())
-        json.dumps(row, ensure_ascii=False).encode()  # half a surrogate pair cannot be
+        row = read_row(line)
     except (ValueError, RecursionError) as error:  # decoding errors are among them
         raise ValueError(f"{where} cannot be read as JSON: {error}.") from error
     if not isinstance(row, dict):
         raise ValueError(f"{where} is not a JSON object; each line must be one, like {EXAMPLE}.")
+    return row
 
 
 def read_csv(path: Path | str) -> pl.DataFrame:
@@ -123,12 +104,34 @@ def name_row(path: Path | str, number: int) -> str:
     return f"Line {[line for line, _ in rows][number - 1]} of {path}"
 
 
-def _open_parquet(path: Path) -> pq.ParquetFile:
+@contextmanager
+def _reading_parquet(path: Path) -> Iterator[None]:
+    """Turn what the library says about a broken file into one sentence."""
     try:
-        return pq.ParquetFile(path)
-    except (pa.ArrowException, OSError) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise ValueError(f"{path} cannot be read as Parquet: {reason}.") from error
+        yield
+    except (pa.ArrowException, OSError, MemoryError, OverflowError) as error:
+        raise ValueError(f"{path} cannot be read as Parquet: {reason_of(error)}.") from error
+
+
+def _open_parquet(path: Path) -> pq.ParquetFile:
+    with _reading_parquet(path):
+        file = pq.ParquetFile(path)
+        names = file.schema_arrow.names
+    if len(set(names)) < len(names) or "\0" in str(file.schema_arrow):
+        raise ValueError(f"{path} has two columns of one name, or a NUL in a name; rename them.")
+    return file
+
+
+def _batches(file: pq.ParquetFile, path: Path) -> Iterator[pa.RecordBatch]:
+    """The rows, some at a time; a text that is not UTF-8, or a list that reaches beyond its end, is refused."""
+    batches = file.iter_batches(ROWS)
+    while True:
+        with _reading_parquet(path):
+            batch = next(batches, None)
+            if batch is None:
+                return
+            batch.validate(full=True)
+        yield batch
 
 
 def copy_rows(source: Path | str, target: Path | str, metadata: dict[str, str], sha256: str) -> None:
@@ -139,12 +142,15 @@ def copy_rows(source: Path | str, target: Path | str, metadata: dict[str, str], 
     source = Path(source)
     _check_same(source, sha256)
     if source.suffix in (*LINES, TABLE):
-        rows = read_csv(source) if source.suffix == TABLE else read_lines(source)
+        rows = read_csv(source).to_arrow() if source.suffix == TABLE else _lines_as_table(source)
         _check_same(source, sha256)
-        write_frame(target, rows, metadata)
+        try:
+            write_table(target, rows, metadata)
+        except pa.ArrowNotImplementedError as error:
+            raise ValueError(f"{source} cannot be kept as a table: {reason_of(error)}.") from error
         return
     with _open_parquet(source) as file, sealed(target, file.schema_arrow, metadata) as writer:
-        for batch in file.iter_batches(ROWS):
+        for batch in _batches(file, source):
             writer.write_table(pa.Table.from_batches([batch]))
         _check_same(source, sha256)
 
