@@ -39,7 +39,7 @@ LEAD_IN = regex.compile(
     | in\s+the\s+{WORK}\b(?:\s+(?=(?:it|he|she)\b)|[^,.!?]*,\W*)
     | (?:it|that)(?:['’]s|\s+is|\s+was)\s+not\b[^.!?]*,\s+(?=(?:it|that)\b)
     | that(?:['’]s|\s+is|\s+was)\s+(?:easy|simple|an?\s+\w+\s+(?:one|question))\b\W*
-    | (?:the\s+)?(?:(?:correct|right|short|final|best|most\s+likely)\s+)?answer(?:\s+to\s+[^,:]*?)?\s*(?:{BE}\b|:)\W*
+    | (?:the\s+)?(?:(?:correct|right|short|final|best|most\s+likely)\s+)?answer(?:\s+to\s+[^,:]*?)?\s*(?:\b{BE}\b|:)\W*
     | (?:(?:q|question)\s*:\W*)?(?:who|what|which|where|when|how)\b[^.!?]*\?\W*
     | (?:a|answer|response)\s*:\W*
     )""",
@@ -51,6 +51,7 @@ CLAUSE = regex.compile(
       (?:it|this|that|he|she|they|these|those|there|we|you|one)(?:\s+\w+ly|\s+also)?(?:\s+{BE}|['’](?:s|re))\b
     | (?:the|an?|his|her|its|their|our|my|your|this|that|both|all)\s+(?-i:\p{{Ll}})[^,;.!?]*?
         \s+(?<!\b(?:you|we|they)\s+)(?:{BE}\b|(?:has|have|had)\s+an?\s+(?:\w+\s+){{1,3}}of\b)
+    | (?:the|an?)\s+(?-i:\p{{Lu}}\p{{L}}+\s+\p{{Ll}}+\s+(?:who|that|which|of))\s[^,;.!?]*?\s{BE}\b
     | (?-i:\p{{Lu}})[^,;.!?]*?['’]s\s+(?-i:\p{{Ll}})[^,;.!?]*?\s+{BE}\b
     )\s*""",
     FLAGS,
