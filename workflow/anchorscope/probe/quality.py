@@ -19,7 +19,9 @@ def auc_with_interval(logits: np.ndarray, positive: np.ndarray, clusters: list[s
     return {"auc": area, "auc_low": area - 1.96 * error, "auc_high": area + 1.96 * error}
 
 
-def auc_gain(better: np.ndarray, logits: np.ndarray, positive: np.ndarray, clusters: list[str]) -> dict[str, np.ndarray]:
+def auc_gain(
+    better: np.ndarray, logits: np.ndarray, positive: np.ndarray, clusters: list[str]
+) -> dict[str, np.ndarray]:
     """How much larger the AUC of `better` [examples] is than those of `logits` [layers, examples], with 95 % intervals.
 
     DeLong's variance of the difference: both rank the same examples, so each example's influences are subtracted.

@@ -8,6 +8,7 @@ from typing import cast
 
 import regex
 
+from anchorscope.text.content_words import AUXILIARIES, FUNCTION_WORDS
 from anchorscope.text.normal_words import normal_words
 from anchorscope.text.spans import Span
 
@@ -143,6 +144,7 @@ COMMA = regex.compile(r",(?:\s|$)")
 QUOTED = regex.compile(
     r"\W*?(?:\"([^\"]+)\"|“([^”]+)”|(?<!\w)'((?:[^']|'\w)+)'(?!\w)|‘((?:[^’]|’\w)+)’(?!\w)|\*\*([^*]+)\*\*)"
 )
+INFLECTION = regex.compile(r"(?<=\w{3})(?:ed|ing|e?s)$")
 # A full stop that belongs to its word: "D.C.", "Martin Luther King Jr."
 STOPPED = regex.compile(r"(?<=\p{Lu}\.\p{Lu}|\b[JS]r)\.")
 EDGES = " \t\"'“”‘’«»()[]{}*_.,;:!?"
@@ -157,7 +159,14 @@ def short_answer(text: str, question: str = "") -> Span:
     chosen = _alternative(text, asked)
     if chosen:
         return chosen
-    start = _beginning(text, set(asked))
+    found = _from(text, _beginning(text, set(asked)))
+    if asked and "or" not in asked and not _news(text[found.start : found.end], asked):
+        return _first_news(text, asked) or found
+    return found
+
+
+def _from(text: str, start: int) -> Span:
+    """The short answer that begins at `start`, or after what may stand before it."""
     quoted = QUOTED.match(text, start)
     if quoted:
         inside = _trimmed(text, *quoted.span(quoted.lastindex))
@@ -165,6 +174,27 @@ def short_answer(text: str, question: str = "") -> Span:
             return inside
     start = _without_article(text, start)
     return _trimmed(text, start, _ending(text, start)) or cast(Span, _trimmed(text, 0, len(text)))
+
+
+def _news(text: str, asked: list[str]) -> list[Span]:
+    """The words that neither the question has nor every sentence: in "The cheetah is a land animal" the cheetah."""
+    stems = {INFLECTION.sub("", word) for word in asked}
+    return [
+        span
+        for word, span in normal_words(text)
+        if word not in FUNCTION_WORDS and INFLECTION.sub("", word) not in stems
+    ]
+
+
+def _first_news(text: str, asked: list[str]) -> Span | None:
+    """The first stretch of news, for a text that otherwise repeats the question: "The prophet Jonah was swallowed by"."""
+    first = _after_lead_ins(text)
+    news = [span for span in _news(text, asked) if span.start >= first]
+    if not news:
+        return None
+    start, known = news[0].start, AUXILIARIES.union(asked)
+    old = (span.start for word, span in normal_words(text) if span.start > start and word in known)
+    return _trimmed(text, start, min(_ending(text, start), next(old, len(text))))
 
 
 def _alternative(text: str, asked: list[str]) -> Span | None:
@@ -180,13 +210,8 @@ def _alternative(text: str, asked: list[str]) -> Span | None:
 
 
 def _beginning(text: str, asked: set[str]) -> int:
-    """Where lead-ins end and the answer begins."""
-    start = 0
-    for _ in range(4):
-        lead = LEAD_IN.match(text, start)
-        if not lead or not _has_word(text[lead.end() :]):
-            break
-        start = lead.end()
+    """Where the answer begins, after lead-ins and the clause that it completes."""
+    start = _after_lead_ins(text)
     clause = CLAUSE.match(text, start) or NAME_IS.match(text, start) or _repeated(text, start, asked)
     if clause and _has_word(text[clause.end() :]):
         start = AFTER_VERB.match(text, clause.end()).end()
@@ -195,6 +220,16 @@ def _beginning(text: str, asked: set[str]) -> int:
         start = verb.end() if verb else start
     heading = HEADING.match(text, start)
     return heading.end() if heading and asked.issuperset(_words(heading[1])) else start
+
+
+def _after_lead_ins(text: str) -> int:
+    start = 0
+    for _ in range(4):
+        lead = LEAD_IN.match(text, start)
+        if not lead or not _has_word(text[lead.end() :]):
+            break
+        start = lead.end()
+    return start
 
 
 def _repeated(text: str, start: int, asked: set[str]) -> regex.Match | None:
