@@ -4,12 +4,14 @@ Writes one row per usable question. The file's metadata and the log say how many
 dropped, and why.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.files.identity import canonical_json
 from anchorscope.files.logs import configure_logging, log
 from anchorscope.files.provenance import provenance
+from anchorscope.questions.local_rows import name_row
 from anchorscope.questions.normalize import normalize
 
 if TYPE_CHECKING:
@@ -19,10 +21,13 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params = snakemake.params
     rows = read_frame(snakemake.input[0])
-    questions, counts = normalize(rows, layout=params.layout, seed=params.seed, where=params.where)
+    questions, counts = normalize(
+        rows, layout=params.layout, seed=params.seed, where=params.where, name_row=partial(name_row, params.where)
+    )
     log.info("%s", ", ".join(f"{count} {reason}" for reason, count in counts.items()))
     if questions.is_empty():
-        raise ValueError(f"{params.where} has no usable question: {counts}.")
+        dropped = ", ".join(f"{count} rows have {reason}" for reason, count in counts.items())
+        raise ValueError(f"{params.where} has no usable question: {dropped or 'it has no rows'}.")
     metadata = provenance(
         stage="normalize", dataset=snakemake.wildcards.dataset, layout=params.layout, code=params.code
     )

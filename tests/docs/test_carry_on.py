@@ -63,8 +63,8 @@ def carried_on(finished, tmp_path_factory):
     for section in SECTIONS.values():
         carry_on(section, folder)
     rows = [json.loads(line) for line in (folder / "one.jsonl").read_text().splitlines()]
-    lines = [json.dumps({"question": row["question"], "answers": row["answer"]}) for row in rows]
-    (folder / "webq.jsonl").write_text("\n".join(lines))
+    lines = [json.dumps({"question": row["question"], "solutions": row["answer"], "round": "first"}) for row in rows]
+    (folder / "quiz.jsonl").write_text("\n".join(lines))
     (block,) = blocks(PAGE, "yaml")
     config = {**base_config(), **yaml.safe_load(block), "shard_size": 120, "headline": {"component": "mlp_in"}}
     config["components"] = ["resid", "attn", "mlp", "mlp_in"]
@@ -108,7 +108,7 @@ def test_the_new_component_is_kept_and_probed(carried_on):
         "random_question",
         "whole_question",
     }
-    folder = carried_on / "results/activations/tiny/webq/0000"
+    folder = carried_on / "results/activations/tiny/quiz/0000"
     read, made = (
         pq.read_table(folder / f"{name}.answer_last.parquet", columns=[f"{name}/answer_last/first/clean/01"])
         for name in ("mlp_in", "mlp")
@@ -118,10 +118,11 @@ def test_the_new_component_is_kept_and_probed(carried_on):
 
 @pytest.mark.slow
 def test_the_new_layout_is_read(carried_on):
-    questions = pl.read_parquet(carried_on / "results/questions/webq.parquet")
-    raw = [json.loads(line) for line in (carried_on / "webq.jsonl").read_text().splitlines()]
-    expected = {row["question"]: row["answers"] for row in raw}
+    questions = pl.read_parquet(carried_on / "results/questions/quiz.parquet")
+    raw = [json.loads(line) for line in (carried_on / "quiz.jsonl").read_text().splitlines()]
+    expected = {row["question"]: row["solutions"] for row in raw}
     assert dict(questions.select("question", "gold").iter_rows()) == expected
+    assert set(questions["property"]) == {"first"}
 
 
 @pytest.mark.slow

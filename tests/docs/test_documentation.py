@@ -1,5 +1,6 @@
 """The pages say what is there: links that lead somewhere, names that exist."""
 
+import json
 import re
 import subprocess
 import tomllib
@@ -9,6 +10,9 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from anchorscope.config_checks import mistakes
+from anchorscope.questions.local_rows import read_csv, read_lines
+from anchorscope.questions.normalize import LAYOUTS, normalize
 from pages import PAGES, anchors, blocks, links
 from small_things import ROOT
 
@@ -56,11 +60,36 @@ def test_make_runs_what_the_readme_says():
         assert any("requirements.lock | .venv/bin/python -m pip install" in line for line in lines)
 
 
-def test_the_readmes_models_block_is_a_valid_model():
+def test_the_readmes_model_and_dataset_can_be_run(tmp_path, monkeypatch):
     (block,) = blocks(ROOT / "README.md", "yaml")
-    (model,) = yaml.safe_load(block)["models"].values()
-    schema = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
-    assert set(model) <= set(schema["properties"]["models"]["additionalProperties"]["properties"])
+    added = yaml.safe_load(block)
+    (model,), (dataset,) = added["models"].values(), added["datasets"].values()
+    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    for kind in ("models", "datasets"):
+        config[kind] |= added[kind]
+    model["path"] = "model"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text("{}")
+    (line,) = re.findall(rf"A line of `{dataset['path']}` is `([^`]+)`", (ROOT / "README.md").read_text())
+    (tmp_path / dataset["path"]).write_text(f"{line}\n")
+    assert mistakes(config, yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())) == []
+    table, counts = normalize(read_lines(dataset["path"]), dataset["layout"], 0, "README.md")
+    assert (table["gold"].to_list(), counts) == ([json.loads(line)["answers"]], {"kept": 1})
+
+
+def test_the_formats_page_names_every_layouts_columns():
+    text = (ROOT / "docs/formats.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]*)\| [^|]+ \| (?:yes|no) \|$", text, re.M)
+    named = {layout: tuple(tuple(re.findall(r"`(\w+)`", cell)) for cell in cells) for layout, *cells in rows}
+    assert named == {name: (layout.columns, layout.optional) for name, layout in LAYOUTS.items()}
+
+
+def test_the_formats_pages_csv_is_read(tmp_path):
+    (block,) = blocks(ROOT / "docs/formats.md", "text")
+    (tmp_path / "mine.csv").write_text(block)
+    table, _ = normalize(read_csv(tmp_path / "mine.csv"), "own", 0, "mine.csv")
+    assert table.select("gold", "subject").to_dicts() == [{"gold": ["Jane Austen", "Austen"], "subject": "Emma"}]
 
 
 def test_the_lock_is_plain_names_and_versions_within_the_ranges():

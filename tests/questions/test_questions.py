@@ -1,19 +1,23 @@
-"""Raw rows of four layouts become questions, and the bundled sets are what they say they are."""
+"""Raw rows of every layout become questions, and the bundled sets are what they say they are."""
 
+import csv
 import json
 from collections import Counter
+from functools import partial
+from pathlib import Path
 
 import polars as pl
 import pytest
 
 from anchorscope.files.frames import read_frame
 from anchorscope.files.identity import sha256_of_file
-from anchorscope.questions.local_rows import copy_rows, read_lines
+from anchorscope.questions.local_rows import copy_rows, name_row, read_csv, read_lines
 from anchorscope.questions.normalize import LAYOUTS, normalize
 from anchorscope.text.normal_words import normal_words
 from small_things import ROOT
 
 BUNDLED = ROOT / "workflow" / "resources" / "questions"
+BUNDLED_LAYOUTS = [layout for layout in LAYOUTS if layout != "own"]
 
 
 def words(text: str) -> str:
@@ -110,11 +114,11 @@ def test_popqa_takes_a_list_as_well_as_json_text():
         (
             "popqa",
             popqa_row(possible_answers='{"value": "X"}'),
-            "possible_answers is {'value': 'X'}, not a list",
+            """possible_answers is '{"value": "X"}', not a list""",
         ),
-        ("popqa", popqa_row(possible_answers='"xyz"'), "possible_answers is 'xyz', not a list of texts"),
+        ("popqa", popqa_row(possible_answers='"xyz"'), """possible_answers is '"xyz"', not a list"""),
         ("popqa", popqa_row(possible_answers="[1945]"), "an entry of possible_answers is 1945, not a text"),
-        ("popqa", popqa_row(possible_answers="[["), "Expecting value"),
+        ("popqa", popqa_row(possible_answers="[["), r"possible_answers is '\[\[', not a list of texts"),
         (
             "triviaqa",
             {"question": "q", "answer": {"value": "X", "aliases": "xyz"}},
@@ -127,11 +131,141 @@ def test_popqa_takes_a_list_as_well_as_json_text():
         ),
         ("hotpotqa", {"question": "q", "answer": ["yes"]}, r"answer is \['yes'\], not a text"),
         ("nq", {"question": "q", "answer": "xyz"}, "answer is 'xyz', not a list of texts"),
+        ("own", {"question": "q", "answers": "Paris"}, r"answers is 'Paris', not a list of texts such as \["),
+        ("own", {"question": "q", "answers": ["x"], "subject": 5}, "its subject is 5, not a text"),
+        ("own", {"question": "q", "answers": ["x"], "property": ["y"]}, r"its property is \['y'\], not a text"),
+        ("own", {"question": 5, "answers": ["x"]}, "its question is 5, not a text"),
     ],
 )
 def test_gold_answers_of_another_kind_are_refused_with_their_row(layout, row, said):
     with pytest.raises(ValueError, match=rf"^Row 1 of f cannot be read as layout '{layout}' \({said}"):
         normalize(pl.DataFrame([row]), layout, 0, "f")
+
+
+OWN = [
+    {"question": "who wrote The Lord of the Rings", "answers": ["Tolkien", "J. R. R. Tolkien"]},
+    {"question": "In what country was Ada Lovelace born?", "answers": ["England"], "subject": "Ada Lovelace"}
+    | {"property": "country of birth", "popularity": 4},
+]
+
+
+def write_own(path: Path, rows: list[dict]) -> Path:
+    """Rows of the layout `own` in the format of the file's name."""
+    if path.suffix == ".csv":
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, names)
+            writer.writeheader()
+            writer.writerows(row | {"answers": json.dumps(row["answers"])} for row in rows)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    else:
+        pl.DataFrame(rows).write_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+def test_own_questions_read_the_same_in_every_format(suffix, tmp_path):
+    file = write_own(tmp_path / f"mine{suffix}", OWN)
+    copy_rows(file, tmp_path / "raw.parquet", {}, sha256_of_file(file))
+    table, counts = normalize(read_frame(tmp_path / "raw.parquet"), "own", 0, "f")
+    rings, ada = table.sort("question", descending=True).to_dicts()
+    assert counts == {"kept": 2}
+    assert (rings["gold"], rings["subject"], rings["property"], rings["popularity"]) == (
+        ["Tolkien", "J. R. R. Tolkien"],
+        None,
+        None,
+        None,
+    )
+    assert (ada["gold"], ada["subject"], ada["property"], ada["popularity"]) == (
+        ["England"],
+        "Ada Lovelace",
+        "country of birth",
+        4,
+    )
+    assert exact_words(ada) == ["country", "Ada Lovelace", "born"]
+
+
+def test_own_questions_need_no_more_than_question_and_answers():
+    rows = [{"question": "who wrote emma", "answers": ["Jane Austen"]}]
+    own = normalize(pl.DataFrame(rows), "own", 0, "f")[0]
+    nq = normalize(pl.DataFrame(rows).rename({"answers": "answer"}), "nq", 0, "f")[0]
+    assert own.equals(nq)
+
+
+def test_the_subject_of_own_questions_is_content_as_a_whole_as_in_popqa():
+    row = {"question": "who wrote the catcher in the rye", "subject": "The Catcher in the Rye"}
+    own = normalize(pl.DataFrame([row | {"answers": ["x"]}]), "own", 0, "f")[0]
+    popqa = popqa_row(question=row["question"], subj=row["subject"])
+    assert own["spans"].to_list() == normalize(pl.DataFrame([popqa]), "popqa", 0, "f")[0]["spans"].to_list()
+    assert exact_words(own.row(0, named=True)) == ["wrote", "the catcher in the rye"]
+
+
+def test_the_property_asked_about_is_kept_where_the_dataset_names_it():
+    raw = read_lines(BUNDLED / "popqa-mini.jsonl")
+    kept = normalize(raw, "popqa", 0, "f")[0]
+    assert dict(kept.select("question", "property").iter_rows()) == dict(raw.select("question", "prop").iter_rows())
+    assert normalize(pl.DataFrame([popqa_row()]), "popqa", 0, "f")[0]["property"].to_list() == [None]
+    nq = normalize(read_lines(BUNDLED / "nq-mini.jsonl"), "nq", 0, "f")[0]
+    assert nq["property"].null_count() == len(nq)
+
+
+@pytest.mark.parametrize(
+    ("layout", "header", "cells"),
+    [
+        ("popqa", ["question", "subj", "prop", "s_pop", "possible_answers"], ["who wrote emma", "", "", "", '["X"]']),
+        ("hotpotqa", ["question", "answer"], ["who wrote emma", "X"]),
+        ("nq", ["question", "answer"], ["who wrote emma", '["X"]']),
+    ],
+)
+def test_csv_holds_the_other_layouts_but_triviaqas(layout, header, cells, tmp_path):
+    with open(tmp_path / "mine.csv", "w", newline="") as file:
+        csv.writer(file).writerows([header, cells])
+    assert normalize(read_csv(tmp_path / "mine.csv"), layout, 0, "f")[0]["gold"].to_list() == [["X"]]
+
+
+HEADER = b"question,answers\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", r"mine\.csv is empty, or its first line does not name the columns\.$"),
+        (HEADER, r"mine\.csv has no rows\.$"),
+        (b"question,question\na,b\n", r"^The first line of .*mine\.csv names the column 'question' twice\.$"),
+        (HEADER + b'who,"[""x""]"\nwho,x,y\n', r"^Line 3 of .*mine\.csv has 3 cells, where its first line has 2\.$"),
+        (HEADER + b'"two\nlines",x\n"open', r"^Line 4 of .*mine\.csv cannot be read as CSV: unexpected end of data"),
+        (HEADER + b"\xff,x\n", r"mine\.csv is not a UTF-8 text: "),
+    ],
+    ids=["empty", "header", "twice", "cells", "quote", "not UTF-8"],
+)
+def test_a_line_of_csv_that_cannot_be_read_is_named(content, said, tmp_path):
+    (tmp_path / "mine.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=said):
+        read_csv(tmp_path / "mine.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("mine.jsonl", b'\xef\xbb\xbf{"question": "a", "answers": ["x"]}\n\n{"question": "b", "answers": "y"}\n', 3),
+        ("mine.csv", b'question,answers\n"a\nb","[""x""]"\n\nc,y\n', 5),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_named_by_its_line(name, content, line, tmp_path):
+    file = tmp_path / name
+    file.write_bytes(content)
+    raw = read_csv(file) if file.suffix == ".csv" else read_lines(file)
+    with pytest.raises(ValueError, match=rf"^Line {line} of .*{name} cannot be read as layout 'own' \(answers is 'y',"):
+        normalize(raw, "own", 0, str(file), name_row=partial(name_row, file))
+    file.unlink()
+    assert name_row(file, 2) == f"Row 2 of {file}"
+
+
+def test_a_line_that_does_not_fit_those_above_is_named(tmp_path):
+    (tmp_path / "mine.jsonl").write_bytes(b'{"a": ["x"]}\n\n' * 20 + b'{"a": {"b": 1}}\n{"a": ["x"]}\n')
+    with pytest.raises(ValueError, match=r"^Line 41 of .*mine\.jsonl does not fit into one table with those above: "):
+        read_lines(tmp_path / "mine.jsonl")
 
 
 def test_the_order_is_seeded_and_growing_a_dataset_keeps_it():
@@ -145,7 +279,7 @@ def test_the_order_is_seeded_and_growing_a_dataset_keeps_it():
     assert [text for text in table["question"] if text in kept] == fewer["question"].to_list()
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", BUNDLED_LAYOUTS)
 def test_a_file_reads_the_same_as_json_lines_and_as_parquet(layout, tmp_path):
     lines = read_lines(BUNDLED / f"{layout}-mini.jsonl")
     lines.write_parquet(tmp_path / "same.parquet")
@@ -217,7 +351,7 @@ def test_a_file_that_changed_after_the_run_was_planned_is_refused(suffix, tmp_pa
     assert not (tmp_path / "again.parquet").exists()
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", BUNDLED_LAYOUTS)
 def test_a_bundled_set_has_400_usable_questions_none_repeated_none_giving_its_answer_away(layout):
     raw = read_lines(BUNDLED / f"{layout}-mini.jsonl")
     table, counts = normalize(raw, layout, 0, layout)
@@ -232,7 +366,7 @@ def test_a_bundled_set_has_400_usable_questions_none_repeated_none_giving_its_an
             assert not any(f" {words(alias)} " in given for alias in row["gold"] if words(alias)), row
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", BUNDLED_LAYOUTS)
 def test_no_demonstration_of_a_prompt_stands_in_a_bundled_set(layout):
     prompts = json.loads((ROOT / "workflow" / "resources" / "prompts.json").read_text())["few_shot"]
     shown = {words(shot["question"]) for shots in prompts.values() for shot in shots}

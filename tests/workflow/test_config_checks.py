@@ -86,7 +86,12 @@ def test_every_shipped_shape_can_be_given_with_random_weights():
             {"title": "d", "layout": "nq", "source": "file", "path": "no.jsonl"},
             ["no.jsonl, which does not exist"],
         ),
-        ("datasets/d", {"title": "d", "layout": "nq", "source": "file", "path": "README.md"}, ["must end in .parquet"]),
+        (
+            "datasets/d",
+            {"title": "d", "layout": "nq", "source": "file", "path": "README.md"},
+            ["must end in .jsonl, .ndjson, .csv, .parquet"],
+        ),
+        ("datasets/d", {"title": "d", "layout": "own", "source": "bundled"}, ["no bundled set has layout 'own'"]),
         (f"figures/{FIGURE}/models", ["gpt"], [f"figures.{FIGURE} names the unknown model 'gpt'", MODEL]),
         (f"figures/{FIGURE}/models", [], [f"figures.{FIGURE}.models is empty"]),
         (f"figures/{FIGURE}/models", [MODEL, MODEL], [f"figures.{FIGURE}.models names smollm2-135m twice"]),

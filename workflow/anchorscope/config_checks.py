@@ -18,7 +18,7 @@ SOURCE_KEYS = {"bundled": (), "file": ("path",), "hub": ("repo", "split", "revis
 OPTIONAL_KEYS = {"hub": ("subset",)}
 LONGEST = 400  # characters per sentence
 MOST_SHARDS = 10_000  # four digits
-RAW_SUFFIXES = (".parquet", ".jsonl", ".ndjson")
+RAW_SUFFIXES = (".jsonl", ".ndjson", ".csv", ".parquet")
 
 
 # JSON takes 20.0 for an integer; Python does not.
@@ -230,6 +230,10 @@ def _dataset_mistakes(name: str, dataset: dict) -> list[str]:
         return [f"{where}.path names {dataset['path']}, which does not exist."]
     if source == "file" and Path(dataset["path"]).suffix not in RAW_SUFFIXES:
         return [f"{where}.path names {dataset['path']}; it must end in {', '.join(RAW_SUFFIXES)}."]
+    if source == "file" and dataset["layout"] == "triviaqa" and Path(dataset["path"]).suffix == ".csv":
+        return [f"{where} has layout 'triviaqa', whose answers are records, which CSV cannot hold; use JSON Lines."]
+    if source == "bundled" and dataset["layout"] == "own":
+        return [f"{where} has source 'bundled', but no bundled set has layout 'own'; use source: file with a path."]
     return []
 
 

@@ -26,6 +26,7 @@ SCHEMA = pa.schema(
         ("question", pa.string()),
         ("gold", pa.list_(pa.string())),
         ("subject", pa.string()),
+        ("property", pa.string()),
         ("popularity", pa.int64()),
         ("spans", SPANS),
         ("answer", pa.string()),

@@ -44,12 +44,13 @@ def extract(
     """Let a model answer questions, write its clean and knocked-out activations to a folder, and return its answers.
 
     Each of `examples` has a `question` and `gold`, the list of accepted answers. It may have a `subject`: questions
-    about one subject stay together in folds and resamples. The model answers greedily under the few-shot prompt or its
-    own chat template. `folder` gets a Parquet file for each of the `components` (resid, attn, mlp) at each of the
-    `positions` (answer_last, final, before_answer), with the vectors of every layer, prompt and intervention;
-    `anchorscope.extract.store.ActivationReader([folder])` reads them. `balance` keeps as many right as wrong answers,
-    drawn by `seed`. `window` knocks out in that many layers up to the one that is read, instead of in all of them.
-    `batch_tokens` are computed together, by default as many as suit the device.
+    about one subject stay together in folds and resamples. It may have a `property`, what is asked about the subject.
+    The model answers greedily under the few-shot prompt or its own chat template. `folder` gets a Parquet file for each
+    of the `components` (resid, attn, mlp) at each of the `positions` (answer_last, final, before_answer), with the
+    vectors of every layer, prompt and intervention; `anchorscope.extract.store.ActivationReader([folder])` reads
+    them. `balance` keeps as many right as wrong answers, drawn by `seed`. `window` knocks out in that many layers up to
+    the one that is read, instead of in all of them. `batch_tokens` are computed together, by default as many as suit
+    the device.
     """
     _check(model, prompt, components=components, positions=positions)
     questions = _questions(examples, seed)
@@ -104,10 +105,9 @@ def _questions(examples: Iterable[Mapping[str, Any]], seed: int) -> pl.DataFrame
         if isinstance(example["gold"], str):
             raise ValueError(f"The gold of example {number} is a text; it must be a list of accepted answers.")
         gold = json.dumps(list(example["gold"]))
-        rows.append({"question": example["question"], "possible_answers": gold, "subj": example.get("subject")})
-    schema = dict.fromkeys(("question", "possible_answers", "subj"), pl.String) | {"s_pop": pl.Int64}
-    raw = pl.DataFrame(rows, schema=schema)
-    questions, counts = normalize(raw, "popqa", seed=seed, where="examples")
+        rows.append({"answers": gold, **{name: example.get(name) for name in ("question", "subject", "property")}})
+    raw = pl.DataFrame(rows, schema=dict.fromkeys(("question", "answers", "subject", "property"), pl.String))
+    questions, counts = normalize(raw, "own", seed=seed, where="examples")
     log.info("questions: %s", ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     return questions
 

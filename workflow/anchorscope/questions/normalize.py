@@ -6,15 +6,18 @@
 | question | string | the text shown to the model |
 | gold | list of string | accepted answers |
 | subject | string, null | the entity asked about, if the dataset names it |
+| property | string, null | what is asked about it, if the dataset names that |
 | popularity | integer, null | the dataset's own popularity of the subject |
 | spans | list of (start, end) | characters of the exact question words |
 """
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from typing import cast
 
 import polars as pl
 
@@ -27,10 +30,12 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "question": pl.String,
     "gold": pl.List(pl.String),
     "subject": pl.String,
+    "property": pl.String,
     "popularity": pl.Int64,
     "spans": pl.List(pl.Struct({"start": pl.Int64, "end": pl.Int64})),
 }
 ACCEPTED = "kept"
+WHOLE = re.compile(r"-?[0-9]+")
 LONGEST_QUESTION = 4000  # characters per question: the patterns of exact words take quadratic time
 
 
@@ -40,30 +45,48 @@ class Question:
     question: str
     gold: list[str]
     subject: str | None
+    property: str | None
     popularity: int | None
     spans: list[Span]
 
 
-def _popqa(row: dict) -> tuple[list[str], str | None, int | None]:
-    answers = row["possible_answers"]
-    if isinstance(answers, str):
-        answers = json.loads(answers) if answers else []
-    return _texts(answers, "possible_answers"), row["subj"], row["s_pop"]
+@dataclass(frozen=True)
+class Fields:
+    """What a row says beside its question."""
+
+    gold: list[str]  # accepted answers
+    subject: object = None
+    property: object = None
+    popularity: object = None
 
 
-def _triviaqa(row: dict) -> tuple[list[str], str | None, int | None]:
+def _popqa(row: dict) -> Fields:
+    answers = _texts(row["possible_answers"], "possible_answers")
+    return Fields(answers, subject=row["subj"], property=row.get("prop"), popularity=_number(row["s_pop"]))
+
+
+def _triviaqa(row: dict) -> Fields:
     answer = row["answer"] or {}
     if not isinstance(answer, dict):
         raise TypeError("answer is not a record with value and aliases")
-    return [*_text(answer.get("value"), "answer.value"), *_texts(answer.get("aliases"), "answer.aliases")], None, None
+    return Fields([*_text(answer.get("value"), "answer.value"), *_texts(answer.get("aliases"), "answer.aliases")])
 
 
-def _hotpotqa(row: dict) -> tuple[list[str], str | None, int | None]:
-    return _text(row["answer"], "answer"), None, None
+def _hotpotqa(row: dict) -> Fields:
+    return Fields(_text(row["answer"], "answer"))
 
 
-def _nq(row: dict) -> tuple[list[str], str | None, int | None]:
-    return _texts(row["answer"], "answer"), None, None
+def _nq(row: dict) -> Fields:
+    return Fields(_texts(row["answer"], "answer"))
+
+
+def _own(row: dict) -> Fields:
+    return Fields(
+        _texts(row["answers"], "answers"),
+        subject=row.get("subject"),
+        property=row.get("property"),
+        popularity=_number(row.get("popularity")),
+    )
 
 
 def _text(value: object, column: str) -> list[str]:
@@ -74,12 +97,26 @@ def _text(value: object, column: str) -> list[str]:
 
 
 def _texts(values: object, column: str) -> list[str]:
-    """A list of accepted answers; none where there is nothing."""
-    if values is None:
+    """A list of accepted answers, or the JSON text of one; none where there is nothing."""
+    if values is None or values == "":
         return []
-    if not isinstance(values, list):
-        raise TypeError(f"{column} is {_shown(values)}, not a list of texts")
-    return [text for value in values for text in _text(value, f"an entry of {column}")]
+    listed = _from_json(values) if isinstance(values, str) else values
+    if not isinstance(listed, list):
+        raise TypeError(f'{column} is {_shown(values)}, not a list of texts such as ["Jane Austen", "Austen"]')
+    return [text for value in listed for text in _text(value, f"an entry of {column}")]
+
+
+def _from_json(text: str) -> object:
+    """What a JSON text says; nothing where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _number(value: object) -> object:
+    """A whole number where a text spells one, as every cell of a CSV file is a text."""
+    return int(value) if isinstance(value, str) and WHOLE.fullmatch(value.strip()) else value
 
 
 def _shown(value: object) -> str:
@@ -89,24 +126,31 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """How one dataset's rows are laid out: the columns read, and how to read gold, subject, popularity."""
+    """How one dataset's rows are laid out: the columns it must and may have, and how to read a row."""
 
     columns: tuple[str, ...]
-    read: Callable[[dict], tuple[list[str], str | None, int | None]]
+    read: Callable[[dict], Fields]
+    optional: tuple[str, ...] = ()
 
 
 LAYOUTS = {
-    "popqa": Layout(("question", "possible_answers", "subj", "s_pop"), _popqa),
+    "popqa": Layout(("question", "possible_answers", "subj", "s_pop"), _popqa, ("prop",)),
     "triviaqa": Layout(("question", "answer"), _triviaqa),
     "hotpotqa": Layout(("question", "answer"), _hotpotqa),
     "nq": Layout(("question", "answer"), _nq),
+    "own": Layout(("question", "answers"), _own, ("subject", "property", "popularity")),
 }
 
 
-def normalize(raw: pl.DataFrame, layout: str, seed: int, where: str) -> tuple[pl.DataFrame, dict[str, int]]:
-    """One row per usable question, in a seeded order, and how many rows were kept or dropped, by reason."""
-    wanted = LAYOUTS[layout].columns
-    missing = [column for column in wanted if column not in raw.columns]
+def normalize(
+    raw: pl.DataFrame, layout: str, seed: int, where: str, name_row: Callable[[int], str] | None = None
+) -> tuple[pl.DataFrame, dict[str, int]]:
+    """One row per usable question, in a seeded order, and how many rows were kept or dropped, by reason.
+
+    `where` is what messages call the rows. `name_row` says where the row with some number stands, if that can be said
+    better.
+    """
+    missing = [column for column in LAYOUTS[layout].columns if column not in raw.columns]
     if missing:
         raise ValueError(
             f"{where} does not have the columns of layout '{layout}': missing {', '.join(missing)}; "
@@ -114,7 +158,7 @@ def normalize(raw: pl.DataFrame, layout: str, seed: int, where: str) -> tuple[pl
         )
     counts: Counter[str] = Counter()
     kept: dict[str, Question] = {}
-    for question, verdict in _judged(raw, layout, where):
+    for question, verdict in _judged(raw, layout, name_row or (lambda number: f"Row {number} of {where}")):
         text = question.question.casefold()
         if verdict == ACCEPTED and text in kept:
             verdict = "duplicate question"
@@ -127,30 +171,41 @@ def normalize(raw: pl.DataFrame, layout: str, seed: int, where: str) -> tuple[pl
     return pl.DataFrame([asdict(question) for question in ordered], schema=SCHEMA), dict(sorted(counts.items()))
 
 
-def _judged(raw: pl.DataFrame, layout: str, where: str) -> Iterator[tuple[Question, str]]:
-    columns = LAYOUTS[layout].columns
+def _judged(raw: pl.DataFrame, layout: str, name_row: Callable[[int], str]) -> Iterator[tuple[Question, str]]:
+    columns = [*LAYOUTS[layout].columns, *(column for column in LAYOUTS[layout].optional if column in raw.columns)]
     for number, row in enumerate(raw.select(columns).iter_rows(named=True), start=1):
         try:
-            gold, subject, popularity = LAYOUTS[layout].read(row)
-            text, subject = _clean(row["question"]), _clean(subject) or None
-            gold = list(dict.fromkeys(alias for alias in map(_clean, gold) if normal_words(alias)))
-            _check(text, popularity)
+            question = _read(row, LAYOUTS[layout].read(row))
         except (AttributeError, TypeError, ValueError) as error:
             types = ", ".join(f"{column} {raw.schema[column]}" for column in columns)
             raise ValueError(
-                f"Row {number} of {where} cannot be read as layout '{layout}' ({error}); its columns are {types}."
+                f"{name_row(number)} cannot be read as layout '{layout}' ({error}); its columns are {types}."
             ) from error
-        spans = exact_question_spans(text, subject)
-        name = hashlib.sha256(text.casefold().encode()).hexdigest()[:12]
-        question = Question(id=name, question=text, gold=gold, subject=subject, popularity=popularity, spans=spans)
-        if not text:
+        if not question.question:
             yield question, "no question"
-        elif not gold:
+        elif not question.gold:
             yield question, "no gold answer"
-        elif not spans:
+        elif not question.spans:
             yield question, "no exact question words"
         else:
             yield question, ACCEPTED
+
+
+def _read(row: dict, fields: Fields) -> Question:
+    text, subject, asked = (
+        _clean(value, column)
+        for value, column in ((row["question"], "question"), (fields.subject, "subject"), (fields.property, "property"))
+    )
+    _check(text, fields.popularity)
+    return Question(
+        id=hashlib.sha256(text.casefold().encode()).hexdigest()[:12],
+        question=text,
+        gold=list(dict.fromkeys(alias for alias in map(_clean, fields.gold) if normal_words(alias))),
+        subject=subject or None,
+        property=asked or None,
+        popularity=cast(int | None, fields.popularity),
+        spans=exact_question_spans(text, subject),
+    )
 
 
 def _check(question: str, popularity: object) -> None:
@@ -160,9 +215,11 @@ def _check(question: str, popularity: object) -> None:
         raise TypeError(f"its popularity is {_shown(popularity)}, not a whole number below 2 to the 63rd")
 
 
-def _clean(text: str | None) -> str:
+def _clean(value: object, column: str = "gold") -> str:
     """Collapse white space; undo the doubled quotes that a careless CSV export leaves behind."""
-    text = " ".join((text or "").split())
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"its {column} is {_shown(value)}, not a text")
+    text = " ".join((value or "").split())
     if len(text) > 1 and text[0] == text[-1] == '"' and '""' in text:
         text = text[1:-1].replace('""', '"')
     return text.replace('""', '"').strip()
