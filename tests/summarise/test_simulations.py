@@ -58,7 +58,7 @@ def names(count: int) -> list[str]:
 
 def part(scores: Scores, layers: slice) -> Scores:
     logits = {key: each[layers] for key, each in scores.logits.items()}
-    return Scores(logits, scores.strengths[layers], scores.converged[layers])
+    return Scores(logits, scores.strengths[layers], scores.converged[layers], scores.inner_losses[layers])
 
 
 def by_rule(scores: Scores, rule: str, weights: np.ndarray, reference: int) -> dict[str, Curve]:

@@ -136,6 +136,7 @@ def _joined(parts: list[Scores]) -> Scores:
         {key: torch.cat([part.logits[key] for part in parts]) for key in parts[0].logits},
         torch.cat([part.strengths for part in parts]),
         torch.cat([part.converged for part in parts]),
+        torch.cat([part.inner_losses for part in parts]),
     )
 
 
@@ -185,6 +186,7 @@ def layers_table(scores: Scores, examples: Examples, reference: int) -> pl.DataF
                         [[fold for fold, fine in enumerate(folds) if not fine] for folds in scores.converged.tolist()],
                         dtype=pl.List(pl.Int8),
                     ),
+                    "inner_losses": pl.Series(scores.inner_losses.tolist(), dtype=pl.List(pl.Float64)),
                 }
             ).with_columns(better_than_chance=pl.col("auc_low") > 0.5)
         )

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from anchorscope.probe.anchor_rules import PROBES, Probe
 from anchorscope.probe.logistic import fit
-from anchorscope.probe.strengths import choose_strengths
+from anchorscope.probe.strengths import inner_losses, least
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Scores:
     logits: dict[tuple[Probe, str], Tensor]  # (probe, intervention) -> [layers, examples]
     strengths: Tensor  # [layers, folds]
     converged: Tensor  # [layers, folds]
+    inner_losses: Tensor  # [layers, folds]: of the strength that was chosen, on folds inside the training data
 
     def of(self, probe: Probe, intervention: str) -> np.ndarray:
         """Logits [layers, examples]."""
@@ -52,7 +53,8 @@ def score(
     labels = hallucinated.float()
     count = int(folds.max()) + 1
     held_out = folds == torch.arange(count, device=folds.device)[:, None]  # [folds, examples]
-    strengths = choose_strengths(_widened(states["first", "clean"]), labels, folds)
+    losses = inner_losses(_widened(states["first", "clean"]), labels, folds)
+    strengths = least(losses)
     logits, converged = {}, []
     for prompt in dict.fromkeys(prompt for prompt, _ in states):
         clean = _widened(states[prompt, "clean"])
@@ -66,7 +68,7 @@ def score(
             for number, probe in enumerate(probes):
                 own = torch.where(held_out, by_probe[:, number], 0.0).sum(1)
                 logits[probe, intervention] = own.double().cpu()
-    return Scores(logits, strengths.cpu(), torch.stack(converged).all(0).cpu())
+    return Scores(logits, strengths.cpu(), torch.stack(converged).all(0).cpu(), losses.amin(0).cpu())
 
 
 def _widened(states: Tensor) -> Tensor:

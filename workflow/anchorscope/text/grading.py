@@ -42,14 +42,16 @@ class Label:
 def label(answer: str, gold: list[str], question: str = "") -> Label:
     """Judge `answer` against the accepted answers and find its exact answer characters.
 
-    The exact answer is the short answer, found in the same way whether it is right or wrong: if it hung on the gold
-    answers, the place of the probed token would tell the label. The `question` helps to read an answer that repeats it: "Titanic was directed by James Cameron".
+    The exact answer is the short answer, found in the same way whether it is right or wrong. If it hung on the gold
+    answers, the place of the probed token would tell the label. The `question` helps to read an answer that repeats
+    it: "Titanic was directed by James Cameron".
     """
     words = normal_words(answer)
     matched = find_gold(answer, gold)
     if not words or (REFUSAL.match(answer) and not ANSWERS_AFTER_ALL.search(answer)):
         # A gold answer may itself read like a refusal ("None"); a refusal that mentions one is still a refusal.
-        if matched is None or matched.start != words[0][1].start:
+        spoken = matched is not None and matched.start == words[0][1].start
+        if not spoken:
             return Label(None, None)
     return Label(matched is not None, short_answer(answer, question))
 

@@ -187,7 +187,7 @@ def _news(text: str, asked: list[str]) -> list[Span]:
 
 
 def _first_news(text: str, asked: list[str]) -> Span | None:
-    """The first stretch of news, for a text that otherwise repeats the question: "The prophet Jonah was swallowed by"."""
+    """The first stretch of news, for a text that otherwise repeats the question: "The prophet Jonah was swallowed"."""
     first = _after_lead_ins(text)
     news = [span for span in _news(text, asked) if span.start >= first]
     if not news:
@@ -198,7 +198,7 @@ def _first_news(text: str, asked: list[str]) -> Span | None:
 
 
 def _alternative(text: str, asked: list[str]) -> Span | None:
-    """One of the two things that the question lets choose from: "A quarter is worth more", asked "a quarter or a dime"."""
+    """One of the two things that the question lets choose from: to "a quarter or a dime", "A quarter is worth more"."""
     match = SUBJECT_VERB.match(text)
     if not match or "or" not in asked:
         return None
