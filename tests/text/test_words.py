@@ -180,7 +180,7 @@ def test_the_exact_answer_is_found_in_19_of_20_hand_written_answers(writer, leas
 
 
 def test_the_exact_answer_hangs_on_the_texts_alone_and_not_on_the_label():
-    """Every answer is judged against each of its words, which makes it right, and against a word that makes it wrong."""
+    """Every answer is judged against each of its words, which makes it right, and against one that makes it wrong."""
     spans: dict[bool, int] = {True: 0, False: 0}
     for row in cases("answers") + trained_answers():
         answer, _ = unmarked(row["answer"])
