@@ -20,7 +20,15 @@ from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import choose, examples_section, not_probed, with_answers
 from anchorscope.report.figures import Link, figures_section, files_section, make_pictures, opening_section
 from anchorscope.report.page import Section, chart_section, page, provenance_section
-from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
+from anchorscope.report.tables import (
+    accuracy,
+    deepest_layers,
+    kept_questions,
+    named,
+    numbers_section,
+    reference_auc,
+    text_alone,
+)
 from anchorscope.summarise.counts import by_pair
 from anchorscope.summarise.notes import mark_random, notes, unprobed
 
@@ -38,6 +46,7 @@ def read_tables(files: Any, summary: pl.DataFrame, headline: Headline) -> dict[s
     return {
         "deepest": deepest_layers(summary, headline),
         "auc": reference_auc(read_frame(files.layers), headline),
+        "text": text_alone(read_frame(files.text), headline),
         "accuracy": accuracy(read_csv(files.examples)),
         "questions": kept_questions(read_csv(files.questions)),
     }

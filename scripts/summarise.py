@@ -1,6 +1,7 @@
 """Put the estimates of all models and datasets into one table per kind, and judge the claims.
 
-Writes summary, series, kinds, strata, deepest and layers as Parquet and as CSV, and the claims as JSON and as a page.
+Writes summary, series, kinds, strata, deepest, layers and text as Parquet and as CSV, and the claims as JSON and as a
+page.
 A model and dataset that could not be probed are left out, and named in the metadata and on the page.
 """
 

@@ -32,16 +32,16 @@ QUESTIONS = [
 ]
 # A model's text, the accepted answers, and the exact answer inside it.
 ANSWERS = [
-    (" Gabriel García Márquez", ["García Márquez"], "García Márquez"),
+    (" Gabriel García Márquez", ["García Márquez"], "Gabriel García Márquez"),
     (" It was Dvořák, in 1893.", ["Smetana"], "Dvořák"),
     (" 東京都庁", ["東京都庁"], "東京都庁"),
-    (" 👩\u200d🚀 and 🇳🇴", ["🇳🇴", "and"], "and"),
-    (" The answer is 🦩flamingo🦩", ["flamingo"], "flamingo"),
-    (" O'Brien's “Third Policeman”", ["Third Policeman"], "Third Policeman"),
+    (" 👩\u200d🚀 and 🇳🇴", ["🇳🇴", "and"], "👩\u200d🚀 and 🇳🇴"),
+    (" The answer is 🦩flamingo🦩", ["flamingo"], "flamingo🦩"),
+    (" It is “Third Policeman” by O'Brien", ["Third Policeman"], "Third Policeman"),
     (" about 3,677.5 km²", ["4000"], "3,677.5 km²"),
-    ("ß-carotene naïveté", ["naivete"], "naïveté"),
-    (" non-French", ["French"], "French"),
-    (" Ex-President Lula", ["President Lula"], "President Lula"),
+    ("ß-carotene naïveté", ["naivete"], "ß-carotene naïveté"),
+    (" non-French", ["French"], "non-French"),
+    (" Ex-President Lula", ["President Lula"], "Ex-President Lula"),
     (" (Paris)", ["Paris"], "Paris"),
     ("Paris", ["Paris"], "Paris"),
 ]

@@ -1,5 +1,6 @@
 """Extraction equals the plain reference, family by family."""
 
+from collections import Counter
 from itertools import accumulate
 from pathlib import Path
 
@@ -243,15 +244,38 @@ def test_a_non_finite_activation_is_named():
 
 def test_balance_keeps_the_smaller_class_and_an_equal_seeded_draw_of_the_larger():
     ids, right = [str(i) for i in range(10)], [i < 3 for i in range(10)]
-    kept = balanced(ids, right, seed=0)
+    anywhere = [None] * 10
+    kept = balanced(ids, right, anywhere, seed=0)
     assert {index for index in kept if right[index]} == {0, 1, 2}
     assert sum(not right[index] for index in kept) == 3
-    backwards = balanced(ids[::-1], right[::-1], seed=0)
+    backwards = balanced(ids[::-1], right[::-1], anywhere, seed=0)
     assert [ids[index] for index in kept] == [ids[::-1][index] for index in backwards]
     assert [right[index] for index in kept] != sorted((right[index] for index in kept), reverse=True), (
         "classes are mixed"
     )
-    assert any(balanced(ids, right, seed=seed) != kept for seed in range(1, 5))
+    assert any(balanced(ids, right, anywhere, seed=seed) != kept for seed in range(1, 5))
+
+
+def test_balance_within_each_property_keeps_as_many_right_as_wrong_about_it(caplog):
+    """Capitals are mostly right and authors mostly wrong, so that the question alone would tell the label."""
+    asked = [("capital", True)] * 30 + [("capital", False)] * 5 + [("author", True)] * 4 + [("author", False)] * 20
+    asked += [(None, True)] * 3 + [(None, False)] * 2 + [("mother", False)] * 6
+    table = pa.table(
+        {
+            "id": [f"q{index}" for index in range(len(asked))],
+            "property": pa.array([name for name, _ in asked], pa.string()),
+            "right": [right for _, right in asked],
+            "refused": [False] * len(asked),
+        }
+    )
+    kept = Counter((row["property"], row["right"]) for row in analysed(table, "property", seed=0).to_pylist())
+    assert kept == {
+        (name, right): n for name, n in (("capital", 5), ("author", 4), (None, 2)) for right in (True, False)
+    }
+    caplog.set_level("INFO", logger="anchorscope")
+    nameless = table.set_column(1, "property", pa.nulls(len(asked), pa.string()))
+    assert analysed(nameless, "property", seed=0)["id"] == analysed(table, True, seed=0)["id"]
+    assert "no question names the property that it asks about" in caplog.text
 
 
 def test_a_shard_without_a_right_answer_has_no_examples(tokenizer):

@@ -41,6 +41,7 @@ def examples(tokenizer) -> pa.Table:
                 "answer_final": len(ids) - 1,
                 "right": index % 2 == 0,
                 "subject": None,
+                "property": None,
                 "popularity": index,
             }
         )

@@ -16,7 +16,15 @@ from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import choose, examples_section, with_answers
 from anchorscope.report.figures import Link
 from anchorscope.report.page import Section, chart_section, provenance_section
-from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
+from anchorscope.report.tables import (
+    accuracy,
+    deepest_layers,
+    kept_questions,
+    named,
+    numbers_section,
+    reference_auc,
+    text_alone,
+)
 from anchorscope.summarise.claims import STATEMENTS
 from anchorscope.summarise.push import LOGITS
 from anchorscope.summarise.two_lines import COMPARED
@@ -83,6 +91,17 @@ def make_layers(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
         for layer in range(layers[model])
     ]
     return pl.DataFrame(rows)
+
+
+def make_text(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
+    """How well words, lengths and two layers rank, the best layer's probe best."""
+    areas = {"question_words": 0.6, "both_words": 0.62, "answer_length": 0.55, "first_layer": 0.6, "best_layer": 0.85}
+    return pl.DataFrame(
+        {"model": model, "dataset": dataset, **asdict(HEADLINE), "reader": reader, "auc": auc}
+        | {"gain": 0.85 - auc, "gain_low": 0.8 - auc, "gain_high": 0.9 - auc}
+        for model, dataset in product(layers, datasets)
+        for reader, auc in areas.items()
+    )
 
 
 def make_deepest(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
@@ -187,6 +206,7 @@ def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words
     tables = {
         "deepest": deepest_layers(summary, HEADLINE),
         "auc": reference_auc(make_layers(layers, datasets), HEADLINE),
+        "text": text_alone(make_text(layers, datasets), HEADLINE),
         "accuracy": accuracy(
             pl.DataFrame([{"model": one, "dataset": two, **counts} for one, two in product(layers, datasets)])
         ),

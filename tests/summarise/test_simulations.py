@@ -60,7 +60,9 @@ def names(count: int) -> list[str]:
 
 def part(scores: Scores, layers: slice) -> Scores:
     logits = {key: each[layers] for key, each in scores.logits.items()}
-    return Scores(logits, scores.shuffled[layers], scores.strengths[layers], scores.converged[layers])
+    return Scores(
+        logits, *(getattr(scores, name)[layers] for name in ("shuffled", "strengths", "converged", "inner_losses"))
+    )
 
 
 def by_rule(scores: Scores, side: np.ndarray, rule: str, drawn: Resamples, at: int | None = None) -> dict[str, Curve]:

@@ -77,16 +77,16 @@ RIGHT, WRONG, REFUSED = True, False, None
     [
         (" Paris", ["Paris"], RIGHT, "Paris"),
         ("It is the Eiffel Tower.", ["Eiffel Tower"], RIGHT, "Eiffel Tower"),
-        ("The Beatles", ["Beatles"], RIGHT, "Beatles"),
+        ("The Beatles", ["Beatles"], RIGHT, "The Beatles"),
         ("Beatles", ["The Beatles"], RIGHT, "Beatles"),
         ("Pelé was the best", ["Pele"], RIGHT, "Pelé"),
         ("Pele", ["Pelé"], RIGHT, "Pele"),
-        ("Cafe\u0301 Central", ["café"], RIGHT, "Cafe\u0301"),
-        ("Washington, D.C. of course", ["Washington D.C."], RIGHT, "Washington, D.C"),
+        ("Cafe\u0301 Central", ["café"], RIGHT, "Cafe\u0301 Central"),
+        ("Washington, D.C.", ["Washington D.C."], RIGHT, "Washington, D.C."),
         ("ﬁnland", ["Finland"], RIGHT, "ﬁnland"),
         ("東京", ["東京"], RIGHT, "東京"),
         ("William Shakespeare", ["Shakespeare", "William Shakespeare"], RIGHT, "William Shakespeare"),
-        ("New York City", ["York", "New York"], RIGHT, "New York"),
+        ("New York City", ["York", "New York"], RIGHT, "New York City"),
         ("Parisian", ["Paris"], WRONG, "Parisian"),
         ("catalog", ["cat"], WRONG, "catalog"),
         ("yes", ["yes"], RIGHT, "yes"),
@@ -102,7 +102,7 @@ RIGHT, WRONG, REFUSED = True, False, None
         ("April 14, 1912", ["1900"], WRONG, "April 14, 1912"),
         ("April 14, 1912", ["April 14, 1912"], RIGHT, "April 14, 1912"),
         ("Portland, Oregon", ["Salem"], WRONG, "Portland, Oregon"),
-        ("Washington, D.C.", ["Paris"], WRONG, "Washington, D.C"),
+        ("Washington, D.C.", ["Paris"], WRONG, "Washington, D.C."),
         ("St. Petersburg", ["Moscow"], WRONG, "St. Petersburg"),
         ("Dr. No. It is a film.", ["Goldfinger"], WRONG, "Dr. No"),
         ("1. Paris", ["Rome"], WRONG, "1. Paris"),
@@ -147,7 +147,11 @@ def test_whatever_a_model_says_its_short_answer_is_a_stretch_with_a_word_in_it()
 
 
 def cases(kind: str) -> list[dict]:
-    """Hand-written cases: the second writer saw neither the code nor the first one's, the third looked for faults."""
+    """Hand-written cases: the second writer saw neither the code nor the first one's, the third looked for faults.
+
+    Where answers are right, they were marked again when the exact answer no longer hung on the label; the fourth
+    writer's twins were added then.
+    """
     return [json.loads(line) for line in (ROOT / f"tests/cases/{kind}.jsonl").read_text().splitlines()]
 
 
@@ -161,7 +165,7 @@ def unmarked(text: str) -> tuple[str, list[Span]]:
     return plain, spans
 
 
-@pytest.mark.parametrize(("writer", "least"), [(1, 150), (2, 90), (3, 30)])
+@pytest.mark.parametrize(("writer", "least"), [(1, 150), (2, 90), (3, 30), (4, 25)])
 def test_the_exact_answer_is_found_in_19_of_20_hand_written_answers(writer, least):
     rows = [row for row in cases("answers") if row["writer"] == writer]
     missed = []
@@ -173,6 +177,26 @@ def test_the_exact_answer_is_found_in_19_of_20_hand_written_answers(writer, leas
     assert len(rows) >= least
     assert len(missed) <= 0.05 * len(rows), missed
     assert f"{len(rows) - len(missed)} of {len(rows)} answers" in (ROOT / "docs/method.md").read_text()
+
+
+def test_the_exact_answer_hangs_on_the_texts_alone_and_not_on_the_label():
+    """Every answer is judged against each of its words, which makes it right, and against one that makes it wrong."""
+    spans: dict[bool, int] = {True: 0, False: 0}
+    for row in cases("answers") + trained_answers():
+        answer, _ = unmarked(row["answer"])
+        question = row.get("question", "")
+        for gold in ("zzz", *(word for word, _ in normal_words(answer))):
+            found = label(answer, [gold], question)
+            if found.exact is None:
+                continue
+            assert found.exact == short_answer(answer, question), (answer, gold)
+            spans[found.right] += 1
+    assert min(spans.values()) > 400
+
+
+def trained_answers() -> list[dict]:
+    lines = (ROOT / "tests/cases/trained_answers.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
 
 
 @pytest.mark.parametrize("writer", [1, 2])

@@ -122,7 +122,8 @@ def _sentence(error: ValidationError) -> str:
         case "type":
             return f"{where} must be of type {error.validator_value}, not {value!r}."
         case "enum":
-            return f"{where} is {value!r}; it must be one of {', '.join(error.validator_value)}."
+            known = [one if isinstance(one, str) else json.dumps(one) for one in error.validator_value]
+            return f"{where} is {value!r}; it must be one of {', '.join(known)}."
         case "pattern" | "maxLength" | "not" if "propertyNames" in error.absolute_schema_path:
             return _name_sentence(value, where)
         case "pattern":

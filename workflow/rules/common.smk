@@ -74,7 +74,7 @@ FORMATS = ["png", "pdf", "svg"]
 KINDS_DRAWN = kinds_drawn(len(GRID))  # of figures
 WIDTHS = ["", "_column"]  # of a page and of a column
 ESTIMATES = ["summary", "series", "kinds", "lines", "strata", "deepest", "resampled"]
-TABLES = ["summary", "series", "kinds", "lines", "strata", "deepest", "layers"]
+TABLES = ["summary", "series", "kinds", "lines", "strata", "deepest", "layers", "text"]
 CORES = workflow.resource_settings.cores  # None for a command that runs nothing
 # A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread
 # per job beats two jobs that fight over two cores.
@@ -226,6 +226,7 @@ def final_outputs():
     return [
         *expand("results/delta/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
         *expand("results/layers/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
+        *expand("results/text/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
         *tables(),
         "results/report.html",
         "results/provenance.json",

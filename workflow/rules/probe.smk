@@ -1,6 +1,7 @@
 # Probes: delta P and anchors of every example, and how good each layer's probe is.
-# In:  results/activations/{model}/{dataset}/*/*.parquet
+# In:  results/activations/{model}/{dataset}/*/*.parquet, results/answers/{model}/{dataset}/*.parquet
 # Out: results/delta/{model}/{dataset}.parquet, results/layers/{model}/{dataset}.parquet
+#      results/text/{model}/{dataset}.parquet   what words and lengths alone tell
 
 
 rule probe:
@@ -31,3 +32,30 @@ rule probe:
         code=code("probe.py"),
     script:
         "../../scripts/probe.py"
+
+
+rule read_text:
+    """Measure what the text of questions and answers alone tells about the label, beside the probes."""
+    input:
+        delta="results/delta/{model}/{dataset}.parquet",
+        layers="results/layers/{model}/{dataset}.parquet",
+        answers=expand("results/answers/{{model}}/{{dataset}}/{shard}.parquet", shard=SHARDS),
+    output:
+        "results/text/{model}/{dataset}.parquet",
+    log:
+        "results/logs/read_text/{model}/{dataset}.log",
+    benchmark:
+        "results/benchmarks/read_text/{model}/{dataset}.tsv"
+    conda:
+        "../../envs/probe.yaml"
+    threads: THREADS
+    resources:
+        mem_mb=grows(4000),
+        runtime=grows(60),
+    params:
+        folds=config["folds"],
+        seed=config["seed"],
+        libraries=locked("torch", "numpy"),
+        code=code("read_text.py"),
+    script:
+        "../../scripts/read_text.py"

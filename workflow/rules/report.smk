@@ -1,5 +1,5 @@
 # Report: everything a run shows, on one page.
-# In:  results/{summary,layers,deepest}.parquet, results/claims.json, results/{examples,questions}.csv,
+# In:  results/{summary,layers,deepest,text}.parquet, results/claims.json, results/{examples,questions}.csv,
 #      results/answers/…, results/figures/*/*.png, results/models/*.json, the style file
 # Out: results/report.html
 #      results/provenance.json   settings, code, models, datasets, libraries and devices that made the run
@@ -14,6 +14,7 @@ rule report:
         summary="results/summary.parquet",
         layers="results/layers.parquet",
         deepest="results/deepest.parquet",
+        text="results/text.parquet",
         claims="results/claims.json",
         examples="results/examples.csv",
         questions="results/questions.csv",

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
 from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
 from anchorscope.extract.axes import COMPONENTS, HEADLINE, POSITIONS, Grid, Headline
-from anchorscope.extract.run import analysed, run_workload
+from anchorscope.extract.run import Balance, analysed, run_workload
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of
 from anchorscope.files.identity import read_json
@@ -37,7 +37,7 @@ def extract(
     components: Sequence[str] = HEADLINE.components,
     positions: Sequence[str] = HEADLINE.positions,
     prompt: Literal["few_shot", "chat"] = "few_shot",
-    balance: bool = True,
+    balance: Balance = True,
     seed: int = 0,
     window: int | None = None,
     batch_tokens: int | None = None,
@@ -49,11 +49,11 @@ def extract(
     The model answers greedily under the few-shot prompt or its own chat template. `folder` gets a Parquet file for each
     of the `components` (resid, attn, mlp) at each of the `positions` (answer_last, final, before_answer), with the
     vectors of every layer, prompt and intervention; `anchorscope.extract.store.ActivationReader([folder])` reads
-    them. `balance` keeps as many right as wrong answers, drawn by `seed`. `window` knocks out in that many layers up to
-    the one that is read, instead of in all of them. `batch_tokens` are computed together, by default as many as suit
-    the device. Progress is shown on the standard error.
+    them. `balance` keeps as many right as wrong answers, drawn by `seed`; if it is "property", within each property.
+    `window` knocks out in that many layers up to the one that is read, instead of in all of them. `batch_tokens` are
+    computed together, by default as many as suit the device. Progress is shown on the standard error.
     """
-    _check(model, prompt, components=components, positions=positions)
+    _check(model, prompt, components=components, positions=positions, balance=balance)
     questions = _questions(examples, seed)
     grid, bundled = Grid.of(components, positions), PromptSet.bundled(prompt)
     prompts = bundled.built(tokenizer)
@@ -119,13 +119,17 @@ def _questions(examples: Iterable[Mapping[str, Any]], seed: int) -> pl.DataFrame
     return questions
 
 
-def _check(model: PreTrainedModel, prompt: str, components: Sequence[str], positions: Sequence[str]) -> None:
+def _check(
+    model: PreTrainedModel, prompt: str, components: Sequence[str], positions: Sequence[str], balance: object
+) -> None:
     for kind, given, known in (("components", components, COMPONENTS), ("positions", positions, POSITIONS)):
         if isinstance(given, str) or not given or not set(given) <= set(known):
             raise ValueError(f"{kind} is {given!r}; it must be a list of some of {', '.join(known)}.")
     dtype = str(model.dtype).removeprefix("torch.")
     if dtype not in DTYPES:
         raise ValueError(f"The model computes in {dtype}; load it with one of {', '.join(DTYPES)}.")
+    if balance not in (True, False, "property"):
+        raise ValueError(f"balance is {balance!r}; it must be True, False or 'property'.")
     if prompt not in read_json(BUNDLED_PROMPTS):
         raise ValueError(f"prompt is {prompt!r}; it must be few_shot or chat.")
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.extract.axes import Grid
-from anchorscope.extract.run import analysed, run_workload
+from anchorscope.extract.run import Balance, analysed, run_workload
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import KEYS, ActivationWriter
 from anchorscope.files.provenance import provenance
@@ -16,7 +16,10 @@ from anchorscope.models.hardware import computed_on
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 
-NEEDED = [*KEYS.names, "question", "spans", "generated_ids", "exact_first", "exact_last", "answer_final", "refused"]
+NEEDED = [
+    *(*KEYS.names, "property", "question", "spans", "refused"),
+    *("generated_ids", "exact_first", "exact_last", "answer_final"),
+]
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class ExtractSettings:
     dtype: str
     threads: int
     batch_tokens: int | None  # computed together; None for what suits the device
-    balance: bool  # whether as many right as wrong answers are analysed
+    balance: Balance  # whether as many right as wrong answers are analysed
     seed: int  # of the balanced draw
     window: int | None  # layers that the knockout acts in, up to the one that is read; None for all
     code: str  # fingerprint

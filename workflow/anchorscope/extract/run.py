@@ -6,7 +6,8 @@ for every l.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -27,28 +28,38 @@ from anchorscope.extract.store import ActivationWriter, example_bytes
 from anchorscope.extract.writer import writing
 from anchorscope.files.logs import log
 
+Balance = bool | Literal["property"]  # over all examples or not; or within each property asked about
 # What is kept of a batch of examples of mean length. At most four batches are on their way from the device to the file,
 # and memory for them comes in powers of two: so even batches of the shortest examples fit into a gigabyte each.
 KEPT_BYTES = 5 * 2**27
 
 
-def balanced(ids: list[str], right: list[bool], seed: int) -> list[int]:
+def balanced(ids: list[str], right: list[bool], within: Sequence[str | None], seed: int) -> list[int]:
     """Which examples to keep: all of the smaller class and an equal, seeded draw of the larger one.
 
-    Their order does not depend on the classes, so which examples share a batch does not either.
+    Classes are balanced among the examples that have the same value in `within`. Their order does not depend on the
+    classes, so which examples share a batch does not either.
     """
     drawn = sorted(range(len(ids)), key=lambda index: hashlib.sha256(f"{seed}\n{ids[index]}".encode()).digest())
-    classes = [[index for index in drawn if right[index] is verdict] for verdict in (True, False)]
-    kept = {index for members in classes for index in members[: min(map(len, classes))]}
+    parts: dict[str | None, tuple[list[int], list[int]]] = {}
+    for index in drawn:
+        parts.setdefault(within[index], ([], []))[right[index]].append(index)
+    kept = {index for wrong, fine in parts.values() for pair in zip(wrong, fine, strict=False) for index in pair}
     return [index for index in drawn if index in kept]
 
 
-def analysed(answers: pa.Table, balance: bool, seed: int) -> pa.Table:
-    """The answers that are analysed: no refusals, and with `balance` as many right as wrong ones."""
+def analysed(answers: pa.Table, balance: Balance, seed: int) -> pa.Table:
+    """The answers that are analysed: no refusals, and with `balance` as many right as wrong ones.
+
+    With `balance` "property", there are as many among the questions about each property.
+    """
     usable = answers.filter(~pc.field("refused"))
-    ids, right = usable["id"].to_pylist(), usable["right"].to_pylist()
+    ids, right, properties = (usable[name].to_pylist() for name in ("id", "right", "property"))
+    if balance == "property" and not any(properties):
+        log.info("no question names the property that it asks about, so right and wrong are balanced over all of them")
+    within = properties if balance == "property" else [None] * len(ids)
     # Arrow cannot know that an empty list would hold numbers.
-    examples = usable.take(pa.array(balanced(ids, right, seed), pa.int64())) if balance else usable
+    examples = usable.take(pa.array(balanced(ids, right, within, seed=seed), pa.int64())) if balance else usable
     log.info(
         "%d answers can be analysed, %d are left out to balance right and wrong",
         len(usable),

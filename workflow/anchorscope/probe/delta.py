@@ -106,7 +106,7 @@ def _joined(parts: list[Measured]) -> Measured:
             {key: torch.cat([part.logits[key] for part in of_repeat]) for key in of_repeat[0].logits},
             *(
                 torch.cat([getattr(part, name) for part in of_repeat])
-                for name in ("shuffled", "strengths", "converged")
+                for name in ("shuffled", "strengths", "converged", "inner_losses")
             ),
         )
         for of_repeat in zip(*(part.scores for part in parts), strict=True)
@@ -172,6 +172,7 @@ def layers_table(measured: Measured, examples: Examples) -> pl.DataFrame:
                         [[fold for fold, fine in enumerate(folds) if not fine] for folds in converged.tolist()],
                         dtype=pl.List(pl.Int8),
                     ),
+                    "inner_losses": pl.Series(measured.scores[0].inner_losses.tolist(), dtype=pl.List(pl.Float64)),
                 }
             ).with_columns(better_than_chance=pl.col("auc_low") > 0.5)
         )

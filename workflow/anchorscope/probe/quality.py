@@ -15,30 +15,46 @@ def auc(logits: np.ndarray, positive: np.ndarray) -> np.ndarray:
 def auc_with_interval(logits: np.ndarray, positive: np.ndarray, clusters: list[str]) -> dict[str, np.ndarray]:
     """The mean `auc` of logits [repeats, layers, examples] over repeats, with its 95 % interval, both [layers].
 
-    DeLong's variance, from each example's own share of wins. Shares are summed within a cluster, because its examples
-    vary together. How far the repeats differ adds to it. `positive` are the labels, [examples], or those of each
+    DeLong's variance; how far the repeats differ adds to it. `positive` are the labels, [examples], or those of each
     repeat, [repeats, examples].
     """
-    names, cluster_of = np.unique(np.array(clusters), return_inverse=True)
     positives = np.broadcast_to(positive, (len(logits), logits.shape[2]))
-    areas, variances = [], []
-    for of_layer in logits.swapaxes(0, 1):
-        wins = [_wins(row, some) for row, some in zip(of_layer, positives, strict=True)]
-        area = np.array([won[some].mean() for won, some in zip(wins, positives, strict=True)])
-        influence = [
-            (won - one) / np.where(some, some.sum(), (~some).sum())
-            for won, one, some in zip(wins, area, positives, strict=True)
-        ]
-        together = np.bincount(cluster_of, np.mean(influence, axis=0))
-        areas.append(area.mean())
-        variances.append((together**2).sum() * len(names) / max(1, len(names) - 1) + repeat_variance(area))
-    middle, error = np.array(areas), np.sqrt(variances)
+    areas, influences = zip(*map(_influence, logits, positives), strict=True)
+    error = np.sqrt(_error(np.mean(influences, axis=0), clusters) ** 2 + repeat_variance(np.array(areas)))
+    middle = np.mean(areas, axis=0)
     return {"auc": middle, "auc_low": middle - 1.96 * error, "auc_high": middle + 1.96 * error}
 
 
-def repeat_variance(values: np.ndarray) -> float:
-    """The variance of the mean of some repeats' values; nothing where there is only one."""
-    return float(values.var(ddof=1)) / len(values) if len(values) > 1 else 0.0
+def repeat_variance(values: np.ndarray) -> np.ndarray:
+    """The variance of the mean over repeats of values [repeats, layers]; nothing where there is only one."""
+    return values.var(0, ddof=1) / len(values) if len(values) > 1 else np.zeros(values.shape[1])
+
+
+def auc_gain(
+    better: np.ndarray, logits: np.ndarray, positive: np.ndarray, clusters: list[str]
+) -> dict[str, np.ndarray]:
+    """How much larger the AUC of `better` [examples] is than those of `logits` [layers, examples], with 95 % intervals.
+
+    DeLong's variance of the difference: both rank the same examples, so each example's influences are subtracted.
+    """
+    (area,), own = _influence(better[None], positive)
+    areas, influence = _influence(logits, positive)
+    gain, error = area - areas, _error(own - influence, clusters)
+    return {"gain": gain, "gain_low": gain - 1.96 * error, "gain_high": gain + 1.96 * error}
+
+
+def _influence(logits: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The AUC [layers], and how each example moves it [layers, examples]: by its own share of wins."""
+    wins = np.array([_wins(row, positive) for row in logits])
+    areas = wins[:, positive].mean(1)
+    return areas, (wins - areas[:, None]) / np.where(positive, positive.sum(), (~positive).sum())
+
+
+def _error(influence: np.ndarray, clusters: list[str]) -> np.ndarray:
+    """The standard error [layers]. Influences are summed within a cluster, because its examples vary together."""
+    names, cluster_of = np.unique(np.array(clusters), return_inverse=True)
+    together = np.array([np.bincount(cluster_of, row) for row in influence])
+    return np.sqrt((together**2).sum(1) * len(names) / max(1, len(names) - 1))
 
 
 def _wins(row: np.ndarray, positive: np.ndarray) -> np.ndarray:

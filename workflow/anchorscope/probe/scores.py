@@ -20,7 +20,7 @@ from torch import Tensor
 
 from anchorscope.probe.anchor_rules import PROBES, Probe
 from anchorscope.probe.logistic import fit
-from anchorscope.probe.strengths import choose_strengths
+from anchorscope.probe.strengths import inner_losses, least
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Scores:
     shuffled: Tensor  # [layers, examples], of probes that learnt shuffled labels
     strengths: Tensor  # [layers, folds]
     converged: Tensor  # [layers, folds]
+    inner_losses: Tensor  # [layers, folds]: of the strength that was chosen, on folds inside the training data
 
     def of(self, probe: Probe, intervention: str) -> np.ndarray:
         """Logits [layers, examples]."""
@@ -55,7 +56,8 @@ def score(
     labels = hallucinated.float()
     count = int(folds.max()) + 1
     held_out = folds == torch.arange(count, device=folds.device)[:, None]  # [folds, examples]
-    strengths = choose_strengths(_widened(states["first", "clean"]), labels, folds)
+    losses = inner_losses(_widened(states["first", "clean"]), labels, folds)
+    strengths = least(losses)
     logits, converged = {}, []
     for prompt in dict.fromkeys(prompt for prompt, _ in states):
         clean = _widened(states[prompt, "clean"])
@@ -76,6 +78,7 @@ def score(
         shuffled=torch.where(held_out, control, 0.0).sum(1).double().cpu(),
         strengths=strengths.cpu(),
         converged=torch.stack(converged).all(0).cpu(),
+        inner_losses=losses.amin(0).cpu(),
     )
 
 

@@ -13,7 +13,17 @@ CHOICE_TOLERANCE = 1e-4  # enough to compare losses; the probes that score are s
 
 
 def choose_strengths(clean: Tensor, labels: Tensor, folds: Tensor, clearly_worse: float = CLEARLY_WORSE) -> Tensor:
-    """The strength with the least loss on inner folds, for each layer and outer fold: [layers, folds].
+    """The strength with the least loss on inner folds, for each layer and outer fold: [layers, folds]."""
+    return least(inner_losses(clean, labels, folds, clearly_worse))
+
+
+def least(losses: Tensor) -> Tensor:
+    """The strength [layers, folds] with the least of some losses [strengths, layers, folds]."""
+    return torch.tensor(STRENGTHS, dtype=losses.dtype, device=losses.device)[losses.argmin(0)]
+
+
+def inner_losses(clean: Tensor, labels: Tensor, folds: Tensor, clearly_worse: float = CLEARLY_WORSE) -> Tensor:
+    """The loss on inner folds by strength, layer and outer fold: [strengths, layers, folds]; infinite if not tried.
 
     The inner probe that leaves out fold i and the next fold j serves both: outer fold i, validated on j, and outer
     fold j, validated on i. So every outer fold is validated on two of its inner folds.
@@ -35,4 +45,4 @@ def choose_strengths(clean: Tensor, labels: Tensor, folds: Tensor, clearly_worse
             if (validated[tried - 1] > clearly_worse * validated.amin(0)).all():
                 break
         losses[:, :, [i, j]] += validated
-    return torch.tensor(STRENGTHS, dtype=clean.dtype, device=clean.device)[losses.argmin(0)]
+    return losses

@@ -1,4 +1,4 @@
-"""The tables of the report: what was asked and answered, how well the probes rank, and what the knockout did."""
+"""The tables of the report: what was asked and answered, how well probes and text rank, and what the knockout did."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -26,7 +26,7 @@ def named(frame: pl.DataFrame, models: Titles, datasets: Titles) -> pl.DataFrame
 
 
 def numbers_section(tables: Mapping[str, pl.DataFrame]) -> Markup:
-    """The tables `deepest`, `auc`, `accuracy` and `questions`, each with what it shows."""
+    """The tables `deepest`, `auc`, `text`, `accuracy` and `questions`, each with what it shows."""
     return render("numbers.html", tables=tables)
 
 
@@ -108,3 +108,13 @@ def reference_auc(layers: pl.DataFrame, headline: Headline) -> pl.DataFrame:
         .join(control.drop("calibration_error"), on=keys, how="left")
         .select(pl.exclude("calibration_error"), calibration_error=_hundredths("calibration_error"))
     )
+
+
+def text_alone(text: pl.DataFrame, headline: Headline) -> pl.DataFrame:
+    """One row per model and dataset: the AUC of every reader, and the probe's gain over the reader of all words."""
+    keys = ["model", "dataset"]
+    rows = text.filter(**asdict(headline)).with_columns(pl.col("reader").str.replace_all("_", " "))
+    gain = pl.format("{} ({})", _hundredths("gain"), _between("gain_low", "gain_high", 2))
+    gains = rows.filter(reader="both words").select(*keys, gain.alias("gain over both words (95 % interval)"))
+    areas = rows.with_columns(auc=_hundredths("auc")).pivot("reader", index=keys, values="auc", maintain_order=True)
+    return areas.join(gains, on=keys, how="left", maintain_order="left")

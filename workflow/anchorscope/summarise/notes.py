@@ -6,7 +6,7 @@ import polars as pl
 
 FIRST = (
     *("model", "weights", "dataset", "source", "window"),
-    *("component", "position", "intervention", "stratum", "rule", "labels", "logits", "anchor", "layer"),
+    *("component", "position", "intervention", "stratum", "rule", "labels", "logits", "anchor", "layer", "reader"),
 )
 
 

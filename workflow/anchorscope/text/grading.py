@@ -42,15 +42,18 @@ class Label:
 def label(answer: str, gold: list[str], question: str = "") -> Label:
     """Judge `answer` against the accepted answers and find its exact answer characters.
 
-    The `question` helps to read an answer that repeats it: "Titanic was directed by James Cameron".
+    The exact answer is the short answer, found in the same way whether it is right or wrong. If it hung on the gold
+    answers, the place of the probed token would tell the label. The `question` helps to read an answer that repeats
+    it: "Titanic was directed by James Cameron".
     """
     words = normal_words(answer)
     matched = find_gold(answer, gold)
     if not words or (REFUSAL.match(answer) and not ANSWERS_AFTER_ALL.search(answer)):
         # A gold answer may itself read like a refusal ("None"); a refusal that mentions one is still a refusal.
         spoken = matched is not None and matched.start == words[0][1].start
-        return Label(True, matched) if spoken else Label(None, None)
-    return Label(True, matched) if matched else Label(False, short_answer(answer, question))
+        if not spoken:
+            return Label(None, None)
+    return Label(matched is not None, short_answer(answer, question))
 
 
 def find_gold(answer: str, gold: list[str]) -> Span | None:

@@ -8,6 +8,7 @@ from typing import cast
 
 import regex
 
+from anchorscope.text.content_words import AUXILIARIES, FUNCTION_WORDS
 from anchorscope.text.normal_words import normal_words
 from anchorscope.text.spans import Span
 
@@ -16,6 +17,7 @@ MODAL = r"(?:will|would|might|could|may|must|should)"
 # In lower case: "There Will Be Blood" is a title.
 BE = rf"(?-i:is|was|are|were|be|been|{MODAL}\s+(?:have\s+been|be)|(?:has|had|have)\s+been)"
 PREPOSITION = r"(?:in|on|at|by|for|from|as|to|near|during|around|between|into|with|until|since)"
+WORK = r"(?:film|movie|book|novel|song|show|series|play|story|game)"
 MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 
 # "No, they are not"; not "No Country for Old Men", "No. 5" or "No one".
@@ -35,9 +37,11 @@ LEAD_IN = regex.compile(
     | (?:i['’]d)\s+(?:say|guess|go\s+with)\b\W*
     | (?:my\s+(?:best\s+)?guess|my\s+answer)\s+(?:is|would\s+be)\b\W*
     | (?:based\s+on|according\s+to|as\s+(?:far\s+as|of)|to\s+the\s+best|to\s+my|from\s+what|if\s+i)\b[^,.!?]*,\W*
-    | in\s+the\s+(?:film|movie|book|novel|song|show|series|play|story|game)\b[^,.!?]*,\W*
+    | in\s+the\s+{WORK}\b(?:\s+(?=(?:it|he|she)\b)|[^,.!?]*,\W*)
+    | (?:it|that)(?:['’]s|\s+is|\s+was)\s+not\b[^.!?]*,\s+(?=(?:it|that)\b)
     | that(?:['’]s|\s+is|\s+was)\s+(?:easy|simple|an?\s+\w+\s+(?:one|question))\b\W*
-    | (?:the\s+)?(?:(?:correct|right|short|final|best|most\s+likely)\s+)?answer(?:\s+to\s+[^,:]*?)?\s*(?:{BE}\b|:)\W*
+    | (?:the\s+)?(?:(?:correct|right|short|final|best|most\s+likely)\s+)?answer(?:\s+to\s+[^,:]*?)?\s*(?:\b{BE}\b|:)\W*
+    | (?:(?:q|question)\s*:\W*)?(?:who|what|which|where|when|how)\b[^.!?]*\?\W*
     | (?:a|answer|response)\s*:\W*
     )""",
     FLAGS,
@@ -48,6 +52,7 @@ CLAUSE = regex.compile(
       (?:it|this|that|he|she|they|these|those|there|we|you|one)(?:\s+\w+ly|\s+also)?(?:\s+{BE}|['’](?:s|re))\b
     | (?:the|an?|his|her|its|their|our|my|your|this|that|both|all)\s+(?-i:\p{{Ll}})[^,;.!?]*?
         \s+(?<!\b(?:you|we|they)\s+)(?:{BE}\b|(?:has|have|had)\s+an?\s+(?:\w+\s+){{1,3}}of\b)
+    | (?:the|an?)\s+(?-i:\p{{Lu}}\p{{L}}+\s+\p{{Ll}}+\s+(?:who|that|which|of))\s[^,;.!?]*?\s{BE}\b
     | (?-i:\p{{Lu}})[^,;.!?]*?['’]s\s+(?-i:\p{{Ll}})[^,;.!?]*?\s+{BE}\b
     )\s*""",
     FLAGS,
@@ -59,16 +64,19 @@ NAME_IS = regex.compile(
       |(?:born|located|situated|built|founded|named|called)\s|(?:\w+ly\s+)?(?:made|composed)\s)""",
     FLAGS,
 )
-# "Titanic was", "Mozart died": a subject, up to its verb.
+# "Titanic was", "Mozart died", "Moby-Dick by": a subject, up to its verb.
 SUBJECT_VERB = regex.compile(
-    rf"\W*([^,;.!?]+?)\s+(?:{BE}|(?-i:\p{{Ll}}{{2,}}(?:ed|s))|wrote|won|sang|began|became)\s+", FLAGS
+    rf"\W*([^,;.!?]+?)\s+(?:{BE}|(?-i:\p{{Ll}}{{2,}}(?:ed|s))|wrote|won|sang|sank|fell|rose|cost|began|became|by)\s+",
+    FLAGS,
 )
+# "two elements: hydrogen and oxygen".
+HEADING = regex.compile(r"\W*([^,;.!?:]+):\s+")
 SMALL_WORDS = frozenset("than of in on at to for and or is was are were both".split())
 # After the verb: "called", "written by", "born on", "most likely in".
 AFTER_VERB = regex.compile(
     rf"""(?:(?:most\s+)?(?:probably|likely|actually|originally|officially|commonly|usually|also|either|first)\s+)*
     (?:(?:called|named|titled|entitled|nicknamed|known\s+as|(?:\w+ly\s+)?(?:made|composed)\s+(?:up\s+)?of)\s+
-      |(?!(?:the|an?)\b)(?:(?-i:\p{{Ll}}+)\s+){{0,2}}{PREPOSITION}\s+(?=\S)|of\s+)?""",
+      |(?!(?:the|an?)\b)(?:(?-i:\p{{Ll}}+)\s+){{0,2}}{PREPOSITION}\s+(?:(?-i:\p{{Ll}}+ing)\s+)?(?=\S)|of\s+)?""",
     FLAGS,
 )
 # "It happened on", "He died in", "It means".
@@ -84,11 +92,14 @@ OPENING_PREPOSITION = regex.compile(
     |\W*\p{{L}}+(?:ed|en|wn|ung)\s+(?-i:by)\s+(?=(?-i:\p{{Lu}}))""",
     FLAGS,
 )
-# "a cellist", "the Nile", and "the Scottish author Ian Rankin", of which the name is the answer.
+# "about 88 days".
+ROUGHLY = regex.compile(r"(?:about|approximately|roughly|around|nearly|almost|over)\s+(?=\d)")
+# "a cellist", "the Nile", and of "the Scottish author Ian Rankin" and "The 1994 film Pulp Fiction" only the name.
 ARTICLE = regex.compile(r"(?:an?|the)\s+|(?:An?|The)\s+(?=\p{Ll})")
 DESCRIPTION = regex.compile(
     r"(?:an?|the)\s+(?:\p{Lu}\p{Ll}+\s+)?"
     r"(?:(?!(?:of|the|and|or|in|on|for|de|da|di|van|von|bin|to|with)\s)\p{Ll}[\w-]*\s+){1,3}(?=\p{Lu}[^,;.]*(?:[,;.]|$))"
+    rf"|(?:The|An?)\s+(?:\d{{4}}\s+)?{WORK}\s+(?=\p{{Lu}})"
 )
 
 SHORT = "St Dr Mt Mr Ms Mrs Jr Sr Ft Sgt Gen Gov Sen Capt Lt Col Maj Prof Rev Hon Vol vs v c".split()
@@ -119,7 +130,8 @@ AFTER_NUMBER = regex.compile(
     r"|(?<=^[$€£]?\d[\d.,]*(?:\s[\p{Ll}%°]\p{L}*){0,3}?)\s+"
     r"(?:tall|long|high|wide|deep|old|away|ago|in|at|on|for|by|above|below)\b"
 )
-ITEM = r"(?:(?:the|an?)\s+)?[\p{L}\d][\p{L}\d.'’-]*(?:\s+[\p{L}\d][\p{L}\d.'’-]*){0,2}"
+# Not ", a Soviet writer and playwright", which describes what stands before it.
+ITEM = r"(?:the\s+)?(?!an?\s)[\p{L}\d][\p{L}\d.'’-]*(?:\s+[\p{L}\d][\p{L}\d.'’-]*){0,2}"
 LIST = regex.compile(
     rf"(?i:{ITEM}(?:,\s+{ITEM})+,?\s+(?:and|&)\s+(?:the\s+)?)[\p{{L}}\d'’-]+(?:\s+\p{{Lu}}[\p{{L}}'’-]*)*"
 )
@@ -132,6 +144,9 @@ COMMA = regex.compile(r",(?:\s|$)")
 QUOTED = regex.compile(
     r"\W*?(?:\"([^\"]+)\"|“([^”]+)”|(?<!\w)'((?:[^']|'\w)+)'(?!\w)|‘((?:[^’]|’\w)+)’(?!\w)|\*\*([^*]+)\*\*)"
 )
+INFLECTION = regex.compile(r"(?<=\w{3})(?:ed|ing|e?s)$")
+# A full stop that belongs to its word: "D.C.", "Martin Luther King Jr."
+STOPPED = regex.compile(r"(?<=\p{Lu}\.\p{Lu}|\b[JS]r)\.")
 EDGES = " \t\"'“”‘’«»()[]{}*_.,;:!?"
 
 
@@ -140,7 +155,18 @@ def short_answer(text: str, question: str = "") -> Span:
     said = YES_NO.match(text)
     if said:
         return Span(*said.span(1))
-    start = _beginning(text, question)
+    asked = _words(question)
+    chosen = _alternative(text, asked)
+    if chosen:
+        return chosen
+    found = _from(text, _beginning(text, set(asked)))
+    if asked and "or" not in asked and not _news(text[found.start : found.end], asked):
+        return _first_news(text, asked) or found
+    return found
+
+
+def _from(text: str, start: int) -> Span:
+    """The short answer that begins at `start`, or after what may stand before it."""
     quoted = QUOTED.match(text, start)
     if quoted:
         inside = _trimmed(text, *quoted.span(quoted.lastindex))
@@ -150,39 +176,83 @@ def short_answer(text: str, question: str = "") -> Span:
     return _trimmed(text, start, _ending(text, start)) or cast(Span, _trimmed(text, 0, len(text)))
 
 
-def _beginning(text: str, question: str) -> int:
-    """Where lead-ins end and the answer begins."""
+def _news(text: str, asked: list[str]) -> list[Span]:
+    """The words that neither the question has nor every sentence: in "The cheetah is a land animal" the cheetah."""
+    stems = {INFLECTION.sub("", word) for word in asked}
+    return [
+        span
+        for word, span in normal_words(text)
+        if word not in FUNCTION_WORDS and INFLECTION.sub("", word) not in stems
+    ]
+
+
+def _first_news(text: str, asked: list[str]) -> Span | None:
+    """The first stretch of news, for a text that otherwise repeats the question: "The prophet Jonah was swallowed"."""
+    first = _after_lead_ins(text)
+    news = [span for span in _news(text, asked) if span.start >= first]
+    if not news:
+        return None
+    start, known = news[0].start, AUXILIARIES.union(asked)
+    old = (span.start for word, span in normal_words(text) if span.start > start and word in known)
+    return _trimmed(text, start, min(_ending(text, start), next(old, len(text))))
+
+
+def _alternative(text: str, asked: list[str]) -> Span | None:
+    """One of the two things that the question lets choose from: to "a quarter or a dime", "A quarter is worth more"."""
+    match = SUBJECT_VERB.match(text)
+    if not match or "or" not in asked:
+        return None
+    subject, between = _words(match[1]), asked.index("or")
+    before, after = asked[:between], asked[between + 1 :]
+    if not subject or (before[-len(subject) :] != subject and after[: len(subject)] != subject):
+        return None
+    return _trimmed(text, _without_article(text, match.start(1)), match.end(1))
+
+
+def _beginning(text: str, asked: set[str]) -> int:
+    """Where the answer begins, after lead-ins and the clause that it completes."""
+    start = _after_lead_ins(text)
+    clause = CLAUSE.match(text, start) or NAME_IS.match(text, start) or _repeated(text, start, asked)
+    if clause and _has_word(text[clause.end() :]):
+        start = AFTER_VERB.match(text, clause.end()).end()
+    else:
+        verb = PRONOUN_VERB.match(text, start) or OPENING_PREPOSITION.match(text, start)
+        start = verb.end() if verb else start
+    heading = HEADING.match(text, start)
+    return heading.end() if heading and asked.issuperset(_words(heading[1])) else start
+
+
+def _after_lead_ins(text: str) -> int:
     start = 0
     for _ in range(4):
         lead = LEAD_IN.match(text, start)
         if not lead or not _has_word(text[lead.end() :]):
             break
         start = lead.end()
-    clause = CLAUSE.match(text, start) or NAME_IS.match(text, start) or _repeated(text, start, question)
-    if clause and _has_word(text[clause.end() :]):
-        return AFTER_VERB.match(text, clause.end()).end()
-    verb = PRONOUN_VERB.match(text, start) or OPENING_PREPOSITION.match(text, start)
-    return verb.end() if verb else start
+    return start
 
 
-def _repeated(text: str, start: int, question: str) -> regex.Match | None:
+def _repeated(text: str, start: int, asked: set[str]) -> regex.Match | None:
     """A beginning whose subject is the question's, so that the answer follows: "Titanic was directed by ...".
 
     Not where the rest is the question's as well: to "Which is higher, Ben Nevis or Snowdon?" the answer in "Ben Nevis
     is higher" is the name.
     """
-    asked = {word for word, _ in normal_words(question)}
     match = SUBJECT_VERB.match(text, start)
     if not match or not asked:
         return None
-    subject, rest = ({word for word, _ in normal_words(part)} for part in (match[1], text[match.end() :]))
+    subject, rest = set(_words(match[1])), set(_words(text[match.end() :]))
     return match if subject <= asked and not rest - SMALL_WORDS <= asked else None
+
+
+def _words(text: str) -> list[str]:
+    return [word for word, _ in normal_words(text)]
 
 
 def _without_article(text: str, start: int) -> int:
     while start < len(text) and text[start] in EDGES:
         start += 1
-    lead = DESCRIPTION.match(text, start) or ARTICLE.match(text, start)
+    lead = DESCRIPTION.match(text, start) or ARTICLE.match(text, start) or ROUGHLY.match(text, start)
     return lead.end() if lead else start
 
 
@@ -215,7 +285,7 @@ def _trimmed(text: str, start: int, end: int) -> Span | None:
     """The span without quotes and punctuation at its ends; None if no word is left."""
     while start < end and text[start] in EDGES:
         start += 1
-    while end > start and text[end - 1] in EDGES:
+    while end > start and text[end - 1] in EDGES and not STOPPED.match(text, end - 1):
         end -= 1
     return Span(start, end) if _has_word(text[start:end]) else None
 

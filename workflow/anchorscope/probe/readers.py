@@ -1,0 +1,116 @@
+"""What text alone tells: readers of words and lengths, beside the probes of the first and of the best layer.
+
+A reader is a probe that sees no activation: the same regression, on the same folds, with its strength chosen in the
+same way. It reads which words and pairs of neighbouring words a text has, or one number.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise
+
+import numpy as np
+import polars as pl
+import torch
+
+from anchorscope.probe.examples import Examples, examples_of
+from anchorscope.probe.logistic import fit
+from anchorscope.probe.quality import auc_gain, auc_with_interval
+from anchorscope.probe.strengths import choose_strengths
+from anchorscope.text.normal_words import normal_words
+
+MOST_WORDS = 4000  # words and pairs that a reader knows: the most frequent
+LOGITS_NEEDED = ["repeat", "id", "component", "position", "intervention", "layer", "logit_clean_full"]
+ANSWERS_NEEDED = [
+    *("id", "right", "subject", "popularity", "question", "answer"),
+    *("exact_first", "exact_last", "answer_final"),
+]
+
+
+def text_table(
+    delta: pl.DataFrame, layers: pl.DataFrame, answers: pl.DataFrame, folds: int, seed: int, where: str
+) -> pl.DataFrame:
+    """How well each reader ranks, and how much better the best layer's probe does: one row per place and reader.
+
+    `delta` and `layers` are the tables of one model on one dataset, and `answers` has all its answers. Folds are those
+    of the first repeat.
+    """
+    tables = []
+    read: dict[str, np.ndarray] = {}
+    clean = delta.filter(intervention="exact_question", repeat=0).sort("layer", maintain_order=True)
+    for (component, position), rows in clean.group_by("component", "position", maintain_order=True):
+        ids = rows.filter(layer=0).select("id")
+        keys = ids.join(answers, on="id", how="left", maintain_order="left").to_dicts()
+        examples = examples_of(keys, folds=folds, repeats=1, seed=seed, where=where)
+        read = read or read_texts(keys, examples)  # the same at every place
+        logits = rows["logit_clean_full"].cast(pl.Float64).to_numpy().reshape(-1, len(keys))  # [layers, examples]
+        quality = layers.filter(component=component, position=position, intervention="clean").sort("layer")
+        losses = np.array(quality["inner_losses"].to_list())  # [layers, folds]
+        scored = read | {"first_layer": logits[0], "best_layer": best_layer(logits, losses, examples.splits[0].folds)}
+        names = [pl.lit(component).alias("component"), pl.lit(position).alias("position")]
+        tables.append(compared(scored, examples).select(*names, pl.all()))
+    return pl.concat(tables)
+
+
+def read_texts(rows: Sequence[Mapping], examples: Examples) -> dict[str, np.ndarray]:
+    """The out-of-fold logits [examples] of every reader of text."""
+    question, answer = (presence([row[name] for row in rows]) for name in ("question", "answer"))
+    seen = {
+        "question_words": question,
+        "answer_words": answer,
+        "both_words": np.hstack([question, answer]),
+        "answer_length": np.array([[row["answer_final"] + 1.0] for row in rows]),
+        "exact_length": np.array([[row["exact_last"] - row["exact_first"] + 1.0] for row in rows]),
+    }
+    return {name: read_features(features, examples) for name, features in seen.items()}
+
+
+def presence(texts: Sequence[str]) -> np.ndarray:
+    """Which words and pairs of neighbouring words each text has: 0 or 1, [texts, words].
+
+    A word that only one text has tells nothing about another. If there is no other word, one column is 0 for all. How
+    often a word occurs in other texts need not weigh it: a probe standardises what it reads.
+    """
+    said = [_words_and_pairs(text) for text in texts]
+    counts = Counter(chain.from_iterable(said))
+    places = {word: place for place, (word, count) in enumerate(counts.most_common(MOST_WORDS)) if count > 1}
+    found = np.zeros((len(texts), max(1, len(places))))
+    for row, words in zip(found, said, strict=True):
+        row[[places[word] for word in words if word in places]] = 1
+    return found
+
+
+def _words_and_pairs(text: str) -> list[tuple[str, ...]]:
+    """Each once, in the order of the text."""
+    words = [word for word, _ in normal_words(text)]
+    return list(dict.fromkeys([*zip(words), *pairwise(words)]))
+
+
+def read_features(features: np.ndarray, examples: Examples) -> np.ndarray:
+    """Out-of-fold logits [examples] of a probe on features [examples, width]."""
+    seen, labels = torch.from_numpy(features)[None], torch.from_numpy(examples.hallucinated).double()
+    folds = torch.from_numpy(examples.splits[0].folds)
+    held_out = folds == torch.arange(int(folds.max()) + 1)[:, None]  # [folds, examples]
+    fitted = fit(
+        features=seen, labels=labels, train=~held_out, strengths=choose_strengths(seen, labels=labels, folds=folds)
+    )
+    return torch.where(held_out, fitted.logits(seen)[0], 0.0).sum(0).numpy()
+
+
+def best_layer(logits: np.ndarray, losses: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    """The logits [examples] of the layer that is best on the inner folds of each example's training data.
+
+    From the out-of-fold `logits` [layers, examples] and the inner `losses` [layers, folds] of every layer. The
+    example's own fold has no part in the choice.
+    """
+    return logits[losses.argmin(0)[folds], np.arange(logits.shape[1])]
+
+
+def compared(scored: Mapping[str, np.ndarray], examples: Examples) -> pl.DataFrame:
+    """The AUC of each reader's logits [examples], and the gain of `best_layer` over it; none over itself."""
+    logits = np.array(list(scored.values()))
+    gains = auc_gain(scored["best_layer"], logits, positive=examples.hallucinated, clusters=examples.clusters)
+    table = pl.DataFrame(
+        {"reader": list(scored), **auc_with_interval(logits[None], examples.hallucinated, examples.clusters), **gains}
+    )
+    others = pl.col("reader") != "best_layer"
+    return table.with_columns(pl.when(others).then(pl.col(name)).alias(name) for name in gains)
