@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from snakemake.script import snakemake
 
 
-def open_activations(paths: list[str], grid: str) -> ActivationReader:
+def open_activations(paths: list[str], grid: str, knockouts: str) -> ActivationReader:
     """A reader of the shards' folders that these files are in."""
     folders = list(dict.fromkeys(str(Path(path).parent) for path in paths))
-    return ActivationReader(folders, Grid(*map(tuple, json.loads(grid))))
+    return ActivationReader(folders, Grid(*map(tuple, json.loads(grid))), json.loads(knockouts))
 
 
 if __name__ == "__main__":
@@ -39,7 +39,7 @@ if __name__ == "__main__":
     made = {"stage": "probe", "model": model, "dataset": names.dataset, "folds": params.folds, "code": params.code}
     where, on_card = f"{names.model} on {names.dataset}", snakemake.resources.gpu > 0 and torch.cuda.is_available()
     try:
-        reader = open_activations(snakemake.input, params.grid)
+        reader = open_activations(snakemake.input, params.grid, params.knockouts)
         delta, layers = measure(reader, folds=params.folds, seed=params.seed, where=where, on_card=on_card)
     except TooFew as error:
         log.warning("%s", error)

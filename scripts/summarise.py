@@ -37,13 +37,14 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files, outputs = snakemake.params, snakemake.input, snakemake.output
     coverage = read_coverage(json.loads(params.pairs), files.summary)
-    tables = gather(coverage, files=files, sources=json.loads(params.sources), window=params.window)
+    tables = gather(coverage, files=files, sources=json.loads(params.sources))
     write_tables(tables, outputs, provenance(stage="summarise", code=params.code, **coverage.metadata()))
+    own = coverage.of_config()
     findings = find(
         tables,
-        resampled=coverage.files_of_probed(files.resampled),
+        resampled=own.files_of_probed(files.resampled[: len(own.pairs)]),
         headline=Headline(**json.loads(params.headline)),
-        coverage=coverage,
+        coverage=own,
         comparison=read_comparison(files.landmarks, params.families, params.layouts),
     )
     write_text(outputs.claims, findings.to_json())

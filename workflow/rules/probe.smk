@@ -14,6 +14,8 @@ rule probe:
         "results/logs/probe/{model}/{dataset}.log",
     benchmark:
         "results/benchmarks/probe/{model}/{dataset}.tsv"
+    wildcard_constraints:
+        model=one_of([*MODELS, *SALMONS]),
     conda:
         "../../envs/probe.yaml"
     threads: THREADS
@@ -24,6 +26,7 @@ rule probe:
         runtime=grows(120),
     params:
         grid=canonical_json([GRID.components, GRID.positions]),
+        knockouts=canonical_json(KNOCKOUTS),
         folds=config["folds"],
         seed=config["seed"],
         libraries=locked("torch", "numpy"),

@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.extract.axes import Grid
+from anchorscope.extract.axes import Grid, passes_of
 from anchorscope.extract.run import analysed, run_workload
-from anchorscope.extract.sequences import build_workload
+from anchorscope.extract.sequences import build_workload, tell_uncut
 from anchorscope.extract.store import KEYS, ActivationWriter
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import read_table
@@ -29,7 +29,7 @@ class ExtractSettings:
     batch_tokens: int | None  # computed together; None for what suits the device
     balance: bool  # whether as many right as wrong answers are analysed
     seed: int  # of the balanced draw
-    window: int | None  # layers that the knockout acts in, up to the one that is read; None for all
+    knockout: str  # which is run, with its control
     code: str  # fingerprint
 
 
@@ -41,13 +41,19 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
     examples = read_examples(answers, settings.balance, settings.seed)
     described = Manifest.read(manifest)
     tokenizer = load_fetched_tokenizer(described)
-    workload = build_workload(tokenizer, settings.prompts.built(tokenizer), examples, positions=settings.grid.positions)
+    workload = build_workload(
+        tokenizer,
+        settings.prompts.built(tokenizer),
+        examples,
+        passes=passes_of(settings.knockout),
+        positions=settings.grid.positions,
+    )
+    tell_uncut(workload, settings.knockout)
     made_from = provenance(
         stage="extract",
         model=described.as_json(),
         prompts=settings.prompts.as_json(),
         dtype=settings.dtype,
-        window=settings.window,
         code=settings.code,
     )
     model = load_model(described, settings.dtype, settings.threads)
@@ -58,16 +64,10 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
         dtype=model.dtype,
         made_from=made_from,
         grid=settings.grid,
+        knockout=settings.knockout,
     )
     with writer:
-        run_workload(
-            model,
-            workload,
-            writer,
-            batch_tokens=settings.batch_tokens,
-            window=settings.window,
-            computed=lambda: leave_cards(model),
-        )
+        run_workload(model, workload, writer, batch_tokens=settings.batch_tokens, computed=lambda: leave_cards(model))
 
 
 def read_examples(answers: Path | str, balance: bool, seed: int) -> pa.Table:

@@ -1,17 +1,19 @@
 """From activations on disk to delta P: one row per example, layer, component, position and intervention."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 import torch
 
-from anchorscope.extract.axes import MEASURED, PASSES
+from anchorscope.extract.axes import EXACT, Pass, passes_of
 from anchorscope.extract.store import ActivationReader
-from anchorscope.files.logs import progress
+from anchorscope.files.logs import log, progress
 from anchorscope.models.gpus import one_card
 from anchorscope.probe.anchor_rules import FULL, HALF_A, ROLES, SECOND_B, role_columns
 from anchorscope.probe.anchors import reference_layer, role_results
@@ -25,7 +27,7 @@ MIN_PER_CLASS = 20
 LOGITS = {"full": FULL, "first": HALF_A, "second": SECOND_B}
 # How much of one pass, in single precision, is probed at a time. A card needs many layers to be busy.
 CHUNK_BYTES, CARD_BYTES = 24 * 2**20, 2**30
-States = dict[tuple[str, str], torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
+States = dict[Pass, torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
 Place = tuple[str, str]  # a component and a position
 
 
@@ -43,6 +45,11 @@ class Examples:
     hallucinated: np.ndarray  # [examples], bool
     folds: np.ndarray  # [examples]
     halves: np.ndarray  # [examples]
+    uncut: dict[str, np.ndarray] = field(default_factory=dict)  # by intervention, where it cuts nothing, [examples]
+
+    def measured(self, intervention: str) -> np.ndarray:
+        """Whom an intervention concerns, [examples]."""
+        return ~self.uncut.get(intervention, np.zeros(len(self.ids), bool))
 
 
 def examples_of(keys: list[dict], folds: int, seed: int, where: str) -> Examples:
@@ -80,8 +87,12 @@ def measure(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The delta table and the layers table of one model on one dataset."""
     examples = examples_of(reader.keys, folds=folds, seed=seed, where=where)
+    knockouts = [name for name in reader.knockouts if enough_cut(reader, examples, name)]
+    uncut = {run: ~reader.cuts(name) for name in knockouts for _, run in passes_of(name) if name != EXACT}
+    examples = replace(examples, uncut=uncut)
+    passes = [run for name in knockouts for run in passes_of(name)]
     deltas, layers = [], []
-    for (component, position), scores in score_places(reader, examples, on_card).items():
+    for (component, position), scores in score_places(reader, examples, passes, on_card).items():
         reference = reference_layer(scores, examples.hallucinated)
         names = [pl.lit(component).alias("component"), pl.lit(position).alias("position")]
         deltas.append(delta_table(scores, examples, reference).with_columns(names))
@@ -89,7 +100,25 @@ def measure(
     return pl.concat(deltas), pl.concat(layers)
 
 
-def score_places(reader: ActivationReader, examples: Examples, on_card: bool) -> dict[Place, Scores]:
+def enough_cut(reader: ActivationReader, examples: Examples, knockout: str) -> bool:
+    """Whether a knockout cuts something in enough examples of both classes. The log says where it does not."""
+    hallucinated = examples.hallucinated[reader.cuts(knockout)]
+    right, wrong = int((~hallucinated).sum()), int(hallucinated.sum())
+    enough = min(right, wrong) >= MIN_PER_CLASS
+    if not enough:
+        log.warning(
+            "%s cuts something in %d right and %d hallucinated answers only; %d of each are needed to measure it",
+            knockout,
+            right,
+            wrong,
+            MIN_PER_CLASS,
+        )
+    return enough
+
+
+def score_places(
+    reader: ActivationReader, examples: Examples, passes: Sequence[Pass], on_card: bool
+) -> dict[Place, Scores]:
     """Out-of-fold logits of every component and position.
 
     A few layers at a time, so that memory stays bounded; the next ones are read while these are probed. A card is taken
@@ -104,13 +133,13 @@ def score_places(reader: ActivationReader, examples: Examples, on_card: bool) ->
     ]
     parts: dict[Place, list[Scores]] = {place: [] for place in places}
     with ThreadPoolExecutor(1) as ahead:
-        following = ahead.submit(_read, reader, *chunks[0])
+        following = ahead.submit(_read, reader, passes, *chunks[0])
         following.result()
         with one_card() if on_card else nullcontext(torch.device("cpu")) as device:
             for number, (place, _) in enumerate(progress(chunks, len(chunks), "fitting probes")):
                 states = following.result()
                 if number + 1 < len(chunks):
-                    following = ahead.submit(_read, reader, *chunks[number + 1])
+                    following = ahead.submit(_read, reader, passes, *chunks[number + 1])
                 parts[place].append(_score_on(device, states, examples))
     return {place: _joined(of_place) for place, of_place in parts.items()}
 
@@ -125,9 +154,9 @@ def _score_on(device: torch.device, states: States, examples: Examples) -> Score
     )
 
 
-def _read(reader: ActivationReader, place: Place, layers: range) -> States:
+def _read(reader: ActivationReader, passes: Sequence[Pass], place: Place, layers: range) -> States:
     component, position = place
-    return reader.read_passes(component, position, passes=PASSES, layers=layers)
+    return reader.read_passes(component, position, passes=passes, layers=layers)
 
 
 def _joined(parts: list[Scores]) -> Scores:
@@ -144,7 +173,9 @@ def delta_table(scores: Scores, examples: Examples, reference: int) -> pl.DataFr
     clean = scores.of(FULL, "clean")
     layers, count = clean.shape
     tables = []
-    for intervention in MEASURED:
+    for intervention in scores.interventions():
+        if intervention == "clean":
+            continue
         columns: dict[str, Any] = {
             "id": examples.ids * layers,
             "cluster": examples.clusters * layers,
@@ -164,22 +195,33 @@ def delta_table(scores: Scores, examples: Examples, reference: int) -> pl.DataFr
             for state, applied in (("clean", "clean"), ("ko", intervention)):
                 if scores.has(probe, applied):
                     columns[f"logit_{state}_{name}"] = scores.of(probe, applied).ravel().astype(np.float32)
-        tables.append(pl.DataFrame(columns).with_columns(pl.lit(intervention).alias("intervention")))
+        table = pl.DataFrame(columns).with_columns(pl.lit(intervention).alias("intervention"))
+        tables.append(only_where(table, np.tile(examples.measured(intervention), layers)))
     return pl.concat(tables, how="diagonal")
+
+
+def only_where(table: pl.DataFrame, measured: np.ndarray) -> pl.DataFrame:
+    """A delta table in which what an intervention did is null where it cut nothing."""
+    if measured.all():
+        return table
+    done = cs.starts_with("p_ko", "delta_p", "logit_ko")
+    return table.with_columns(pl.when(pl.Series(measured)).then(done))
 
 
 def layers_table(scores: Scores, examples: Examples, reference: int) -> pl.DataFrame:
     """How good each layer's probe is, clean and under each intervention."""
     tables = []
-    for intervention in ("clean", *MEASURED):
-        logits = scores.of(FULL, intervention)
+    for intervention in scores.interventions():
+        who = examples.measured(intervention)
+        logits, hallucinated = scores.of(FULL, intervention)[:, who], examples.hallucinated[who]
+        clusters = [cluster for cluster, mine in zip(examples.clusters, who, strict=True) if mine]
         tables.append(
             pl.DataFrame(
                 {
                     "intervention": [intervention] * len(logits),
                     "layer": np.arange(len(logits), dtype=np.int16),
-                    **auc_with_interval(logits, examples.hallucinated, examples.clusters),
-                    "calibration_error": calibration_error(logits, examples.hallucinated),
+                    **auc_with_interval(logits, hallucinated, clusters),
+                    "calibration_error": calibration_error(logits, hallucinated),
                     "is_reference": np.arange(len(logits)) == reference,
                     "unconverged_folds": pl.Series(
                         [[fold for fold, fine in enumerate(folds) if not fine] for folds in scores.converged.tolist()],

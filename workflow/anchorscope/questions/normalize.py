@@ -7,7 +7,7 @@
 | gold | list of string | accepted answers |
 | subject | string, null | the entity asked about, if the dataset names it |
 | popularity | integer, null | the dataset's own popularity of the subject |
-| spans | list of (start, end) | characters of the exact question words |
+| spans | list of (start, end, kind) | characters of the exact question words; subject or property |
 """
 
 import hashlib
@@ -18,9 +18,8 @@ from dataclasses import asdict, dataclass, replace
 
 import polars as pl
 
-from anchorscope.text.content_words import exact_question_spans
+from anchorscope.text.content_words import ExactSpan, exact_question_spans
 from anchorscope.text.normal_words import normal_words
-from anchorscope.text.spans import Span
 
 SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "id": pl.String,
@@ -28,7 +27,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "gold": pl.List(pl.String),
     "subject": pl.String,
     "popularity": pl.Int64,
-    "spans": pl.List(pl.Struct({"start": pl.Int64, "end": pl.Int64})),
+    "spans": pl.List(pl.Struct({"start": pl.Int64, "end": pl.Int64, "kind": pl.String})),
 }
 ACCEPTED = "kept"
 LONGEST_QUESTION = 4000  # characters per question: the patterns of exact words take quadratic time
@@ -41,7 +40,7 @@ class Question:
     gold: list[str]
     subject: str | None
     popularity: int | None
-    spans: list[Span]
+    spans: list[ExactSpan]
 
 
 def _popqa(row: dict) -> tuple[list[str], str | None, int | None]:

@@ -9,7 +9,7 @@ import polars as pl
 import vl_convert
 from matplotlib.colors import to_hex
 
-from anchorscope.draw.figures import ANCHOR_LETTERS, INTERVENTION_TITLES, RULE_TITLES, SURE, TEXT_ORDER, View, limits
+from anchorscope.draw.figures import ANCHOR_LETTERS, RULE_TITLES, SURE, TEXT_ORDER, View, intervention_title, limits
 from anchorscope.draw.panels import FAINT, MARKED, looks
 from anchorscope.extract.axes import COMPONENTS
 
@@ -117,7 +117,7 @@ def _menus(
         "component": {name: name for name in measured("component", COMPONENTS)},
         "position": {name: name for name in measured("position", TEXT_ORDER)},
         "rule": {name: f"{name}: {title}" for name, title in RULE_TITLES.items()},
-        "intervention": {name: INTERVENTION_TITLES.get(name, name) for name in measured("intervention")},
+        "intervention": {name: intervention_title(name) for name in measured("intervention")},
     }
     return {
         key: alt.param(

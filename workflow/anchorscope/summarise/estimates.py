@@ -78,7 +78,8 @@ class _Unit:
     component: str
     position: str
     intervention: str
-    delta: pl.DataFrame  # its rows of the delta table, sorted by layer and id
+    delta: pl.DataFrame  # its rows of the delta table, sorted by layer and id, where it cut something
+    measured: np.ndarray  # boolean [examples], where it cut something
     reference: int  # the layer whose clean probe ranks best
 
     def logits(self, state: str, probe: str) -> np.ndarray:
@@ -104,7 +105,14 @@ def _units(delta: pl.DataFrame, layers: pl.DataFrame) -> list[_Unit]:
         component, position, intervention = names
         reference = layers.filter("is_reference", component=component, position=position)["layer"][0]
         units.append(
-            _Unit(component=component, position=position, intervention=intervention, delta=rows, reference=reference)
+            _Unit(
+                component=component,
+                position=position,
+                intervention=intervention,
+                delta=rows.filter(pl.col("p_ko").is_not_null()),
+                measured=_examples(rows)["p_ko"].is_not_null().to_numpy(),
+                reference=reference,
+            )
         )
     return units
 
@@ -112,6 +120,7 @@ def _units(delta: pl.DataFrame, layers: pl.DataFrame) -> list[_Unit]:
 def _part(unit: _Unit, headline: Headline, weights: np.ndarray, seed: int) -> _Part:
     place = {"component": unit.component, "position": unit.position}
     names = {**place, "intervention": unit.intervention}
+    weights = weights[:, unit.measured]
     by_rule = {rule: curves(read_role_results(unit.delta, rule), weights) for rule in ROLES}
     is_knockout = unit.intervention == "exact_question"
     null = one_mechanism(unit, seed) if is_knockout else {}
@@ -258,7 +267,7 @@ def deepest_examples(
         lowest = at_headline(layers, headline).filter("is_reference")["layer"][0]
     return (
         at_headline(delta, headline)
-        .filter(layer=lowest)
+        .filter(pl.col("p_ko").is_not_null(), layer=lowest)
         .select(
             "intervention",
             "layer",

@@ -8,6 +8,7 @@ import polars as pl
 from anchorscope.files.atomic import atomic
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.files.sealed_parquet import made_from
+from anchorscope.models.manifest import SALMON
 from anchorscope.summarise.notes import described
 
 TABLES = ("summary", "series", "kinds", "strata", "deepest", "layers")
@@ -29,6 +30,14 @@ class Coverage:
         """The files of the pairs that were probed, from one file per pair."""
         return [path for pair, path in zip(self.pairs, paths, strict=True) if pair not in self.not_probed]
 
+    def of_config(self) -> "Coverage":
+        """Without salmons, whose pairs stand last."""
+        return Coverage(
+            [pair for pair in self.pairs if not pair[0].endswith(SALMON)],
+            {name: manifest for name, manifest in self.models.items() if not name.endswith(SALMON)},
+            {pair: why for pair, why in self.not_probed.items() if not pair[0].endswith(SALMON)},
+        )
+
     def metadata(self) -> dict[str, object]:
         """What the tables say in their metadata about models and missing pairs."""
         return {"models": self.models, "not_probed": [[*pair, why] for pair, why in self.not_probed.items()]}
@@ -44,7 +53,7 @@ def read_coverage(pairs: Sequence[Sequence[str]], estimates: Sequence[str]) -> C
 
 
 def gather(
-    coverage: Coverage, files: Mapping[str, Sequence[str]], sources: Mapping[str, str], window: int | None
+    coverage: Coverage, files: Mapping[str, Sequence[str]], sources: Mapping[str, str]
 ) -> dict[str, pl.DataFrame]:
     """Every table with the rows of all probed pairs, and with what a reader must know about each of them.
 
@@ -58,7 +67,6 @@ def gather(
                 weights=coverage.models[model]["weights"],
                 dataset=dataset,
                 source=sources[dataset],
-                window=window,
             )
             for (model, dataset), path in zip(coverage.probed(), coverage.files_of_probed(files[name]), strict=True)
         )
