@@ -60,7 +60,7 @@ def make_summary(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
                 }.items()
             )
         )
-    return pl.concat(tables).with_columns(pl.col(pl.Float64).fill_nan(None), window=pl.lit(None, pl.Int64))
+    return pl.concat(tables).with_columns(pl.col(pl.Float64).fill_nan(None))
 
 
 def make_layers(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
@@ -105,7 +105,7 @@ def write_answers(path: Path, ids: list[str], words: str = "") -> Path:
         {
             "id": one,
             "question": f"who wrote the {one} part of the long history of the northern islands {words}",
-            "spans": [{"start": 4, "end": 9}, {"start": 14, "end": 22}],
+            "spans": [{"start": 4, "end": 9, "kind": None}, {"start": 14, "end": 22, "kind": None}],
             "gold": [f"author {one}", "somebody", "nobody", "anybody", words],
             "answer": f"It was written by author {one} {words}",
             "exact_start": 18,

@@ -391,9 +391,9 @@ def test_more_questions_run_only_the_new_shards(rerun):
         pytest.param({"headline": {"component": "mlp"}}, BELOW_PROBE, marks=pytest.mark.slow),
         ({"folds": 4}, {"probe": 2, **BELOW_PROBE}),
         ({"components": ["mlp", "resid"]}, {"probe": 2, **BELOW_PROBE}),
-        pytest.param(
-            {"window": 1}, {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}, marks=pytest.mark.slow
-        ),
+        # Only the passes of what was added: a file for each of the four shards.
+        ({"interventions": ["subject"], "windows": [4]}, {"extract": 8, "probe": 2, **BELOW_PROBE}),
+        pytest.param({"windows": [4]}, {"extract": 4, "probe": 2, **BELOW_PROBE}, marks=pytest.mark.slow),
         pytest.param(
             {"balance": False}, {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}, marks=pytest.mark.slow
         ),
