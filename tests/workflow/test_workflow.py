@@ -404,6 +404,45 @@ def test_a_setting_reruns_exactly_what_it_can_change(rerun, changes, expected):
     assert jobs(snakemake(rerun, "--dry-run")) == {**expected, "provenance": 1}
 
 
+SALMON = {"describe_salmon": 1, "extract": 4, "probe": 2, "estimate": 2, "summarise": 1, "salmon": 1}
+
+
+def test_a_salmon_is_made_only_when_it_is_asked_for(rerun):
+    done = snakemake(rerun, "salmon", "--dry-run")
+    assert jobs(done) == SALMON
+    assert set(re.findall(r"model=([\w+-]+)", done.stdout + done.stderr)) == {"tiny", "tiny+salmon"}
+    assert jobs(snakemake(rerun, "--dry-run")) == Counter()
+
+
+@pytest.mark.slow
+def test_a_salmon_has_its_models_answers_and_labels_and_no_weights_of_its(rerun):
+    config = base_config() | {"interventions": ["content"]}
+    write_config(rerun, config)
+    for arguments in (["salmon"], []):
+        done = snakemake(rerun, *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert jobs(snakemake(rerun, "--dry-run")) == Counter(), "what was made stays"
+    results = rerun / "results"
+    trained, salmon = (pl.read_parquet(results / f"delta/{name}/one.parquet") for name in ("tiny", "tiny+salmon"))
+    keys = ["id", "cluster", "hallucinated", "component", "position", "intervention", "layer"]
+    assert salmon.select(keys).equals(trained.select(keys))
+    assert not salmon["p_clean"].equals(trained["p_clean"])
+    for table in ("summary", "layers"):
+        frame = pl.read_parquet(results / f"{table}.parquet")
+        assert dict(frame.select("model", "weights").unique().iter_rows()) == {
+            "tiny": "trained",
+            "tiny+salmon": "random",
+        }
+        counted = frame.group_by("model").len()["len"]
+        assert counted[0] == counted[1]
+    claims = json.loads((results / "claims.json").read_text())
+    assert {row["model"] for row in claims["claims"]} == {"tiny"}
+    assert "salmon" not in (results / "claims.md").read_text()
+    manifest = json.loads((results / "models/tiny+salmon.json").read_text())
+    assert (manifest["weights"], manifest["source"]["random"]["seed"]) == ("random", 0)
+    assert not (results / "models/tiny+salmon").exists(), "weights are drawn, not kept"
+
+
 EXTRACT_AND_BELOW = {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}
 
 

@@ -66,6 +66,7 @@ KNOCKOUTS = knockouts_of(config["interventions"], config["windows"])
 # Models that have a dead salmon: a twin whose weights are random. No name in the config can hold a plus.
 WITH_SALMON = [name for name, model in MODELS.items() if "random" not in model]
 SALMONS = [f"{name}{SALMON}" for name in WITH_SALMON]
+PAIRS = [[model, dataset] for model in MODELS for dataset in DATASETS]
 FORMATS = ["png", "pdf", "svg"]
 KINDS_DRAWN = kinds_drawn(len(GRID))  # of figures
 WIDTHS = ["", "_column"]  # of a page and of a column
@@ -224,21 +225,21 @@ def activation_files(models, datasets, shards, places=PLACES, ends=tuple(map(add
     return expand(file, model=models, dataset=datasets, shard=shards, place=places, end=ends)
 
 
-def pairs():
-    """Every model with every dataset; behind them the salmons that are asked for, or were made before."""
+def salmon_pairs():
+    """The salmons that are asked for, or were made before, each with its dataset."""
     asked = any(target.endswith("salmon") for target in workflow.dag_settings.targets)
-    made = [
+    return [
         [model, dataset]
         for model in SALMONS
         for dataset in DATASETS
         if asked or os.path.exists(f"results/estimates/{model}/{dataset}/summary.parquet")
     ]
-    return [[model, dataset] for model in MODELS for dataset in DATASETS] + made
 
 
-def of_pairs(file):
-    """One file for each of the pairs."""
-    return lambda wildcards: [file.format(model=model, dataset=dataset) for model, dataset in pairs()]
+def with_salmons(file):
+    """A file of every model with every dataset, and behind them those of salmons."""
+    # Not before the jobs are planned: only then is it known what is asked for.
+    return lambda wildcards: [file.format(model=model, dataset=dataset) for model, dataset in PAIRS + salmon_pairs()]
 
 
 def tables():

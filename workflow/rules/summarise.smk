@@ -37,8 +37,8 @@ rule estimate:
 rule summarise:
     """Put all estimates into one table per kind, and judge the claims."""
     input:
-        **{table: of_pairs(f"results/estimates/{{model}}/{{dataset}}/{table}.parquet") for table in ESTIMATES},
-        layers=of_pairs("results/layers/{model}/{dataset}.parquet"),
+        **{table: with_salmons(f"results/estimates/{{model}}/{{dataset}}/{table}.parquet") for table in ESTIMATES},
+        layers=with_salmons("results/layers/{model}/{dataset}.parquet"),
         landmarks=local(ancient(str(LANDMARKS))),
     output:
         **{table: f"results/{table}.parquet" for table in TABLES},
@@ -55,7 +55,8 @@ rule summarise:
         mem_mb=grows(4000),
         runtime=grows(60),
     params:
-        pairs=lambda wildcards: canonical_json(pairs()),
+        pairs=canonical_json(PAIRS),
+        salmons=lambda wildcards: canonical_json(salmon_pairs()),
         families=canonical_json(families()),
         layouts=canonical_json({name: dataset["layout"] for name, dataset in DATASETS.items()}),
         sources=canonical_json({name: dataset["source"] for name, dataset in DATASETS.items()}),
@@ -86,7 +87,7 @@ rule count_examples:
         mem_mb=grows(1000),
         runtime=grows(10),
     params:
-        pairs=canonical_json([[model, dataset] for model in MODELS for dataset in DATASETS]),
+        pairs=canonical_json(PAIRS),
         datasets=canonical_json(list(DATASETS)),
         code=code("count_examples.py"),
     script:

@@ -68,7 +68,8 @@ def drawn_instead(cut: list[int], prompted: PromptedQuestion, control: str) -> l
     if len(others) >= len(cut):
         return sorted(draw.sample(others, len(cut)))
     missing = len(cut) - len(others)
-    before = [index for index in range(1, question[0]) if index not in {*encoded.special, *cut}]
+    never = {*encoded.special, *cut}
+    before = [index for index in range(1, question[0]) if index not in never]
     before = before[-max(CONTROL_REACH, missing) :]
     return sorted(others + draw.sample(before, min(missing, len(before))))
 

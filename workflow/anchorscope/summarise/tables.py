@@ -8,7 +8,6 @@ import polars as pl
 from anchorscope.files.atomic import atomic
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.models.manifest import SALMON
 from anchorscope.summarise.notes import described
 
 TABLES = ("summary", "series", "kinds", "strata", "deepest", "layers")
@@ -30,12 +29,13 @@ class Coverage:
         """The files of the pairs that were probed, from one file per pair."""
         return [path for pair, path in zip(self.pairs, paths, strict=True) if pair not in self.not_probed]
 
-    def of_config(self) -> "Coverage":
-        """Without salmons, whose pairs stand last."""
+    def first(self, count: int) -> "Coverage":
+        """Only so many pairs."""
+        pairs = self.pairs[:count]
         return Coverage(
-            [pair for pair in self.pairs if not pair[0].endswith(SALMON)],
-            {name: manifest for name, manifest in self.models.items() if not name.endswith(SALMON)},
-            {pair: why for pair, why in self.not_probed.items() if not pair[0].endswith(SALMON)},
+            pairs,
+            {model: self.models[model] for model, _ in pairs},
+            {pair: why for pair, why in self.not_probed.items() if pair in pairs},
         )
 
     def metadata(self) -> dict[str, object]:
