@@ -88,7 +88,7 @@ def measure(
     """The delta table and the layers table of one model on one dataset."""
     examples = examples_of(reader.keys, folds=folds, seed=seed, where=where)
     knockouts = [name for name in reader.knockouts if enough_cut(reader, examples, name)]
-    uncut = {run: ~reader.cuts(name) for name in knockouts for _, run in passes_of(name) if name != EXACT}
+    uncut = {cut: ~reader.cuts(name) for name in knockouts if name != EXACT for _, cut in passes_of(name)}
     examples = replace(examples, uncut=uncut)
     passes = [run for name in knockouts for run in passes_of(name)]
     deltas, layers = [], []
