@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from anchorscope.draw.figures import INTERVENTION_TITLES, RULE_TITLES, TEXT_ORDER, View
+from anchorscope.draw.figures import RULE_TITLES, TEXT_ORDER, View
 from anchorscope.extract.axes import COMPONENTS, Headline
 from anchorscope.files.frames import write_frame
 from anchorscope.files.provenance import provenance
@@ -22,12 +22,13 @@ from anchorscope.summarise.claims import STATEMENTS
 HEADLINE = Headline("resid", "answer_last")
 DEPTHS = {"question": -50.0, "answer": -3.0, "all": -20.0, "gap": -47.0}
 ASKED = 400
+CUT_AND_CONTROL = ("exact_question", "random_question")
 
 
 def make_summary(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     """Curves of a plausible shape, with noise, for every model (with its number of layers), dataset and choice."""
     noise = np.random.default_rng(0)
-    choices = product(layers, datasets, COMPONENTS, TEXT_ORDER, INTERVENTION_TITLES, RULE_TITLES, DEPTHS)
+    choices = product(layers, datasets, COMPONENTS, TEXT_ORDER, CUT_AND_CONTROL, RULE_TITLES, DEPTHS)
     tables = []
     for model, dataset, component, position, intervention, rule, anchor in choices:
         count = layers[model]
@@ -65,7 +66,7 @@ def make_summary(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
 
 def make_layers(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     """How well every probe ranks; the reference layer is the third."""
-    states = ("clean", *INTERVENTION_TITLES)
+    states = ("clean", *CUT_AND_CONTROL)
     rows = [
         {"model": model, "dataset": dataset, **asdict(HEADLINE), "intervention": state, "layer": layer, "auc": auc}
         | {"auc_low": auc - 0.05, "auc_high": auc + 0.05, "calibration_error": 0.04, "is_reference": layer == 2}
@@ -80,7 +81,7 @@ def make_deepest(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     """Every example at one layer under both interventions, in no order of ids."""
     noise = np.random.default_rng(1)
     tables = []
-    for model, dataset, intervention in product(layers, datasets, INTERVENTION_TITLES):
+    for model, dataset, intervention in product(layers, datasets, CUT_AND_CONTROL):
         clean, cut = noise.random((2, ASKED))
         told = np.where(clean > 0.5, cut - clean, clean - cut)
         tables.append(
