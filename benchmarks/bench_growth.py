@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
@@ -85,7 +86,7 @@ def make_answers(tokenizer: PreTrainedTokenizerBase, count: int) -> list[dict]:
         answer = tokenizer.decode(ids)
         last = draw.randrange(len(ids))
         row = {"id": f"{index:012d}", "question": question, "gold": [answer], "answer": answer, "exact_answer": answer}
-        row |= {"spans": [{"start": span.start, "end": span.end} for span in exact_question_spans(question)]}
+        row |= {"spans": [asdict(span) for span in exact_question_spans(question)]}
         row |= {"generated_ids": ids, "exact_first": 0, "exact_last": last, "answer_final": len(ids) - 1}
         rows.append(row | {"right": index % 2 == 0, "refused": False, "subject": None, "popularity": None})
     return rows

@@ -1,7 +1,7 @@
-"""Run clean and knocked-out passes over a shard's answers and keep the vectors that are probed.
+"""Run the passes of one knockout over a shard's answers and keep the vectors that are probed.
 
 Writes a file for each component and position that the config asks for: one row per analysed example, one column per
-prompt, intervention and layer.
+prompt, intervention and layer. The clean passes are in the files of the first knockout, `exact_question`.
 """
 
 import json
@@ -27,7 +27,7 @@ if __name__ == "__main__":
         batch_tokens=params.batch_tokens,
         balance=params.balance,
         seed=params.seed,
-        window=params.window,
+        knockout=params.knockout,
         code=params.code,
     )
     folder = Path(snakemake.output[0]).parent

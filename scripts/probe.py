@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from snakemake.script import snakemake
 
 
-def open_activations(paths: list[str], grid: str) -> ActivationReader:
+def open_activations(paths: list[str], grid: str, knockouts: str) -> ActivationReader:
     """A reader of the shards' folders that these files are in."""
     folders = list(dict.fromkeys(str(Path(path).parent) for path in paths))
-    return ActivationReader(folders, Grid(*map(tuple, json.loads(grid))))
+    return ActivationReader(folders, Grid(*map(tuple, json.loads(grid))), json.loads(knockouts))
 
 
 def before_balance(paths: list[str]) -> str:
@@ -49,7 +49,7 @@ if __name__ == "__main__":
     made["repeats"] = params.repeats
     where, on_card = f"{names.model} on {names.dataset}", snakemake.resources.gpu > 0 and torch.cuda.is_available()
     try:
-        reader = open_activations(snakemake.input, params.grid)
+        reader = open_activations(snakemake.input, params.grid, params.knockouts)
         splits = {"folds": params.folds, "repeats": params.repeats, "seed": params.seed}
         delta, layers = measure(reader, **splits, where=where, on_card=on_card)
     except TooFew as error:

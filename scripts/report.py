@@ -43,9 +43,10 @@ def read_csv(path: str) -> pl.DataFrame:
 
 def read_tables(files: Any, summary: pl.DataFrame, headline: Headline) -> dict[str, pl.DataFrame]:
     """The tables that the report shows."""
+    layers = read_frame(files.layers).filter(pl.col("model").is_in(summary["model"].unique().to_list()))
     return {
         "deepest": deepest_layers(summary, headline),
-        "auc": reference_auc(read_frame(files.layers), headline),
+        "auc": reference_auc(layers, headline),
         "text": text_alone(read_frame(files.text), headline),
         "accuracy": accuracy(read_csv(files.examples)),
         "questions": kept_questions(read_csv(files.questions)),
@@ -81,7 +82,8 @@ if __name__ == "__main__":
     params, files, target = snakemake.params, snakemake.input, snakemake.output[0]
     plain, datasets = dict(json.loads(params.models)), dict(json.loads(params.datasets))
     headline = Headline(**json.loads(params.headline))
-    summary, claims = read_frame(files.summary), read_json(files.claims)
+    summary = read_frame(files.summary).filter(pl.col("model").is_in(list(plain)))  # without salmons
+    claims = read_json(files.claims)
     models = mark_random(plain, claims["weights"])
     sets = {name: " · ".join(models[one] for one in some) for name, some in json.loads(params.figures).items()}
     drawn = {name: list(some) for name, some in groupby(files.figures, lambda path: Path(path).parent.name)}

@@ -1,8 +1,8 @@
 """Put the estimates of all models and datasets into one table per kind, and judge the claims.
 
-Writes summary, series, kinds, strata, deepest, layers and text as Parquet and as CSV, and the claims as JSON and as a
-page.
-A model and dataset that could not be probed are left out, and named in the metadata and on the page.
+Writes summary, series, kinds, lines, strata, deepest, layers and text as Parquet and as CSV, and the claims as JSON and
+as a page. A model and dataset that could not be probed are left out, and named in the metadata and on the page. Salmons
+stand behind all others in the tables, and no claim is about them.
 """
 
 import json
@@ -37,14 +37,16 @@ def write_text(path: str, text: str) -> None:
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files, outputs = snakemake.params, snakemake.input, snakemake.output
-    coverage = read_coverage(json.loads(params.pairs), files.summary)
-    tables = gather(coverage, files=files, sources=json.loads(params.sources), window=params.window)
+    pairs, salmons = json.loads(params.pairs), json.loads(params.salmons)
+    coverage = read_coverage(pairs + salmons, files.summary)
+    tables = gather(coverage, files=files, sources=json.loads(params.sources))
     write_tables(tables, outputs, provenance(stage="summarise", code=params.code, **coverage.metadata()))
+    judged = coverage.first(len(pairs))
     findings = find(
         tables,
-        resampled=coverage.files_of_probed(files.resampled),
+        resampled=judged.files_of_probed(files.resampled[: len(pairs)]),
         headline=Headline(**json.loads(params.headline)),
-        coverage=coverage,
+        coverage=judged,
         comparison=read_comparison(files.landmarks, params.families, params.layouts),
     )
     write_text(outputs.claims, findings.to_json())

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import asdict
 from functools import cache
 
 import pyarrow as pa
@@ -121,7 +122,7 @@ def test_the_analysed_sequence_ends_in_the_very_ids_that_were_generated(real):
     question = "Who is Björk Guðmundsdóttir?"
     ids = pieces(real, " Gabriel García Márquez was it", random.Random(3))
     row = grade(real, ids, gold=["García Márquez"], question=question)
-    spans = [{"start": span.start, "end": span.end} for span in exact_question_spans(question)]
+    spans = [asdict(span) for span in exact_question_spans(question)]
     example = {"id": "q", "question": question, "spans": spans, "subject": None, "popularity": None, **row}
     prompt = build_prompt(real, PROMPTS["few_shot"]["first"])
     examples = pa.Table.from_pylist([example])

@@ -58,13 +58,40 @@ def test_a_model_in_hand_reaches_a_figure(in_hand, finished, tmp_path):
     lines = (finished / "one.jsonl").read_text().splitlines()
     examples = [{"question": row["question"], "gold": row["answer"]} for row in map(json.loads, lines)]
     path = tmp_path / "activations"
-    answers = api.extract(*in_hand, examples, path, balance=False, window=1)
+    answers = api.extract(*in_hand, examples, path, balance=False, windows=[1])
     assert answers.height == len(examples)
     summary = api.summarise(path, model="mine", draws=100)
-    figure = api.plot_family(summary, models={"mine": "My model"})
+    figure = api.plot_family(summary, models={"mine": "My model"}, intervention="exact_question_w1")
     assert [panel.get_title() for panel in figure.axes] == ["My model"]
-    assert "in the last 1 layers" in figure.get_suptitle()
+    assert "cut in the layer plotted only" in figure.get_suptitle()
     assert summary.filter(anchor="all")["n"].unique().to_list() == [answers["refused"].not_().sum()]
+    api.extract(*in_hand, examples[:4], path, balance=False)
+    assert len(list(path.iterdir())) == 1, "nothing is left of an extraction that cut more"
+
+
+def test_who_chose_the_words_is_asked_of_those_who_have_such_words(in_hand, finished, tmp_path):
+    """An example without a subject counts under `exact_question`, but in no mean under `subject`."""
+    lines = (finished / "one.jsonl").read_text().splitlines()
+    examples = [
+        {
+            "question": row["question"],
+            "gold": row["answer"],
+            "subject": row["question"].split()[-1] if number % 4 else None,
+        }
+        for number, row in enumerate(map(json.loads, lines))
+    ]
+    answers = api.extract(*in_hand, examples, tmp_path, balance=False, interventions=["subject", "whole_question"])
+    summary = api.summarise(tmp_path, draws=100)
+    counted = dict(summary.filter(rule="flip", anchor="all", layer=1).select("intervention", "n").iter_rows())
+    usable = answers.filter(~pl.col("refused"))
+    everyone, named = usable.height, usable["subject"].is_not_null().sum()
+    assert counted == {
+        **dict.fromkeys(["exact_question", "random_question", "whole_question", "random_whole_question"], everyone),
+        **dict.fromkeys(["subject", "random_subject"], named),
+    }
+    assert 40 < named < everyone
+    both = summary.filter(rule="replicate", anchor="all", layer=1).select("intervention", "delta_p")
+    assert both["delta_p"].is_finite().all()
 
 
 def test_the_model_is_left_as_it_was(in_hand, first_shard, tmp_path):
@@ -86,6 +113,12 @@ def test_the_model_is_left_as_it_was(in_hand, first_shard, tmp_path):
         ([{"question": "who?", "gold": "Paris"}], {}, "The gold of example 0 is a text; it must be a list"),
         ([{"question": "who?", "gold": ["x"]}, {"gold": []}], {}, "Example 1 has no question"),
         ([], {"prompt": "zero_shot"}, "prompt is 'zero_shot'; it must be few_shot or chat"),
+        (
+            [],
+            {"interventions": ["object"]},
+            r"interventions is \['object'\]; it must be a list of some of exact_question",
+        ),
+        ([], {"windows": [0]}, r"windows is \[0\]; it must be a list of numbers of layers"),
     ],
 )
 def test_a_mistake_is_one_sentence_before_any_work(in_hand, examples, options, said, tmp_path):

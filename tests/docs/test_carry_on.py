@@ -67,7 +67,7 @@ def carried_on(finished, tmp_path_factory):
     (folder / "quiz.jsonl").write_text("\n".join(lines))
     (block,) = blocks(PAGE, "yaml")
     config = {**base_config(), **yaml.safe_load(block), "shard_size": 120, "headline": {"component": "mlp_in"}}
-    config["components"] = ["resid", "attn", "mlp", "mlp_in"]
+    config |= {"components": ["resid", "attn", "mlp", "mlp_in"], "interventions": ["function_words"]}
     write_config(folder, config)
     done = snakemake(folder, "figures")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -90,9 +90,9 @@ def test_each_addition_stands_alone(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_new_intervention_is_in_the_summary_and_does_more_than_the_exact_words(carried_on):
+def test_the_new_intervention_is_in_the_summary_and_does_something_else_than_the_exact_words(carried_on):
     summary = pl.read_parquet(carried_on / "results/summary.parquet").filter(rule="flip", anchor="all")
-    found = summary.filter(intervention="whole_question")
+    found = summary.filter(intervention="function_words")
     known = summary.filter(intervention="exact_question")
     assert len(found) == len(known) > 0
     assert found["delta_p"].is_finite().all()
@@ -106,7 +106,8 @@ def test_the_new_component_is_kept_and_probed(carried_on):
     assert set(pl.read_parquet(carried_on / "results/deepest.parquet")["intervention"]) == {
         "exact_question",
         "random_question",
-        "whole_question",
+        "function_words",
+        "random_function_words",
     }
     folder = carried_on / "results/activations/tiny/quiz/0000"
     read, made = (

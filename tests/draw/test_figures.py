@@ -68,7 +68,6 @@ def summary_rows():
                                     "weights": "trained",
                                     "dataset": dataset,
                                     "source": "hub",
-                                    "window": None,
                                     "component": component,
                                     "position": position,
                                     "intervention": intervention,
@@ -123,7 +122,7 @@ def tables() -> dict[str, pl.DataFrame]:
         for dataset in DATASETS
         for layer in (3, 4)
     ]
-    overrides = {"window": pl.Int64, "null": pl.Float64, "null_low": pl.Float64, "null_high": pl.Float64}
+    overrides = {"null": pl.Float64, "null_low": pl.Float64, "null_high": pl.Float64}
     return {
         "summary": pl.DataFrame(list(summary_rows()), schema_overrides=overrides),
         "layers": pl.DataFrame(layers),
@@ -350,22 +349,34 @@ def test_all_rules_share_one_y_axis(figures, summary):
     assert high > 0
 
 
+@pytest.mark.parametrize(
+    ("intervention", "said"),
+    [
+        ("exact_question_w3", "exact question words cut in the last 3 layers up to the one plotted only"),
+        ("exact_question_w1", "exact question words cut in the layer plotted only"),
+        ("whole_question", "whole question cut"),
+    ],
+)
+def test_the_figure_says_which_words_are_cut_and_in_which_layers(intervention, said, summary):
+    cut = pl.lit(intervention).alias("intervention")
+    figure = plot_family(summary.with_columns(cut), MODELS, DATASETS, intervention=intervention)
+    assert " ".join(figure.get_suptitle().split()).startswith(f"{said}; anchors by")
+
+
 def test_the_figure_says_by_itself_what_it_is_not(summary):
-    """Bundled questions, random weights and a windowed knockout stand in the summary; nobody has to remember them."""
+    """Bundled questions and random weights stand in the summary; nobody has to remember them."""
     bundled = "PopQA, NQ: questions bundled with Anchorscope, not the published datasets."
     random = "Large-3B: random weights; their numbers mean nothing about trained models."
-    window = "Windowed knockout: attention is cut in the last 3 layers up to the one plotted."
     odd = summary.with_columns(
         source=pl.when(pl.col("dataset").is_in(["popqa", "nq"])).then(pl.lit("bundled")).otherwise("source"),
         weights=pl.when(pl.col("model") == "large").then(pl.lit("random")).otherwise("weights"),
-        window=pl.lit(3),
     )
     assert notes(summary, MODELS, DATASETS) == []
-    assert notes(odd, MODELS, DATASETS) == [bundled, random, window]
+    assert notes(odd, MODELS, DATASETS) == [bundled, random]
     assert notes(odd, {"small": "Small-1B"}, {"nq": "NQ"})[0].startswith("NQ: questions bundled")
     figure = plot_family(odd, MODELS, DATASETS, note="And more.")
     said = " ".join(figure.get_suptitle().split())
-    assert said.endswith(f"{bundled} {random} {window} And more.")
+    assert said.endswith(f"{bundled} {random} And more.")
     assert [panel.get_title() for panel in figure.axes] == ["Small-1B", "Large-3B (random weights)"]
 
 

@@ -13,11 +13,22 @@ from anchorscope.answer.answers import answer_questions
 from anchorscope.answer.generate import answer_ends, generate, stop_tokens
 from anchorscope.answer.prompts import common_prefix, encode
 from anchorscope.extract import store
-from anchorscope.extract.axes import COMPONENTS, FULL, HEADLINE, PASSES, POSITIONS, Grid
+from anchorscope.extract.axes import (
+    COMPONENTS,
+    EXACT,
+    FULL,
+    HEADLINE,
+    PASSES,
+    POSITIONS,
+    Grid,
+    knockouts_of,
+    passes_of,
+    window_of,
+)
 from anchorscope.extract.job import counted
 from anchorscope.extract.run import analysed, balanced, run_workload
-from anchorscope.extract.sequences import build_workload
-from anchorscope.extract.store import ActivationReader, ActivationWriter, check_finite, column, grid_of
+from anchorscope.extract.sequences import Workload, build_workload
+from anchorscope.extract.store import ActivationReader, ActivationWriter, check_finite, column, grid_of, remove_added
 from few_examples import QUESTIONS, examples, prompts
 from reference import plain_greedy, plain_states
 from small_things import FAMILIES, tiny_model
@@ -28,31 +39,44 @@ def family(request) -> str:
     return request.param
 
 
+def extract(folder: Path, model, tokenizer, *, knockout: str = EXACT, batch_tokens: int = 4096, rows=None) -> Workload:
+    """Write a knockout's activations to a folder."""
+    workload = build_workload(tokenizer, prompts(), rows or examples(tokenizer), passes=passes_of(knockout))
+    shape = {"layers": model.config.num_hidden_layers, "width": 32, "dtype": torch.float32}
+    with ActivationWriter(folder, **shape, made_from={}, knockout=knockout) as writer:
+        run_workload(model, workload, writer, batch_tokens=batch_tokens)
+    return workload
+
+
 @pytest.mark.parametrize(
-    ("batch_tokens", "window"),
+    ("batch_tokens", "knockout"),
     [
-        pytest.param(64, None, marks=pytest.mark.slow),
-        (4096, None),
-        pytest.param(4096, 1, marks=pytest.mark.slow),
-        (256, 3),
-        pytest.param(4096, 9, marks=pytest.mark.slow),
+        pytest.param(64, EXACT, marks=pytest.mark.slow),
+        (4096, EXACT),
+        (256, "subject"),
+        pytest.param(4096, "property", marks=pytest.mark.slow),
+        pytest.param(256, "content", marks=pytest.mark.slow),
+        pytest.param(4096, "whole_question", marks=pytest.mark.slow),
+        pytest.param(4096, "exact_question_w1", marks=pytest.mark.slow),
+        (256, "exact_question_w3"),
+        pytest.param(4096, "exact_question_w9", marks=pytest.mark.slow),
     ],
 )
-def test_stored_activations_equal_the_plain_reference(family, batch_tokens, window, tokenizer, tmp_path):
+def test_stored_activations_equal_the_plain_reference(family, batch_tokens, knockout, tokenizer, tmp_path):
     fast = tiny_model(family, len(tokenizer))
     slow = tiny_model(family, len(tokenizer), attention="eager")
     rows = examples(tokenizer)
-    writer = ActivationWriter(tmp_path / "a", layers=4, width=32, dtype=torch.float32, made_from={})
-    workload = build_workload(tokenizer, prompts(), rows)
-    run_workload(fast, workload, writer, batch_tokens=batch_tokens, window=window)
-    writer.close()
+    extract(tmp_path / "a", fast, tokenizer, rows=rows)
+    workload = extract(tmp_path / "a", fast, tokenizer, knockout=knockout, batch_tokens=batch_tokens, rows=rows)
     reader = ActivationReader([tmp_path / "a"])
     shared = workload.shared["first"]
     assert shared > 20, "the shared prefix is what this test is about"
-    assert any(min(item[2].cut) < shared for item in workload.sequences), "no control reaches back"
+    if knockout == EXACT:
+        assert any(min(item[2].cut) < shared for item in workload.sequences), "no control reaches back"
     order = {key["id"]: index for index, key in enumerate(reader.keys)}
+    window = window_of(knockout)
     for example, passes in zip(rows.to_pylist(), workload.sequences, strict=True):
-        for run, sequence in zip(PASSES, passes, strict=True):
+        for run, sequence in zip(workload.passes, passes, strict=True):
             for layer in range(4):
                 expected = plain_states(
                     slow, sequence.ids.tolist(), cut=sequence.cut, keep=sequence.keep, layer=layer, window=window
@@ -221,6 +245,59 @@ def test_shards_of_different_dtypes_are_refused_by_name(tmp_path):
         ActivationWriter(tmp_path / name, layers=1, width=4, dtype=dtype, made_from={}).close()
     with pytest.raises(ValueError, match=r"b/resid.* holds .* 1, 4, bfloat16, but .*a/resid.* 1, 4, float32"):
         ActivationReader([tmp_path / "a", tmp_path / "b"])
+
+
+def write_vectors(folder: Path, ids: str, knockout: str = EXACT) -> torch.Tensor:
+    """Random vectors of examples with these ids, in this order, as a knockout's files; returned in the order of ids."""
+    block = torch.randn(len(COMPONENTS), 2, len(passes_of(knockout)), len(POSITIONS), len(ids), 5)
+    shape = {"layers": 2, "width": 5, "dtype": torch.float32}
+    with ActivationWriter(folder, **shape, made_from={}, knockout=knockout) as writer:
+        writer.add([{"id": name, "right": True, "subject": None, "popularity": 1, "cut": 1} for name in ids], block)
+    return block[..., [ids.index(name) for name in sorted(ids)], :]
+
+
+def test_an_added_knockout_has_files_of_its_own_and_leaves_the_others_alone(tmp_path):
+    """Its batches may give the examples another order; they are read together all the same."""
+    exact = write_vectors(tmp_path, "cab")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    whole, window = (write_vectors(tmp_path, "bca", name) for name in ("whole_question", "exact_question_w2"))
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert before.items() < after.items()
+    assert len(after) == 3 * len(before)
+    reader = ActivationReader([tmp_path])
+    assert reader.knockouts == knockouts_of(["whole_question"], [2])
+    expected = {
+        ("second", "clean"): exact[2, :, 3, 1],
+        ("second", "whole_question"): whole[2, :, 2, 1],
+        ("first", "random_whole_question"): whole[2, :, 1, 1],
+        ("first", "exact_question_w2"): window[2, :, 0, 1],
+    }
+    found = reader.read_passes("mlp", "final", list(expected), layers=range(2))
+    assert all(torch.equal(found[run], vectors) for run, vectors in expected.items())
+    with pytest.raises(ValueError, match="random_whole_question was not run under the second prompt; these"):
+        reader.read("mlp", "final", "second", "random_whole_question", layers=range(2))
+    remove_added(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_files_of_different_examples_are_not_read_together(tmp_path):
+    write_vectors(tmp_path, "abc")
+    write_vectors(tmp_path, "abd", "content")
+    with pytest.raises(ValueError, match=r"answer_last\.content\.parquet and .* hold different examples"):
+        ActivationReader([tmp_path])
+
+
+def test_an_example_without_such_words_is_cut_by_nothing_and_says_so(tokenizer, tmp_path):
+    model = tiny_model("llama", len(tokenizer), layers=1)
+    extract(tmp_path / "a", model, tokenizer)
+    extract(tmp_path / "a", model, tokenizer, knockout="subject")
+    reader = ActivationReader([tmp_path / "a"])
+    named = [key["subject"] is not None for key in reader.keys]
+    assert reader.cuts("subject").tolist() == named
+    assert reader.cuts(EXACT).all()
+    for prompt, intervention in passes_of("subject"):
+        cut, clean = (reader.read("resid", "final", prompt, name, layers=range(1)) for name in (intervention, "clean"))
+        assert [not torch.equal(*pair) for pair in zip(cut[0], clean[0], strict=True)] == named, intervention
 
 
 def test_the_store_reads_from_plain_pyarrow(tmp_path):

@@ -1,5 +1,7 @@
 """The knockout cuts what it says, and nothing else."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import torch
@@ -8,11 +10,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from anchorscope.answer.prompts import Encoded, chat_prompt, encode, few_shot_prompt
 from anchorscope.engine.attention import packed_attention
 from anchorscope.engine.packing import Pack
-from anchorscope.extract.interventions import CONTROL_REACH, exact_question, random_question
+from anchorscope.extract.axes import CONTROLS, PASSES, knockouts_of, passes_of
+from anchorscope.extract.interventions import CONTROL_REACH, PromptedQuestion, cut_tokens
 from anchorscope.extract.recorder import recording
 from anchorscope.extract.run import Engine
 from anchorscope.extract.sequences import TokenSequence, Workload, grow_tree
-from anchorscope.text.content_words import Span
+from anchorscope.text.content_words import exact_question_spans
+from anchorscope.text.spans import Span
 from small_things import tiny_model
 
 SUBJECT, FEATURE = 7, 3  # the token that carries the feature, and the feature's dimension
@@ -125,16 +129,101 @@ def question(tokenizer, text: str) -> Encoded:
     return encode(tokenizer, few_shot_prompt([{"question": "Who wrote Emma?", "answer": "Jane Austen"}] * 3), [text])[0]
 
 
+def random_question(item: Encoded, exact: list[int], example: str) -> list[int]:
+    """The control of some exact tokens."""
+    start = item.question.start
+    spans = [{"start": item.offsets[token][0] - start, "end": item.offsets[token][1] - start} for token in exact]
+    prompted = PromptedQuestion(example, "", spans=spans, encoded=item)
+    assert cut_tokens("exact_question", prompted) == exact
+    return cut_tokens("random_question", prompted)
+
+
 def test_the_control_cuts_as_many_question_tokens_outside_the_exact_ones(tokenizer):
     item = question(tokenizer, "What is the name of the capital of the country that is called France?")
     exact = item.tokens_of([Span(24, 31), Span(62, 68)])
     drawn = random_question(item, exact, "example")
-    assert exact_question(item, exact, "example") == exact
     assert len(drawn) == len(exact)
     assert not set(drawn) & set(exact)
     assert set(drawn) <= set(item.question_tokens)
     assert drawn == random_question(item, exact, "example")
     assert any(random_question(item, exact, str(seed)) != drawn for seed in range(5))
+
+
+def prompted_question(tokenizer, text: str, subject: str | None) -> PromptedQuestion:
+    spans = [asdict(span) for span in exact_question_spans(text, subject)]
+    return PromptedQuestion("example", text, spans=spans, encoded=question(tokenizer, text))
+
+
+def words_cut(tokenizer, intervention: str, text: str, subject: str | None) -> str:
+    """What an intervention cuts, as text."""
+    prompted = prompted_question(tokenizer, text, subject)
+    return tokenizer.decode([prompted.encoded.ids[index] for index in cut_tokens(intervention, prompted)])
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "expected"),
+    [
+        (
+            "Who was the director of Gone with the Wind?",
+            "Gone with the Wind",
+            {
+                "exact_question": " director Gone with the Wind",
+                "subject": " Gone with the Wind",
+                "property": " director",
+                "content": " director Gone Wind",  # "with" and "the" are on the list of function words
+                "whole_question": " Who was the director of Gone with the Wind?",
+            },
+        ),
+        # A subject that the question does not name, and none: nobody can tell subject and property apart.
+        ("how tall is Mont Blanc", "Everest", {"subject": "", "property": "", "exact_question": " Mont Blanc"}),
+        ("how tall is Mont Blanc", None, {"subject": "", "property": "", "content": " tall Mont Blanc"}),
+        ("Who is Björk?", "Björk", {"subject": " Björk", "property": "", "content": " Björk"}),
+    ],
+)
+def test_each_knockout_cuts_its_own_choice_of_words(text, subject, expected, tokenizer):
+    assert {name: words_cut(tokenizer, name, text, subject) for name in expected} == expected
+    assert words_cut(tokenizer, "exact_question_w4", text, subject) == words_cut(
+        tokenizer, "exact_question", text, subject
+    )
+
+
+@pytest.mark.parametrize("knockout", CONTROLS)
+def test_every_control_cuts_as_many_tokens_as_its_knockout_and_none_that_carries_content(knockout, tokenizer):
+    text = "Who was the director of Gone with the Wind?"
+    prompted = prompted_question(tokenizer, text, "Gone with the Wind")
+    cut, drawn, exact = (cut_tokens(name, prompted) for name in (knockout, CONTROLS[knockout], "exact_question"))
+    assert len(drawn) == len(cut) > 0
+    assert not set(drawn) & {*cut, *exact}
+    question_tokens = set(prompted.encoded.question_tokens)
+    assert (set(drawn) <= question_tokens) == (len(question_tokens - {*cut, *exact}) >= len(cut))
+    if knockout == "whole_question":
+        assert not set(drawn) & question_tokens
+        assert max(drawn) < min(question_tokens)
+
+
+def test_where_nothing_is_cut_the_control_cuts_nothing(tokenizer):
+    prompted = prompted_question(tokenizer, "how tall is Mont Blanc", None)
+    assert cut_tokens("subject", prompted) == cut_tokens("random_subject", prompted) == []
+
+
+def test_what_is_run_follows_from_what_is_asked_for():
+    assert knockouts_of([], []) == knockouts_of(["exact_question"], []) == ["exact_question"]
+    assert PASSES == [
+        ("first", "clean"),
+        ("first", "exact_question"),
+        ("first", "random_question"),
+        ("second", "clean"),
+        ("second", "exact_question"),
+    ], "a default run costs no more"
+    assert knockouts_of(["content", "subject"], [8, 1]) == [
+        "exact_question",
+        "subject",
+        "content",
+        "exact_question_w1",
+        "exact_question_w8",
+    ]
+    assert passes_of("subject") == [("first", "subject"), ("first", "random_subject"), ("second", "subject")]
+    assert passes_of("exact_question_w8") == [("first", "exact_question_w8")]
 
 
 def test_the_control_cuts_as_many_tokens_as_a_long_question_has_exact_ones(tokenizer):

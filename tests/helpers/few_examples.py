@@ -1,5 +1,7 @@
 """A few questions with answers, as token sequences, for tests of the engine and of extraction."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pyarrow as pa
 
@@ -19,6 +21,12 @@ QUESTIONS = [
     "Gone with the Wind author birthplace",
     "Is Björk older than Sjón?",
 ]
+# The second and third have no subject. The fourth has no other word than those of its subject and its property.
+SUBJECTS = {
+    "What is the capital of France?": "France",
+    "Gone with the Wind author birthplace": "Gone with the Wind",
+    "Is Björk older than Sjón?": "Björk",
+}
 
 
 def prompts() -> dict[str, Prompt]:
@@ -34,13 +42,13 @@ def examples(tokenizer) -> pa.Table:
             {
                 "id": f"q{index}",
                 "question": question,
-                "spans": [{"start": span.start, "end": span.end} for span in exact_question_spans(question)],
+                "spans": [asdict(span) for span in exact_question_spans(question, SUBJECTS.get(question))],
                 "generated_ids": [*ids, 198],
                 "exact_first": 1,
                 "exact_last": 1 + index % 2,
                 "answer_final": len(ids) - 1,
                 "right": index % 2 == 0,
-                "subject": None,
+                "subject": SUBJECTS.get(question),
                 "property": None,
                 "popularity": index,
             }

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from anchorscope.draw.figures import INTERVENTION_TITLES, RULE_TITLES, TEXT_ORDER, View
+from anchorscope.draw.figures import RULE_TITLES, TEXT_ORDER, View
 from anchorscope.extract.axes import COMPONENTS, Headline
 from anchorscope.files.frames import write_frame
 from anchorscope.files.provenance import provenance
@@ -32,12 +32,13 @@ from anchorscope.summarise.two_lines import COMPARED
 HEADLINE = Headline("resid", "answer_last")
 DEPTHS = {"question": -50.0, "answer": -3.0, "all": -20.0, "gap": -47.0}
 ASKED = 400
+CUT_AND_CONTROL = ("exact_question", "random_question")
 
 
 def make_summary(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     """Curves of a plausible shape, with noise, for every model (with its number of layers), dataset and choice."""
     noise = np.random.default_rng(0)
-    choices = product(layers, datasets, COMPONENTS, TEXT_ORDER, INTERVENTION_TITLES, RULE_TITLES, LOGITS, DEPTHS)
+    choices = product(layers, datasets, COMPONENTS, TEXT_ORDER, CUT_AND_CONTROL, RULE_TITLES, LOGITS, DEPTHS)
     tables = []
     for model, dataset, component, position, intervention, rule, logits, anchor in choices:
         if logits != "measured" and (rule == "fixed" or Headline(component, position) != HEADLINE):
@@ -76,12 +77,12 @@ def make_summary(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
                 }.items()
             )
         )
-    return pl.concat(tables).with_columns(pl.col(pl.Float64).fill_nan(None), window=pl.lit(None, pl.Int64))
+    return pl.concat(tables).with_columns(pl.col(pl.Float64).fill_nan(None))
 
 
 def make_layers(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     """How well every probe ranks; the reference layer is the third."""
-    states = ("clean", *INTERVENTION_TITLES)
+    states = ("clean", *CUT_AND_CONTROL)
     rows = [
         {"model": model, "dataset": dataset, **asdict(HEADLINE), "intervention": state, "layer": layer, "auc": auc}
         | {"auc_low": auc - 0.05, "auc_high": auc + 0.05, "calibration_error": 0.04, "is_reference": layer == 2}
@@ -108,7 +109,7 @@ def make_deepest(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     """Every example at one layer under both interventions, in no order of ids."""
     noise = np.random.default_rng(1)
     tables = []
-    for model, dataset, intervention in product(layers, datasets, INTERVENTION_TITLES):
+    for model, dataset, intervention in product(layers, datasets, CUT_AND_CONTROL):
         clean, cut = noise.random((2, ASKED))
         told = np.where(clean > 0.5, cut - clean, clean - cut)
         tables.append(
@@ -146,7 +147,7 @@ def write_answers(path: Path, ids: list[str], words: str = "") -> Path:
         {
             "id": one,
             "question": f"who wrote the {one} part of the long history of the northern islands {words}",
-            "spans": [{"start": 4, "end": 9}, {"start": 14, "end": 22}],
+            "spans": [{"start": 4, "end": 9, "kind": None}, {"start": 14, "end": 22, "kind": None}],
             "gold": [f"author {one}", "somebody", "nobody", "anybody", words],
             "answer": f"It was written by author {one} {words}",
             "exact_start": 18,

@@ -12,6 +12,7 @@ from anchorscope.answer.prompts import few_shot_prompt
 from anchorscope.models.fetch import describe, fetch
 from anchorscope.models.loading import load_model, load_tokenizer, random_model
 from anchorscope.models.manifest import Manifest
+from anchorscope.models.salmon import salmon_of
 from small_things import ROOT, tiny_model
 
 SHAPES = ROOT / "workflow/resources/shapes"
@@ -48,6 +49,21 @@ def test_the_revision_is_of_the_config_and_the_seed(tmp_path, tokenizer):
     first, other = (fetched(tmp_path, tokenizer, seed, rms_norm_eps=1e-5) for seed in (0, 1))
     edited = fetched(tmp_path / "edited", tokenizer, rms_norm_eps=1e-6)
     assert len({manifest.revision for manifest in (first, other, edited)}) == 3
+
+
+def test_a_salmon_has_its_models_config_and_tokenizer_and_the_weights_of_seed_0(tmp_path, tokenizer):
+    tiny_model("qwen3", len(tokenizer), layers=2, seed=1).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    trained = describe(tmp_path, "mine", {"path": str(tmp_path)})
+    salmon = salmon_of(trained)
+    assert (salmon.name, salmon.weights) == ("mine+salmon", "random")
+    same = ("path", "tokenizer", "architecture", "layers", "width", "parameters")
+    assert all(getattr(salmon, name) == getattr(trained, name) for name in same)
+    assert salmon.revision != trained.revision
+    drawn, expected = weights(salmon), tiny_model("qwen3", len(tokenizer), layers=2, seed=0).state_dict()
+    assert all(torch.equal(drawn[name], expected[name]) for name in expected)
+    learnt = weights(trained)
+    assert not torch.equal(drawn["model.embed_tokens.weight"], learnt["model.embed_tokens.weight"])
 
 
 def test_it_is_loaded_like_any_other_model_in_the_dtype_asked_for(tmp_path, tokenizer):

@@ -154,6 +154,7 @@ def test_the_table_compares_every_place_with_the_same_readers_and_its_own_layers
     )
     keys = [{"id": name, "right": not wrong} for name, wrong in zip(examples.ids, examples.hallucinated, strict=True)]
     answers = pl.DataFrame(answered(keys)).with_columns(subject=pl.lit(None, pl.String), popularity=pl.lit(1))
+    delta = delta.with_columns(repeat=pl.lit(0, pl.Int8))
     table = text_table(delta, layers, answers.reverse(), folds=5, seed=0, where="test")
     areas = {(row["position"], row["reader"]): row for row in table.to_dicts()}
     assert len(areas) == table.height == 14

@@ -32,7 +32,7 @@ def test_what_was_not_probed_is_left_out_of_the_tables_and_named(tmp_path):
     coverage = read_coverage(PAIRS, files["summary"])
     assert coverage.probed() == [("m", "one")]
     assert coverage.metadata() == {"models": {"m": MANIFEST}, "not_probed": [["m", "two", "too few answers"]]}
-    tables = gather(coverage, files=files, sources={"one": "bundled", "two": "hub"}, window=None)
+    tables = gather(coverage, files=files, sources={"one": "bundled", "two": "hub"})
     (row,) = tables["kinds"].to_dicts()
     assert (row["model"], row["weights"], row["dataset"], row["source"]) == ("m", "trained", "one", "bundled")
 

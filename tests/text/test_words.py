@@ -165,6 +165,22 @@ def unmarked(text: str) -> tuple[str, list[Span]]:
     return plain, spans
 
 
+@pytest.mark.parametrize(
+    ("question", "subject", "kinds"),
+    [
+        ("Who directed Titanic?", "Titanic", {"directed": "property", "Titanic": "subject"}),
+        ("who wrote the song Emma about emma", "Emma", {"wrote": "property", "Emma": "subject", "emma": "subject"}),
+        ('Who sang "Ode to Joy"?', "Joy", {"sang": "property", "Ode to Joy": "subject"}),  # a title is not taken apart
+        ("Who directed Titanic?", None, {"directed": None, "Titanic": None}),
+        ("Who directed it?", "Titanic", {"directed": None}),
+    ],
+)
+def test_where_the_subject_is_known_every_exact_word_names_it_or_the_property(question, subject, kinds):
+    found = {question[span.start : span.end]: span.kind for span in exact_question_spans(question, subject)}
+    assert {word: found.get(word) for word in kinds} == kinds
+    assert set(found.values()) <= {"subject", "property"} or set(found.values()) == {None}
+
+
 @pytest.mark.parametrize(("writer", "least"), [(1, 150), (2, 90), (3, 30), (4, 25)])
 def test_the_exact_answer_is_found_in_19_of_20_hand_written_answers(writer, least):
     rows = [row for row in cases("answers") if row["writer"] == writer]

@@ -72,6 +72,7 @@ def test_another_workflow_plans_every_stage_under_its_own_names(tmp_path):
     assert planned["anchorscope_answer"] == 4
     assert all(name.startswith("anchorscope_") for name in planned)
     assert jobs(snakemake(tmp_path, "--dry-run", "note.txt"))["note"] == 1
+    assert jobs(snakemake(tmp_path, "--dry-run", "anchorscope_salmon"))["anchorscope_describe_salmon"] == 1
 
 
 def test_a_target_of_ones_own_stays_the_default(tmp_path):

@@ -393,9 +393,9 @@ def test_more_questions_run_only_the_new_shards(rerun):
         pytest.param({"headline": {"component": "mlp"}}, BELOW_PROBE, marks=pytest.mark.slow),
         ({"folds": 4}, {"probe": 2, **BELOW_PROBE}),
         ({"components": ["mlp", "resid"]}, {"probe": 2, **BELOW_PROBE}),
-        pytest.param(
-            {"window": 1}, {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}, marks=pytest.mark.slow
-        ),
+        # Only the passes of what was added: a file for each of the four shards.
+        ({"interventions": ["subject"], "windows": [4]}, {"extract": 8, "probe": 2, **BELOW_PROBE}),
+        pytest.param({"windows": [4]}, {"extract": 4, "probe": 2, **BELOW_PROBE}, marks=pytest.mark.slow),
         pytest.param(
             {"balance": False}, {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}, marks=pytest.mark.slow
         ),
@@ -404,6 +404,42 @@ def test_more_questions_run_only_the_new_shards(rerun):
 def test_a_setting_reruns_exactly_what_it_can_change(rerun, changes, expected):
     write_config(rerun, base_config() | changes)
     assert jobs(snakemake(rerun, "--dry-run")) == {**expected, "provenance": 1}
+
+
+SALMON = {"describe_salmon": 1, "extract": 4, "probe": 2, "estimate": 2, "summarise": 1, "salmon": 1}
+
+
+def test_a_salmon_is_made_only_when_it_is_asked_for(rerun):
+    done = snakemake(rerun, "salmon", "--dry-run")
+    assert jobs(done) == SALMON
+    assert set(re.findall(r"model=([\w+-]+)", done.stdout + done.stderr)) == {"tiny", "tiny+salmon"}
+    assert jobs(snakemake(rerun, "--dry-run")) == Counter()
+
+
+@pytest.mark.slow
+def test_a_salmon_differs_from_its_model_in_nothing_but_the_weights(rerun):
+    """The small run's model is itself the draw of seed 0. So its salmon has the same numbers."""
+    config = base_config() | {"interventions": ["content"]}
+    write_config(rerun, config)
+    for arguments in (["salmon"], []):
+        done = snakemake(rerun, *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert jobs(snakemake(rerun, "--dry-run")) == Counter(), "what was made stays"
+    results = rerun / "results"
+    trained, salmon = (pl.read_parquet(results / f"delta/{name}/one.parquet") for name in ("tiny", "tiny+salmon"))
+    assert salmon.equals(trained)
+    for table in ("summary", "layers"):
+        frame = pl.read_parquet(results / f"{table}.parquet")
+        assert dict(frame.select("model", "weights").unique().iter_rows()) == {
+            "tiny": "trained",
+            "tiny+salmon": "random",
+        }
+    claims = json.loads((results / "claims.json").read_text())
+    assert {row["model"] for row in claims["claims"]} == {"tiny"}
+    assert "salmon" not in (results / "claims.md").read_text()
+    manifest = json.loads((results / "models/tiny+salmon.json").read_text())
+    assert (manifest["weights"], manifest["source"]["random"]["seed"]) == ("random", 0)
+    assert not (results / "models/tiny+salmon").exists(), "weights are drawn, not kept"
 
 
 EXTRACT_AND_BELOW = {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.extract.axes import COMPONENTS, HEADLINE, POSITIONS, Grid
+from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, HEADLINE, POSITIONS, Grid, window_of
 from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import made_from
@@ -15,6 +15,12 @@ from anchorscope.fingerprint import fingerprint
 def usable_cores() -> int:
     """How many cores this process may run on. A scheduler or a container may allow fewer than there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def known_knockout(name: str) -> str:
+    if name not in CONTROLS and not window_of(name):
+        raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(CONTROLS)} and not of the form {EXACT}_w4")
+    return name
 
 
 def parse() -> argparse.Namespace:
@@ -37,7 +43,12 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--all", action="store_true", help="keep all examples, not as many right as wrong ones")
     parser.add_argument("--seed", type=int, default=0, help="draws the balanced examples")
-    parser.add_argument("--window", type=int, help="knock out in this many layers up to the one read, not in all")
+    parser.add_argument(
+        "--knockout",
+        type=known_knockout,
+        default=EXACT,
+        help=f"what is cut, one of {', '.join(CONTROLS)}, or {EXACT}_w4 to cut in 4 layers up to the one read",
+    )
     parser.add_argument("--log", type=Path, default=os.devnull, help="a file for the log")
     return parser.parse_args()
 
@@ -53,7 +64,7 @@ if __name__ == "__main__":
         batch_tokens=options.batch_tokens,
         balance=not options.all,
         seed=options.seed,
-        window=options.window,
+        knockout=options.knockout,
         code=fingerprint(Path(__file__)),
     )
     extract_file(answers=options.answers, manifest=options.manifest, folder=options.output, settings=settings)

@@ -34,7 +34,8 @@ from anchorscope.files.identity import (
 from anchorscope.files.provenance import VERSIONED
 from anchorscope.fingerprint import fingerprint
 from anchorscope.models.gpus import gpu_count
-from anchorscope.extract.axes import Grid
+from anchorscope.models.manifest import SALMON
+from anchorscope.extract.axes import EXACT, Grid, knockouts_of
 from anchorscope.config_checks import mistakes
 from anchorscope.config_files import file_mistakes, refuse_files, stop_at
 
@@ -70,6 +71,11 @@ GRID = Grid.of(
     config.get("positions", [config["headline"]["position"]]),
 )
 PLACES = [".".join(place) for place in GRID.places()]
+KNOCKOUTS = knockouts_of(config["interventions"], config["windows"])
+# Models that have a dead salmon: a twin whose weights are random. No name in the config can hold a plus.
+WITH_SALMON = [name for name, model in MODELS.items() if "random" not in model]
+SALMONS = [f"{name}{SALMON}" for name in WITH_SALMON]
+PAIRS = [[model, dataset] for model in MODELS for dataset in DATASETS]
 FORMATS = ["png", "pdf", "svg"]
 KINDS_DRAWN = kinds_drawn(len(GRID))  # of figures
 WIDTHS = ["", "_column"]  # of a page and of a column
@@ -87,6 +93,16 @@ MODEL_THREADS = max(1, (CORES or 1) // (STARTED * gpu_count())) if gpu_count() e
 
 def one_of(names):
     return "|".join(map(re.escape, names))
+
+
+def added(knockout):
+    """What ends the names of a knockout's files; those of `exact_question` are the plain ones."""
+    return "" if knockout == EXACT else f".{knockout}"
+
+
+def own_settings(wildcards):
+    """A model's entry in the config; a salmon has that of its trained model."""
+    return MODELS[wildcards.model.removesuffix(SALMON)]
 
 
 wildcard_constraints:
@@ -148,7 +164,7 @@ def model_identity(wildcards):
 
 def prompt_of(wildcards, names):
     """The named prompts of the model's style, as canonical JSON."""
-    style = MODELS[wildcards.model]["prompt"]
+    style = own_settings(wildcards)["prompt"]
     return canonical_json({"style": style, "texts": {name: PROMPTS[style][name] for name in names}})
 
 
@@ -165,7 +181,7 @@ def grows(amount):
 
 def model_memory(wildcards, attempt):
     """The memory in MB that the config allows a model's jobs."""
-    return attempt * int(1000 * MODELS[wildcards.model]["memory_gb"])
+    return attempt * int(1000 * own_settings(wildcards)["memory_gb"])
 
 
 def families():
@@ -206,10 +222,33 @@ def answer_files():
     return expand("results/answers/{model}/{dataset}/{shard}.parquet", model=MODELS, dataset=DATASETS, shard=SHARDS)
 
 
-def activation_files(models, datasets, shards, places=PLACES):
+def answers_of(wildcards):
+    """The answers that activations are of; a salmon is given those of its trained model."""
+    model = wildcards.model.removesuffix(SALMON)
+    return f"results/answers/{model}/{wildcards.dataset}/{wildcards.shard}.parquet"
+
+
+def activation_files(models, datasets, shards, places=PLACES, ends=tuple(map(added, KNOCKOUTS))):
     """The activations of some shards."""
-    file = "results/activations/{model}/{dataset}/{shard}/{place}.parquet"
-    return expand(file, model=models, dataset=datasets, shard=shards, place=places)
+    file = "results/activations/{model}/{dataset}/{shard}/{place}{end}.parquet"
+    return expand(file, model=models, dataset=datasets, shard=shards, place=places, end=ends)
+
+
+def salmon_pairs():
+    """The salmons that are asked for, or were made before, each with its dataset."""
+    asked = any(target.endswith("salmon") for target in workflow.dag_settings.targets)
+    return [
+        [model, dataset]
+        for model in SALMONS
+        for dataset in DATASETS
+        if asked or os.path.exists(f"results/estimates/{model}/{dataset}/summary.parquet")
+    ]
+
+
+def with_salmons(file):
+    """A file of every model with every dataset, and behind them those of salmons."""
+    # Not before the jobs are planned: only then is it known what is asked for.
+    return lambda wildcards: [file.format(model=model, dataset=dataset) for model, dataset in PAIRS + salmon_pairs()]
 
 
 def tables():

@@ -1,34 +1,38 @@
 # Activations: the config's components and positions, under every intervention, prompt and layer, of the analysed examples.
 # In:  results/answers/{model}/{dataset}/{shard}.parquet, results/models/{model}.json
-# Out: results/activations/{model}/{dataset}/{shard}/{component}.{position}.parquet
+# Out: results/activations/{model}/{dataset}/{shard}/{component}.{position}.parquet              clean and exact_question
+#      results/activations/{model}/{dataset}/{shard}/{component}.{position}.{knockout}.parquet   each other knockout
 
 
 rule extract:
-    """Run clean and knocked-out passes over a shard's answers and keep the vectors that are probed."""
+    """Run the passes of one knockout over a shard's answers and keep the vectors that are probed."""
     input:
-        answers="results/answers/{model}/{dataset}/{shard}.parquet",
+        answers=answers_of,
         manifest=local("results/models/{model}.json"),
     output:
-        activation_files("{model}", "{dataset}", "{shard}"),
+        activation_files("{model}", "{dataset}", "{shard}", ends="{end}"),
     log:
-        "results/logs/extract/{model}/{dataset}/{shard}.log",
+        "results/logs/extract/{model}/{dataset}/{shard}{end}.log",
     benchmark:
-        "results/benchmarks/extract/{model}/{dataset}/{shard}.tsv"
+        "results/benchmarks/extract/{model}/{dataset}/{shard}{end}.tsv"
+    wildcard_constraints:
+        model=one_of([*MODELS, *SALMONS]),
+        end=f"({one_of(map(added, KNOCKOUTS))})",  # Snakemake takes an empty constraint for none
     conda:
         "../../envs/model.yaml"
     threads: MODEL_THREADS
     resources:
         mem_mb=model_memory,
-        gpu=lambda wildcards: MODELS[wildcards.model]["gpus"],
+        gpu=lambda wildcards: own_settings(wildcards)["gpus"],
         runtime=grows(240),
     params:
         # Snakemake does not compare a param that takes `output`: only missing files lead to a rerun, so that asking for
         # fewer of them reruns nothing.
         grid=lambda wildcards, output: canonical_json([GRID.components, GRID.positions]),
         prompts=lambda wildcards: prompt_of(wildcards, ["first", "second"]),
-        dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
+        dtype=lambda wildcards: own_settings(wildcards)["dtype"],
         batch_tokens=config.get("batch_tokens"),
-        window=config.get("window"),
+        knockout=lambda wildcards: wildcards.end.removeprefix(".") or EXACT,
         balance=config["balance"],
         seed=config["seed"],
         libraries=locked("torch", "transformers", "tokenizers"),

@@ -2,6 +2,7 @@
 # In:  config: models.
 # Out: results/models/{model}/          the model's files, or links to them
 #      results/models/{model}.json      manifest: path, weights (trained or random), revision, layers, width, tokenizer
+#      results/models/{model}+salmon.json   the manifest of the same model with random weights
 
 
 rule fetch_model:
@@ -26,3 +27,27 @@ rule fetch_model:
         code=code("fetch_model.py"),
     script:
         "../../scripts/fetch_model.py"
+
+
+rule describe_salmon:
+    """Describe the model of the same shape with random weights; each job that needs them draws them."""
+    input:
+        local("results/models/{model}.json"),
+    output:
+        local(f"results/models/{{model}}{SALMON}.json"),
+    log:
+        "results/logs/describe_salmon/{model}.log",
+    benchmark:
+        "results/benchmarks/describe_salmon/{model}.tsv"
+    wildcard_constraints:
+        model=one_of(WITH_SALMON),
+    conda:
+        "../../envs/model.yaml"
+    resources:
+        mem_mb=grows(1000),
+        runtime=grows(10),
+    params:
+        libraries=locked("torch", "transformers"),
+        code=code("describe_salmon.py"),
+    script:
+        "../../scripts/describe_salmon.py"

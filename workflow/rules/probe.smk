@@ -15,6 +15,8 @@ rule probe:
         "results/logs/probe/{model}/{dataset}.log",
     benchmark:
         "results/benchmarks/probe/{model}/{dataset}.tsv"
+    wildcard_constraints:
+        model=one_of([*MODELS, *SALMONS]),
     conda:
         "../../envs/probe.yaml"
     threads: THREADS
@@ -25,6 +27,7 @@ rule probe:
         runtime=grows(120),
     params:
         grid=canonical_json([GRID.components, GRID.positions]),
+        knockouts=canonical_json(KNOCKOUTS),
         folds=config["folds"],
         repeats=config["repeats"],
         seed=config["seed"],

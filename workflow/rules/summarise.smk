@@ -17,6 +17,8 @@ rule estimate:
         "results/logs/estimate/{model}/{dataset}.log",
     benchmark:
         "results/benchmarks/estimate/{model}/{dataset}.tsv"
+    wildcard_constraints:
+        model=one_of([*MODELS, *SALMONS]),
     conda:
         "../../envs/data.yaml"
     threads: THREADS
@@ -35,11 +37,8 @@ rule estimate:
 rule summarise:
     """Put all estimates into one table per kind, and judge the claims."""
     input:
-        **{
-            table: expand(f"results/estimates/{{model}}/{{dataset}}/{table}.parquet", model=MODELS, dataset=DATASETS)
-            for table in ESTIMATES
-        },
-        layers=expand("results/layers/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
+        **{table: with_salmons(f"results/estimates/{{model}}/{{dataset}}/{table}.parquet") for table in ESTIMATES},
+        layers=with_salmons("results/layers/{model}/{dataset}.parquet"),
         text=expand("results/text/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
         landmarks=local(ancient(str(LANDMARKS))),
     output:
@@ -57,11 +56,11 @@ rule summarise:
         mem_mb=grows(4000),
         runtime=grows(60),
     params:
-        pairs=canonical_json([[model, dataset] for model in MODELS for dataset in DATASETS]),
+        pairs=canonical_json(PAIRS),
+        salmons=lambda wildcards: canonical_json(salmon_pairs()),
         families=canonical_json(families()),
         layouts=canonical_json({name: dataset["layout"] for name, dataset in DATASETS.items()}),
         sources=canonical_json({name: dataset["source"] for name, dataset in DATASETS.items()}),
-        window=config.get("window"),
         headline=canonical_json(config["headline"]),
         published=sha256_of_file(LANDMARKS),
         code=code("summarise.py"),
@@ -75,7 +74,7 @@ rule count_examples:
         questions=expand("results/questions/{dataset}.parquet", dataset=DATASETS),
         answers=answer_files(),
         # Every file of a shard has the same examples.
-        activations=activation_files(MODELS, DATASETS, SHARDS, PLACES[:1]),
+        activations=activation_files(MODELS, DATASETS, SHARDS, PLACES[:1], ends=[added(EXACT)]),
     output:
         examples=report("results/examples.csv", caption="../report/examples.rst", category="Counts"),
         questions=report("results/questions.csv", caption="../report/questions.rst", category="Counts"),
@@ -89,7 +88,7 @@ rule count_examples:
         mem_mb=grows(1000),
         runtime=grows(10),
     params:
-        pairs=canonical_json([[model, dataset] for model in MODELS for dataset in DATASETS]),
+        pairs=canonical_json(PAIRS),
         datasets=canonical_json(list(DATASETS)),
         code=code("count_examples.py"),
     script:

@@ -19,7 +19,7 @@ from anchorscope.answer.prompts import (
 from anchorscope.text.grading import label
 
 MAX_NEW_TOKENS = 32
-SPANS = pa.list_(pa.struct([("start", pa.int64()), ("end", pa.int64())]))
+SPANS = pa.list_(pa.struct([("start", pa.int64()), ("end", pa.int64()), ("kind", pa.string())]))
 SCHEMA = pa.schema(
     [
         ("id", pa.string()),

@@ -1,6 +1,7 @@
 """Prompts: text before and after the question, and which tokens the question has in them."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
@@ -66,7 +67,7 @@ class Encoded:
     def question_tokens(self) -> list[int]:
         return tokens_over(self.offsets, [self.question])
 
-    def tokens_of(self, spans: list[Span]) -> list[int]:
+    def tokens_of(self, spans: Sequence[Span]) -> list[int]:
         """Indices of the tokens over some spans of the question."""
         shift = self.question.start
         return tokens_over(self.offsets, [Span(span.start + shift, span.end + shift) for span in spans])

@@ -11,10 +11,20 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
 from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
-from anchorscope.extract.axes import COMPONENTS, HEADLINE, POSITIONS, Grid, Headline
+from anchorscope.extract.axes import (
+    COMPONENTS,
+    CONTROLS,
+    EXACT,
+    HEADLINE,
+    POSITIONS,
+    Grid,
+    Headline,
+    knockouts_of,
+    passes_of,
+)
 from anchorscope.extract.run import Balance, analysed, run_workload
-from anchorscope.extract.sequences import build_workload
-from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of
+from anchorscope.extract.sequences import build_workload, tell_uncut
+from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of, remove_added
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
 from anchorscope.files.provenance import provenance
@@ -39,7 +49,8 @@ def extract(
     prompt: Literal["few_shot", "chat"] = "few_shot",
     balance: Balance = True,
     seed: int = 0,
-    window: int | None = None,
+    interventions: Sequence[str] = (EXACT,),
+    windows: Sequence[int] = (),
     batch_tokens: int | None = None,
 ) -> pl.DataFrame:
     """Let a model answer questions, write its clean and knocked-out activations to a folder, and return its answers.
@@ -50,10 +61,13 @@ def extract(
     of the `components` (resid, attn, mlp) at each of the `positions` (answer_last, final, before_answer), with the
     vectors of every layer, prompt and intervention; `anchorscope.extract.store.ActivationReader([folder])` reads
     them. `balance` keeps as many right as wrong answers, drawn by `seed`; if it is "property", within each property.
-    `window` knocks out in that many layers up to the one that is read, instead of in all of them. `batch_tokens` are
-    computed together, by default as many as suit the device. Progress is shown on the standard error.
+    Besides `exact_question`, `interventions` may name subject, property, content and whole_question; each is run with
+    its control and has files of its own. For each of the `windows`, the exact question tokens are also cut in that many
+    layers up to the one that is read. `batch_tokens` are computed together, by default as many as suit the device.
+    Progress is shown on the standard error.
     """
     _check(model, prompt, components=components, positions=positions, balance=balance)
+    _check_cuts(interventions, windows)
     questions = _questions(examples, seed)
     grid, bundled = Grid.of(components, positions), PromptSet.bundled(prompt)
     prompts = bundled.built(tokenizer)
@@ -67,9 +81,13 @@ def extract(
             batch_tokens=batch_tokens,
         )
         kept = analysed(answers, balance, seed)
-        workload = build_workload(tokenizer, prompts, kept, positions=grid.positions)
-        with _writer(folder, model, grid, prompts=bundled, window=window) as writer:
-            run_workload(model, workload, writer, batch_tokens=batch_tokens, window=window)
+        remove_added(folder)
+        for knockout in knockouts_of(interventions, windows):
+            passes = passes_of(knockout)
+            workload = build_workload(tokenizer, prompts, kept, passes=passes, positions=grid.positions)
+            tell_uncut(workload, knockout)
+            with _writer(folder, model, grid, prompts=bundled, knockout=knockout) as writer:
+                run_workload(model, workload, writer, batch_tokens=batch_tokens)
     return cast(pl.DataFrame, pl.from_arrow(answers))
 
 
@@ -84,7 +102,7 @@ def _in_eval_mode(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _writer(
-    folder: Path | str, model: PreTrainedModel, grid: Grid, *, prompts: PromptSet, window: int | None
+    folder: Path | str, model: PreTrainedModel, grid: Grid, *, prompts: PromptSet, knockout: str
 ) -> ActivationWriter:
     config = model.config.get_text_config()
     return ActivationWriter(
@@ -97,9 +115,9 @@ def _writer(
             model={"weights": GIVEN},
             prompts=prompts.texts,
             computed=computed_on(model),
-            window=window,
         ),
         grid=grid,
+        knockout=knockout,
     )
 
 
@@ -134,6 +152,13 @@ def _check(
         raise ValueError(f"prompt is {prompt!r}; it must be few_shot or chat.")
 
 
+def _check_cuts(interventions: Sequence[str], windows: Sequence[int]) -> None:
+    if isinstance(interventions, str) or not set(interventions) <= set(CONTROLS):
+        raise ValueError(f"interventions is {interventions!r}; it must be a list of some of {', '.join(CONTROLS)}.")
+    if not all(type(window) is int and window > 0 for window in windows):
+        raise ValueError(f"windows is {windows!r}; it must be a list of numbers of layers.")
+
+
 def summarise(
     activations: Path | str | Sequence[Path | str],
     *,
@@ -161,5 +186,4 @@ def summarise(
         weights=origin["model"]["weights"],
         dataset=dataset,
         source=GIVEN,
-        window=origin["window"],
     )

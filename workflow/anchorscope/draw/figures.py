@@ -27,7 +27,7 @@ from anchorscope.draw.panels import (
     say_where_nothing_is,
     sheet,
 )
-from anchorscope.extract.axes import COMPONENTS, Headline
+from anchorscope.extract.axes import COMPONENTS, Headline, window_of
 from anchorscope.summarise.notes import mark_random, notes
 
 
@@ -68,7 +68,24 @@ QUANTITIES = {
 INTERVENTION_TITLES = {
     "exact_question": "exact question words cut",
     "random_question": "control: as many other words cut",
+    "subject": "subject cut",
+    "random_subject": "control of the subject: as many other words cut",
+    "property": "property cut",
+    "random_property": "control of the property: as many other words cut",
+    "content": "all but function words cut",
+    "random_content": "control of these: as many other words cut",
+    "whole_question": "whole question cut",
+    "random_whole_question": "control of the whole question: as many words before it cut",
 }
+
+
+def intervention_title(name: str) -> str:
+    """An intervention in words; a windowed knockout says so."""
+    window = window_of(name)
+    if window is not None:
+        where = f"in the last {window} layers up to the one plotted" if window > 1 else "in the layer plotted"
+        return f"exact question words cut {where} only"
+    return INTERVENTION_TITLES.get(name, name)
 
 
 @dataclass(frozen=True)
@@ -131,7 +148,7 @@ def plot_family(
     `summary` is what `load_summary` returns. `models` and `datasets` are names in it, or names with the titles to show;
     without them, all are shown. The legend has the datasets in the order given. Groups of fewer than 20 examples, and
     layers whose probe is no better than chance, are drawn faint. The figure itself says where weights are random, where
-    questions are bundled and where the knockout is windowed; `note` adds to that. `panels.save` writes the figure as
+    questions are bundled and what is cut in which layers; `note` adds to that. `panels.save` writes the figure as
     the workflow does, with real text in SVG and PDF; for PNG, its own `savefig` is fine.
     """
     for column, value in (
@@ -172,7 +189,7 @@ def _family(summary: pl.DataFrame, view: View, shown: Shown) -> Figure:
         panels[0, 0].set(ylabel=shown.quantity.title, ylim=limits(view.of(summary), shown.quantity))
         name_panels(panels[0], view.titles(summary))
         count_layers(panels)
-        cut = INTERVENTION_TITLES.get(shown.intervention, shown.intervention)
+        cut = intervention_title(shown.intervention)
         common = "" if shown.logits == "measured" else f"; {LOGITS_TITLES[shown.logits]}"
         _finish(figure, panels, view, summary=summary, heading=f"{cut}; {RULE_TITLES[shown.rule]}{common}")
     return figure

@@ -1,5 +1,6 @@
 """What can be measured for every example: which activations, at which tokens, in which passes."""
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import product
@@ -41,13 +42,47 @@ class Grid:
 
 FULL = Grid()
 HEADLINE = Grid(("resid",), ("answer_last",))  # what the published figure shows
-# Every (prompt, intervention) that is run. `replicate` needs clean and exact_question once more.
-PASSES = [
-    ("first", "clean"),
-    ("first", "exact_question"),
-    ("first", "random_question"),
-    ("second", "clean"),
-    ("second", "exact_question"),
-]
-# The interventions whose effect is measured.
-MEASURED = tuple(intervention for prompt, intervention in PASSES if prompt == "first" and intervention != "clean")
+Pass = tuple[str, str]  # a prompt and an intervention
+EXACT = "exact_question"  # the knockout that is always run, with the clean passes
+# Every knockout with its control, in the order of all tables. Each has files of its own.
+CONTROLS = {
+    EXACT: "random_question",
+    "subject": "random_subject",
+    "property": "random_property",
+    "content": "random_content",
+    "whole_question": "random_whole_question",
+}
+WINDOWED = re.compile(rf"{EXACT}_w([1-9][0-9]*)")
+
+
+def windowed(window: int) -> str:
+    """The knockout of the exact question tokens in so many layers up to the one that is read."""
+    return f"{EXACT}_w{window}"
+
+
+def window_of(knockout: str) -> int | None:
+    """In how many layers up to the one that is read a knockout cuts; None for all of them."""
+    found = WINDOWED.fullmatch(knockout)
+    return int(found[1]) if found else None
+
+
+def knockouts_of(interventions: Collection[str], windows: Collection[int]) -> list[str]:
+    """The knockouts that a config asks for, in the order of all tables. The exact question's own is always there."""
+    named = [name for name in CONTROLS if name == EXACT or name in interventions]
+    return named + [windowed(window) for window in sorted(windows)]
+
+
+def passes_of(knockout: str) -> list[Pass]:
+    """What is run for a knockout. Passes under one prompt stand together.
+
+    `replicate` needs it under the second prompt, too. Controls and windows are run under the first one only.
+    """
+    if window_of(knockout):
+        return [("first", knockout)]
+    first, second = [("first", knockout), ("first", CONTROLS[knockout])], [("second", knockout)]
+    if knockout == EXACT:
+        return [("first", "clean"), *first, ("second", "clean"), *second]
+    return first + second
+
+
+PASSES = passes_of(EXACT)  # of every run

@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.extract.axes import Grid
+from anchorscope.extract.axes import Grid, passes_of
 from anchorscope.extract.run import Balance, analysed, run_workload
-from anchorscope.extract.sequences import build_workload
+from anchorscope.extract.sequences import build_workload, tell_uncut
 from anchorscope.extract.store import KEYS, ActivationWriter
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import read_table
@@ -33,7 +33,7 @@ class ExtractSettings:
     batch_tokens: int | None  # computed together; None for what suits the device
     balance: Balance  # whether as many right as wrong answers are analysed
     seed: int  # of the balanced draw
-    window: int | None  # layers that the knockout acts in, up to the one that is read; None for all
+    knockout: str  # which is run, with its control
     code: str  # fingerprint
 
 
@@ -46,7 +46,14 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
     examples = analysed(judged, settings.balance, settings.seed)
     described = Manifest.read(manifest)
     tokenizer = load_fetched_tokenizer(described)
-    workload = build_workload(tokenizer, settings.prompts.built(tokenizer), examples, positions=settings.grid.positions)
+    workload = build_workload(
+        tokenizer,
+        settings.prompts.built(tokenizer),
+        examples,
+        passes=passes_of(settings.knockout),
+        positions=settings.grid.positions,
+    )
+    tell_uncut(workload, settings.knockout)
     model = load_model(described, settings.dtype, settings.threads)
     made_from = provenance(
         stage="extract",
@@ -55,7 +62,6 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
         dtype=settings.dtype,
         computed=computed_on(model),
         before_balance=counted(judged),
-        window=settings.window,
         code=settings.code,
     )
     writer = ActivationWriter(
@@ -65,16 +71,10 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
         dtype=model.dtype,
         made_from=made_from,
         grid=settings.grid,
+        knockout=settings.knockout,
     )
     with writer:
-        run_workload(
-            model,
-            workload,
-            writer,
-            batch_tokens=settings.batch_tokens,
-            window=settings.window,
-            computed=lambda: leave_cards(model),
-        )
+        run_workload(model, workload, writer, batch_tokens=settings.batch_tokens, computed=lambda: leave_cards(model))
 
 
 def counted(answers: pa.Table) -> dict[str, int]:

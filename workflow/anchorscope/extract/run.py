@@ -21,7 +21,7 @@ from anchorscope.engine.attention import compute_prefix, packed_attention, run_d
 from anchorscope.engine.batches import default_tokens, run_batches
 from anchorscope.engine.packing import Pack, to_device
 from anchorscope.engine.self_check import check_packed
-from anchorscope.extract.axes import Grid
+from anchorscope.extract.axes import Grid, window_of
 from anchorscope.extract.recorder import Recorder, Watch, recording
 from anchorscope.extract.sequences import TokenSequence, Workload, grow_tree
 from anchorscope.extract.store import ActivationWriter, example_bytes
@@ -74,16 +74,15 @@ def run_workload(
     writer: ActivationWriter,
     *,
     batch_tokens: int | None,
-    window: int | None = None,
     computed: Callable[[], None] = lambda: None,
 ) -> None:
     """Run every pass of every example and stream the kept vectors to `writer`.
 
-    With a `window` the knockout acts in the last `window` layers up to the one that is read. `computed` is called when
-    the model is no longer needed, while the last batches are still being written.
+    `computed` is called when the model is no longer needed, while the last batches are still being written.
     """
     with writing(writer) as write:
         if workload.sequences:
+            window = window_of(writer.knockout)
             _run_batches(model, workload, writer.grid, write=write, batch_tokens=batch_tokens, window=window)
         computed()
 

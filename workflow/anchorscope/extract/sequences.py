@@ -9,10 +9,10 @@ from transformers import PreTrainedTokenizerBase
 
 from anchorscope.answer.prompts import Encoded, Prompt, common_prefix, encode
 from anchorscope.engine.packing import Branch, Tree, trunk
-from anchorscope.extract.axes import PASSES, POSITIONS
-from anchorscope.extract.interventions import INTERVENTIONS
-from anchorscope.extract.store import KEYS
-from anchorscope.text.spans import Span
+from anchorscope.extract.axes import PASSES, POSITIONS, Pass
+from anchorscope.extract.interventions import PromptedQuestion, cut_tokens
+from anchorscope.extract.store import CUT, KEYS
+from anchorscope.files.logs import log
 
 NOTHING = np.arange(0)
 ENCODED_AT_ONCE = 256  # questions; encoded, they take far more memory than their ids alone
@@ -45,17 +45,17 @@ class TokenSequence:
 class Workload:
     """Everything that is run: for each example one sequence per pass."""
 
-    keys: list[dict]  # of each example
+    keys: list[dict]  # of each example, with the number of tokens that are cut
     sequences: list[list[TokenSequence]]  # of each example, in the order of the passes
     shared: dict[str, int]  # how many leading tokens all sequences under each prompt have in common
-    passes: list[tuple[str, str]]
+    passes: list[Pass]
 
 
 def build_workload(
     tokenizer: PreTrainedTokenizerBase,
     prompts: dict[str, Prompt],
     examples: pa.Table,
-    passes: list[tuple[str, str]] = PASSES,
+    passes: list[Pass] = PASSES,
     positions: Sequence[str] = POSITIONS,
 ) -> Workload:
     """Every pass of every example, each of which keeps the `positions`."""
@@ -72,11 +72,20 @@ def build_workload(
         for index, example in enumerate(part):
             mine = {name: items[index] for name, items in encoded.items()}
             sequences.append(_sequences_of(example, mine, passes=passes, positions=positions))
-    return Workload(keys=examples.select(KEYS.names).to_pylist(), sequences=sequences, shared=shared, passes=passes)
+    rows = examples.select(KEYS.names).to_pylist()
+    keys = [row | {CUT: max(len(one.cut) for one in some)} for row, some in zip(rows, sequences, strict=True)]
+    return Workload(keys=keys, sequences=sequences, shared=shared, passes=passes)
+
+
+def tell_uncut(workload: Workload, knockout: str) -> None:
+    """Say in the log how many examples have nothing that a knockout would cut."""
+    uncut = sum(key[CUT] == 0 for key in workload.keys)
+    if uncut:
+        log.info("%s cuts nothing in %d of %d examples", knockout, uncut, len(workload.keys))
 
 
 def _sequences_of(
-    example: dict, encoded: dict[str, Encoded], passes: list[tuple[str, str]], positions: Sequence[str]
+    example: dict, encoded: dict[str, Encoded], passes: list[Pass], positions: Sequence[str]
 ) -> list[TokenSequence]:
     """The sequences of one example under its encoded prompts. Those under one prompt share their ids.
 
@@ -89,13 +98,15 @@ def _sequences_of(
     }
     kept = [places[position] for position in positions]
     answer = example["generated_ids"][: max(kept) + 1]
-    spans = [Span(**span) for span in example["spans"]]
-    exact = {name: item.tokens_of(spans) for name, item in encoded.items()}
+    prompted = {
+        name: PromptedQuestion(example["id"], example["question"], spans=example["spans"], encoded=item)
+        for name, item in encoded.items()
+    }
     ids = {name: np.array(item.ids + answer, np.int32) for name, item in encoded.items()}
     return [
         TokenSequence(
             ids[name],
-            INTERVENTIONS[intervention](encoded[name], exact[name], example["id"]),
+            cut_tokens(intervention, prompted[name]),
             [len(encoded[name].ids) + place for place in kept],
         )
         for name, intervention in passes

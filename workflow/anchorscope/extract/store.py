@@ -4,6 +4,9 @@ A column `resid/answer_last/first/clean/07` of `resid.answer_last.parquet` holds
 component `resid` at position `answer_last` under the prompt `first` with intervention `clean` in layer 7, as
 `fixed_size_binary` in the model's own dtype. Reading a layer touches only that layer's bytes. Each file of a folder is
 written by its own thread.
+
+Every knockout that is run besides `exact_question` has files of its own, such as `resid.answer_last.subject.parquet`,
+so that one can be added without computing the others again. Their examples may stand in another order.
 """
 
 from collections.abc import Sequence
@@ -16,7 +19,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from anchorscope.extract.axes import FULL, PASSES, Grid
+from anchorscope.extract.axes import EXACT, FULL, PASSES, Grid, Pass, knockouts_of, passes_of, window_of
 from anchorscope.files.atomic import atomic
 from anchorscope.files.sealed_parquet import SealedFile, SealedWriter
 
@@ -27,14 +30,17 @@ READERS = 4  # threads, each of which puts a column together
 KEYS = pa.schema(
     [("id", pa.string()), ("right", pa.bool_()), ("subject", pa.string()), ("popularity", pa.int64())],
 )
+CUT = "cut"  # how many tokens the file's knockout cuts; 0 where the example has no such words
+ROWS = KEYS.append(pa.field(CUT, pa.int32()))
 
 
 def column(component: str, position: str, prompt: str, intervention: str, layer: int) -> str:
     return f"{component}/{position}/{prompt}/{intervention}/{layer:02d}"
 
 
-def file_of(folder: Path | str, component: str, position: str) -> Path:
-    return Path(folder) / f"{component}.{position}.parquet"
+def file_of(folder: Path | str, component: str, position: str, knockout: str = EXACT) -> Path:
+    added = "" if knockout == EXACT else f".{knockout}"
+    return Path(folder) / f"{component}.{position}{added}.parquet"
 
 
 def grid_of(folder: Path | str) -> Grid:
@@ -44,6 +50,19 @@ def grid_of(folder: Path | str) -> Grid:
         raise FileNotFoundError(f"{folder} holds no activations: no file such as {file_of('', *FULL.places()[0])}.")
     components, positions = (tuple(dict.fromkeys(names)) for names in zip(*there, strict=True))
     return Grid(components, positions)
+
+
+def knockouts_in(folder: Path | str, grid: Grid) -> list[str]:
+    """The knockouts that a folder has files for, besides the one that is always there."""
+    component, position = grid.places()[0]
+    found = {path.name.split(".")[2] for path in Path(folder).glob(f"{component}.{position}.*.parquet")}
+    return knockouts_of(found, {window for name in found if (window := window_of(name))})
+
+
+def remove_added(folder: Path | str) -> None:
+    """Remove the files of all knockouts but `exact_question`, which an earlier extraction may have left."""
+    for path in Path(folder).glob("*.*.*.parquet"):
+        path.unlink()
 
 
 def example_bytes(layers: int, width: int, dtype: torch.dtype, passes: int = len(PASSES), grid: Grid = FULL) -> int:
@@ -62,6 +81,7 @@ class ActivationWriter:
         dtype: torch.dtype,
         made_from: dict[str, str],
         grid: Grid = FULL,
+        knockout: str = EXACT,
     ):
         described = {
             "dtype": str(dtype).removeprefix("torch."),
@@ -69,9 +89,15 @@ class ActivationWriter:
             "layers": str(layers),
             **made_from,
         }
-        self.folder, self.grid = Path(folder), grid
+        self.folder, self.grid, self.knockout, self.passes = Path(folder), grid, knockout, passes_of(knockout)
         self.files = [
-            _PlaceWriter(file_of(folder, *place), place, layers=layers, size=width * dtype.itemsize, metadata=described)
+            _PlaceWriter(
+                file_of(folder, *place, knockout=knockout),
+                [column(*place, *run, layer=layer) for layer in range(layers) for run in self.passes],
+                passes=len(self.passes),
+                size=width * dtype.itemsize,
+                metadata=described,
+            )
             for place in grid.places()
         ]
         self.pool = ThreadPoolExecutor(len(self.files))
@@ -92,7 +118,7 @@ class ActivationWriter:
         list(self.pool.map(_PlaceWriter.put_in_place, self.files))
         self.pool.shutdown()
         for place in set(FULL.places()) - set(self.grid.places()):
-            file_of(self.folder, *place).unlink(missing_ok=True)
+            file_of(self.folder, *place, knockout=self.knockout).unlink(missing_ok=True)
 
     def abandon(self) -> None:
         """Leave nothing behind."""
@@ -117,17 +143,16 @@ class _Abandoned(Exception):
 class _PlaceWriter:
     """Writes one file, one row group at a time, from one buffer that is filled again and again."""
 
-    def __init__(self, target: Path, place: tuple[str, str], layers: int, size: int, metadata: dict[str, str]):
-        names = [column(*place, *run, layer=layer) for layer in range(layers) for run in PASSES]
+    def __init__(self, target: Path, names: list[str], passes: int, size: int, metadata: dict[str, str]):
         vector = pa.binary(size)
-        self.schema = pa.schema([*KEYS, *((name, vector) for name in names)]).with_metadata(metadata)
+        self.schema = pa.schema([*ROWS, *((name, vector) for name in names)]).with_metadata(metadata)
         self.whole = ExitStack()
         path = self.whole.enter_context(atomic(target))
         self.writer = SealedWriter(
-            path, self.schema, compression="none", use_dictionary=list(KEYS.names), write_statistics=False
+            path, self.schema, compression="none", use_dictionary=list(ROWS.names), write_statistics=False
         )
         capacity = max(GROUP_EXAMPLES, GROUP_BYTES // (len(names) * size))
-        self.buffer = np.empty((layers, len(PASSES), capacity, size), np.uint8)
+        self.buffer = np.empty((len(names) // passes, passes, capacity, size), np.uint8)
         self.keys: list[dict] = []
 
     def add(self, keys: list[dict], vectors: np.ndarray) -> None:
@@ -145,7 +170,7 @@ class _PlaceWriter:
     def _flush(self) -> None:
         if not self.keys:
             return
-        table = pa.Table.from_pylist(self.keys, schema=KEYS)
+        table = pa.Table.from_pylist(self.keys, schema=ROWS)
         arrays = [
             pa.FixedSizeBinaryArray.from_buffers(pa.binary(rows.shape[1]), len(rows), [None, pa.py_buffer(rows)])
             for rows in self.buffer.reshape(-1, *self.buffer.shape[2:])[:, : len(self.keys)]
@@ -166,7 +191,7 @@ class _PlaceWriter:
             raise _Abandoned
 
 
-def check_finite(keys: list[dict], block: Tensor, grid: Grid) -> None:
+def check_finite(keys: list[dict], block: Tensor, grid: Grid, passes: Sequence[Pass] = PASSES) -> None:
     """Stop at the first NaN or infinity, in the order of computation, and say where it is."""
     bad = (~torch.isfinite(block)).any(dim=-1).nonzero().tolist()
     if not bad:
@@ -179,7 +204,7 @@ def check_finite(keys: list[dict], block: Tensor, grid: Grid) -> None:
     component, layer, run, position, example = min(bad, key=computed)
     raise ValueError(
         f"Activation of example {keys[example]['id']} is not finite in layer {layer}, component "
-        f"{grid.components[component]}, position {grid.positions[position]}, intervention {PASSES[run][1]}; "
+        f"{grid.components[component]}, position {grid.positions[position]}, intervention {passes[run][1]}; "
         "set the model's dtype to bfloat16 or float32."
     )
 
@@ -187,42 +212,82 @@ def check_finite(keys: list[dict], block: Tensor, grid: Grid) -> None:
 class ActivationReader:
     """Reads the vectors of several shards, one folder each, as one set in the order of the examples' ids."""
 
-    def __init__(self, folders: Sequence[Path | str], grid: Grid | None = None):
+    def __init__(self, folders: Sequence[Path | str], grid: Grid | None = None, knockouts: Sequence[str] | None = None):
         self.grid = grid or grid_of(folders[0])
-        # Opened once: parsing a footer of thousands of columns takes longer than reading a layer.
-        self.files = {
-            place: [SealedFile(file_of(folder, *place)) for folder in folders] for place in self.grid.places()
-        }
-        files = [file for some in self.files.values() for file in some]
-        first = files[0]
+        self.knockouts = knockouts or knockouts_in(folders[0], self.grid)
+        self.of = {knockout: _KnockoutFiles(folders, self.grid, knockout) for knockout in self.knockouts}
+        self.keys = [{name: row[name] for name in KEYS.names} for row in self.of[EXACT].rows]
+        files = [file for some in self.of.values() for file in some.all_files()]
         for file in files:
-            if _shape(file) != _shape(first):
+            if _shape(file) != _shape(files[0]):
                 raise ValueError(
-                    f"{file.path} holds layers, width and dtype {', '.join(_shape(file))}, but {first.path} "
-                    f"{', '.join(_shape(first))}; delete one of them, or set the model's dtype in the config."
+                    f"{file.path} holds layers, width and dtype {', '.join(_shape(file))}, but {files[0].path} "
+                    f"{', '.join(_shape(files[0]))}; delete one of them, or set the model's dtype in the config."
                 )
-        layers, width, dtype = _shape(first)
+        for some in self.of.values():
+            if [row["id"] for row in some.rows] != [key["id"] for key in self.keys]:
+                raise ValueError(
+                    f"{some.all_files()[0].path} and {files[0].path} hold different examples; delete one of them."
+                )
+        layers, width, dtype = _shape(files[0])
         self.layers, self.width, self.dtype = int(layers), int(width), DTYPES[dtype]
-        rows = [row for file in self.files[self.grid.places()[0]] for row in file.read(KEYS.names).to_pylist()]
-        order = np.argsort([row["id"] for row in rows], kind="stable")
-        self.keys = [rows[index] for index in order]
-        self.places = np.argsort(order)  # of each stored example, in the order of ids
+
+    def cuts(self, knockout: str) -> np.ndarray:
+        """Whether a knockout and its control cut anything, boolean [examples]."""
+        return np.array([row[CUT] != 0 for row in self.of[knockout].rows], bool)
 
     def read(self, component: str, position: str, prompt: str, intervention: str, layers: range) -> Tensor:
         """Vectors [layers, examples, width] in the stored dtype."""
         run = (prompt, intervention)
         return self.read_passes(component, position, [run], layers=layers)[run]
 
-    def read_passes(
-        self, component: str, position: str, passes: Sequence[tuple[str, str]], layers: range
-    ) -> dict[tuple[str, str], Tensor]:
+    def read_passes(self, component: str, position: str, passes: Sequence[Pass], layers: range) -> dict[Pass, Tensor]:
         """Vectors of several passes at once, each [layers, examples, width]."""
-        if (component, position) not in self.files:
-            kept = ", ".join(" at ".join(place) for place in self.files)
+        self._check_kept(component, position, passes)
+        found: dict[Pass, Tensor] = {}
+        for knockout, some in self.of.items():
+            mine = [run for run in passes if run in passes_of(knockout)]
+            names = [column(component, position, *run, layer=layer) for run in mine for layer in layers]
+            if names:
+                raw = torch.from_numpy(some.read((component, position), names)).view(self.dtype)
+                found.update(zip(mine, raw.unflatten(0, (len(mine), len(layers))), strict=True))
+        return found
+
+    def _check_kept(self, component: str, position: str, passes: Sequence[Pass]) -> None:
+        if (component, position) not in self.grid.places():
+            kept = ", ".join(" at ".join(place) for place in self.grid.places())
             raise ValueError(f"{component} at {position} was not kept; these activations are of {kept}.")
-        names = [column(component, position, *run, layer=layer) for run in passes for layer in layers]
-        tables = [file.read(names) for file in self.files[component, position]]
-        raw = np.empty((len(names), len(self.keys), self.width * self.dtype.itemsize), np.uint8)
+        there = [run for knockout in self.knockouts for run in passes_of(knockout)]
+        missing = [run for run in passes if run not in there]
+        if missing:
+            kept = ", ".join(dict.fromkeys(intervention for _, intervention in there))
+            raise ValueError(
+                f"{missing[0][1]} was not run under the {missing[0][0]} prompt; these activations are of {kept}."
+            )
+
+
+class _KnockoutFiles:
+    """The files of one knockout, with the examples of all shards in the order of their ids."""
+
+    def __init__(self, folders: Sequence[Path | str], grid: Grid, knockout: str):
+        # Opened once: parsing a footer of thousands of columns takes longer than reading a layer.
+        self.files = {
+            place: [SealedFile(file_of(folder, *place, knockout=knockout)) for folder in folders]
+            for place in grid.places()
+        }
+        rows = [row for file in self.files[grid.places()[0]] for row in file.read(ROWS.names).to_pylist()]
+        order = np.argsort([row["id"] for row in rows], kind="stable")
+        self.rows = [rows[index] for index in order]
+        self.places = np.argsort(order)  # of each stored example, in the order of ids
+
+    def all_files(self) -> list[SealedFile]:
+        return [file for some in self.files.values() for file in some]
+
+    def read(self, place: tuple[str, str], names: list[str]) -> np.ndarray:
+        """Columns [columns, examples, bytes]."""
+        tables = [file.read(names) for file in self.files[place]]
+        size = tables[0].schema.field(names[0]).type.byte_width
+        raw = np.empty((len(names), len(self.rows), size), np.uint8)
 
         def put_together(index: int) -> None:
             start = 0
@@ -232,8 +297,7 @@ class ActivationReader:
 
         with ThreadPoolExecutor(READERS) as pool:
             list(pool.map(put_together, range(len(names))))
-        vectors = torch.from_numpy(raw).view(self.dtype).unflatten(0, (len(passes), len(layers)))
-        return dict(zip(passes, vectors, strict=True))
+        return raw
 
 
 def _shape(file: SealedFile) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ def writing(writer: ActivationWriter) -> Iterator[Callable[[list[dict], list[Ten
                 if not failed:
                     block, suspect = arrive()
                     if suspect:
-                        check_finite(keys, block, writer.grid)
+                        check_finite(keys, block, writer.grid, writer.passes)
                     writer.add(keys, block)
             except BaseException as error:
                 failed.append(error)

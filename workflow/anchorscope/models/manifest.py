@@ -7,6 +7,8 @@ from pathlib import Path
 from anchorscope.files.atomic import atomic
 from anchorscope.files.identity import read_json
 
+SALMON = "+salmon"  # ends the name of a trained model's twin with random weights
+
 
 @dataclass(frozen=True)
 class Manifest:

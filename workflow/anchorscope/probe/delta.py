@@ -1,27 +1,29 @@
 """From activations on disk to out-of-fold logits and delta P: one row per repeat, intervention, layer and example."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 import torch
 
-from anchorscope.extract.axes import MEASURED, PASSES
+from anchorscope.extract.axes import EXACT, Pass, passes_of
 from anchorscope.extract.store import ActivationReader
-from anchorscope.files.logs import progress
+from anchorscope.files.logs import log, progress
 from anchorscope.models.gpus import one_card
 from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
 from anchorscope.probe.distance import distances
-from anchorscope.probe.examples import Examples, examples_of
+from anchorscope.probe.examples import MIN_PER_CLASS, Examples, examples_of
 from anchorscope.probe.quality import auc_with_interval, calibration_error
 from anchorscope.probe.scores import Scores, score
 from anchorscope.probe.verdicts import delta_p, flips, sigmoid
 
 # How much of one pass, in single precision, is probed at a time. A card needs many layers to be busy.
 CHUNK_BYTES, CARD_BYTES = 24 * 2**20, 2**30
-States = dict[tuple[str, str], torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
+States = dict[Pass, torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
 Place = tuple[str, str]  # a component and a position
 
 
@@ -42,15 +44,37 @@ def measure(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The delta table and the layers table of one model on one dataset."""
     examples = examples_of(reader.keys, folds=folds, repeats=repeats, seed=seed, where=where)
+    knockouts = [name for name in reader.knockouts if enough_cut(reader, examples, name)]
+    uncut = {cut: ~reader.cuts(name) for name in knockouts if name != EXACT for _, cut in passes_of(name)}
+    examples = replace(examples, uncut=uncut)
+    passes = [run for name in knockouts for run in passes_of(name)]
     deltas, layers = [], []
-    for (component, position), measured in measure_places(reader, examples, on_card).items():
+    for (component, position), measured in measure_places(reader, examples, passes, on_card).items():
         names = [pl.lit(component).alias("component"), pl.lit(position).alias("position")]
         deltas.append(delta_table(measured, examples).with_columns(names))
         layers.append(layers_table(measured, examples).with_columns(names))
     return pl.concat(deltas), pl.concat(layers)
 
 
-def measure_places(reader: ActivationReader, examples: Examples, on_card: bool) -> dict[Place, Measured]:
+def enough_cut(reader: ActivationReader, examples: Examples, knockout: str) -> bool:
+    """Whether a knockout cuts something in enough examples of both classes. The log says where it does not."""
+    hallucinated = examples.hallucinated[reader.cuts(knockout)]
+    right, wrong = int((~hallucinated).sum()), int(hallucinated.sum())
+    enough = min(right, wrong) >= MIN_PER_CLASS
+    if not enough:
+        log.warning(
+            "%s cuts something in %d right and %d hallucinated answers only; %d of each are needed to measure it",
+            knockout,
+            right,
+            wrong,
+            MIN_PER_CLASS,
+        )
+    return enough
+
+
+def measure_places(
+    reader: ActivationReader, examples: Examples, passes: Sequence[Pass], on_card: bool
+) -> dict[Place, Measured]:
     """Out-of-fold logits of every component and position, and how far their states lie from clean ones.
 
     A few layers at a time, so that memory stays bounded; the next ones are read while these are probed. A card is taken
@@ -65,13 +89,13 @@ def measure_places(reader: ActivationReader, examples: Examples, on_card: bool) 
     ]
     parts: dict[Place, list[Measured]] = {place: [] for place in places}
     with ThreadPoolExecutor(1) as ahead:
-        following = ahead.submit(_read, reader, *chunks[0])
+        following = ahead.submit(_read, reader, passes, *chunks[0])
         following.result()
         with one_card() if on_card else nullcontext(torch.device("cpu")) as device:
             for number, (place, _) in enumerate(progress(chunks, len(chunks), "fitting probes")):
                 states = following.result()
                 if number + 1 < len(chunks):
-                    following = ahead.submit(_read, reader, *chunks[number + 1])
+                    following = ahead.submit(_read, reader, passes, *chunks[number + 1])
                 parts[place].append(_measure_on(device, states, examples))
     return {place: _joined(of_place) for place, of_place in parts.items()}
 
@@ -94,9 +118,9 @@ def _measure_on(device: torch.device, states: States, examples: Examples) -> Mea
     return Measured(scores, distances(first, torch.from_numpy(examples.splits[0].folds).to(device)))
 
 
-def _read(reader: ActivationReader, place: Place, layers: range) -> States:
+def _read(reader: ActivationReader, passes: Sequence[Pass], place: Place, layers: range) -> States:
     component, position = place
-    return reader.read_passes(component, position, passes=PASSES, layers=layers)
+    return reader.read_passes(component, position, passes=passes, layers=layers)
 
 
 def _joined(parts: list[Measured]) -> Measured:
@@ -126,7 +150,9 @@ def delta_table(measured: Measured, examples: Examples) -> pl.DataFrame:
     }
     tables = []
     for repeat, (scores, split) in enumerate(zip(measured.scores, examples.splits, strict=True)):
-        for intervention in MEASURED:
+        for intervention in scores.interventions():
+            if intervention == "clean":
+                continue
             clean, changed = (scores.of(FULL, state) for state in ("clean", intervention))
             columns = {
                 **about,
@@ -142,8 +168,17 @@ def delta_table(measured: Measured, examples: Examples) -> pl.DataFrame:
                     if scores.has(probe, applied):
                         columns[f"logit_{state}_{probe.name}"] = scores.of(probe, applied).ravel().astype(np.float32)
             names = {"intervention": pl.lit(intervention), "repeat": pl.lit(repeat, pl.Int8)}
-            tables.append(pl.DataFrame(columns).with_columns(**names))
+            table = pl.DataFrame(columns).with_columns(**names)
+            tables.append(only_where(table, np.tile(examples.measured(intervention), layers)))
     return pl.concat(tables, how="diagonal")
+
+
+def only_where(table: pl.DataFrame, measured: np.ndarray) -> pl.DataFrame:
+    """A delta table in which what an intervention did is null where it cut nothing."""
+    if measured.all():
+        return table
+    done = cs.starts_with("p_ko", "delta_p", "flips", "distance", "logit_ko")
+    return table.with_columns(pl.when(pl.Series(measured)).then(done))
 
 
 def layers_table(measured: Measured, examples: Examples) -> pl.DataFrame:
@@ -155,18 +190,19 @@ def layers_table(measured: Measured, examples: Examples) -> pl.DataFrame:
     control = auc_with_interval(shuffled, labels, examples.clusters)
     converged = torch.stack([scores.converged for scores in measured.scores]).all(0)
     tables = []
-    for intervention in ("clean", *MEASURED):
-        logits = measured.logits(FULL, intervention)
-        quality = auc_with_interval(logits, examples.hallucinated, examples.clusters)
+    for intervention in measured.scores[0].interventions():
+        who = examples.measured(intervention)
+        logits, hallucinated = measured.logits(FULL, intervention)[..., who], examples.hallucinated[who]
+        clusters = [cluster for cluster, mine in zip(examples.clusters, who, strict=True) if mine]
         along = np.abs(logits - middle) / np.maximum(spread, 1e-12)
         tables.append(
             pl.DataFrame(
                 {
                     "intervention": [intervention] * len(converged),
                     "layer": np.arange(len(converged), dtype=np.int16),
-                    **quality,
-                    "calibration_error": calibration_error(logits, examples.hallucinated).mean(0),
-                    "distance": measured.distances[intervention].mean(1).numpy(),
+                    **auc_with_interval(logits, hallucinated, clusters),
+                    "calibration_error": calibration_error(logits, hallucinated).mean(0),
+                    "distance": measured.distances[intervention][:, who].mean(1).numpy(),
                     "distance_along_probe": along.mean((0, 2)),
                     "unconverged_folds": pl.Series(
                         [[fold for fold, fine in enumerate(folds) if not fine] for folds in converged.tolist()],

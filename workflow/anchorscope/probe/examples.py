@@ -1,6 +1,6 @@
 """The examples of one model on one dataset, and the folds and halves that they are dealt into, once for each repeat."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,6 +32,11 @@ class Examples:
     popularity: list[int | None]
     hallucinated: np.ndarray  # [examples], bool
     splits: list[Split]  # one for each repeat
+    uncut: dict[str, np.ndarray] = field(default_factory=dict)  # by intervention, where it cuts nothing, [examples]
+
+    def measured(self, intervention: str) -> np.ndarray:
+        """Whom an intervention concerns, [examples]."""
+        return ~self.uncut.get(intervention, np.zeros(len(self.ids), bool))
 
 
 def examples_of(keys: list[dict], folds: int, repeats: int, seed: int, where: str) -> Examples:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.probe.anchor_rules import PROBES, Probe
+from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.strengths import inner_losses, least
 
@@ -36,6 +36,10 @@ class Scores:
     def of(self, probe: Probe, intervention: str) -> np.ndarray:
         """Logits [layers, examples]."""
         return self.logits[probe, intervention].numpy()
+
+    def interventions(self) -> list[str]:
+        """Those that were run under the first prompt; clean is one of them."""
+        return [intervention for probe, intervention in self.logits if probe is FULL]
 
     def has(self, probe: Probe, intervention: str) -> bool:
         """Whether the intervention was run under the probe's prompt."""

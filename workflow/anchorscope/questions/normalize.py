@@ -8,7 +8,7 @@
 | subject | string, null | the entity asked about, if the dataset names it |
 | property | string, null | what is asked about it, if the dataset names that |
 | popularity | integer, null | the dataset's own popularity of the subject |
-| spans | list of (start, end) | characters of the exact question words |
+| spans | list of (start, end, kind) | characters of the exact question words; subject or property |
 """
 
 import hashlib
@@ -21,9 +21,8 @@ from typing import cast
 
 import polars as pl
 
-from anchorscope.text.content_words import exact_question_spans
+from anchorscope.text.content_words import ExactSpan, exact_question_spans
 from anchorscope.text.normal_words import normal_words
-from anchorscope.text.spans import Span
 
 SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "id": pl.String,
@@ -32,7 +31,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "subject": pl.String,
     "property": pl.String,
     "popularity": pl.Int64,
-    "spans": pl.List(pl.Struct({"start": pl.Int64, "end": pl.Int64})),
+    "spans": pl.List(pl.Struct({"start": pl.Int64, "end": pl.Int64, "kind": pl.String})),
 }
 ACCEPTED = "kept"
 WHOLE = re.compile(r"-?[0-9]+")
@@ -47,7 +46,7 @@ class Question:
     subject: str | None
     property: str | None
     popularity: int | None
-    spans: list[Span]
+    spans: list[ExactSpan]
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from matplotlib.colors import to_hex
 
 from anchorscope.draw.figures import (
     ANCHOR_LETTERS,
-    INTERVENTION_TITLES,
     LOGITS_TITLES,
     QUANTITIES,
     RULE_TITLES,
     SURE,
     TEXT_ORDER,
     View,
+    intervention_title,
     limits,
 )
 from anchorscope.draw.panels import FAINT, MARKED, looks
@@ -145,7 +145,7 @@ def _menus(
         "rule": {name: f"{name}: {title}" for name, title in RULES.items()},
         "logits": _logits_titles(summary),
         "quantity": {name: quantity.title for name, quantity in QUANTITIES.items()},
-        "intervention": {name: INTERVENTION_TITLES.get(name, name) for name in measured("intervention")},
+        "intervention": {name: intervention_title(name) for name in measured("intervention")},
     }
     return {
         key: alt.param(

@@ -10,7 +10,7 @@ import polars as pl
 
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import FULL, HALF_A, ROLES, SECOND_B
-from anchorscope.probe.verdicts import delta_p, flips, sigmoid
+from anchorscope.probe.verdicts import delta_p, sigmoid
 from anchorscope.summarise.bootstrap import Resamples, interval, resample
 from anchorscope.summarise.curves import ANCHORS, QUANTITIES, Curve, curve_rows, curves, series_row
 from anchorscope.summarise.grouping import LABELLED_UNDER, PlaceLogits, group, read_places
@@ -281,7 +281,7 @@ def deepest_examples(
         lowest = at_headline(layers, headline).filter("is_reference")["layer"][0]
     logits = [name for name in delta.columns if name.startswith("logit_")]
     rows = (
-        delta.filter(layer=lowest)
+        delta.filter(pl.col("p_ko").is_not_null(), layer=lowest)
         .group_by("intervention", "layer", "id", maintain_order=True)
         .agg(pl.first("hallucinated"), pl.col(logits).mean())
     )
@@ -291,10 +291,16 @@ def deepest_examples(
         p_clean=pl.Series(sigmoid(clean), dtype=pl.Float32),
         p_ko=pl.Series(sigmoid(changed), dtype=pl.Float32),
         delta_p=pl.Series(delta_p(clean, changed), dtype=pl.Float32),
-        question_anchored=pl.Series(flips(clean, changed)),
+        question_anchored=pl.col("id").is_in(_flipped(rows)),
         **{f"logit_{state}_first": f"logit_{state}_half_a" for state in ("clean", "ko")},
         **{f"logit_{state}_second": f"logit_{state}_second_b" for state in ("clean", "ko")},
     )
+
+
+def _flipped(rows: pl.DataFrame) -> list[str]:
+    """The examples whose verdict the knockout changes."""
+    cut = rows.filter(intervention=LABELLED_UNDER)
+    return cut.filter((pl.col("logit_clean_full") >= 0) != (pl.col("logit_ko_full") >= 0))["id"].to_list()
 
 
 def _resampled_table(by_key: Curves, intervention: str) -> pl.DataFrame:

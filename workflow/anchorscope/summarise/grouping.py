@@ -17,7 +17,7 @@ class PlaceLogits:
     """The out-of-fold logits of one component and position: arrays [repeats, layers, examples]."""
 
     clean: dict[str, np.ndarray]  # by probe
-    changed: dict[tuple[str, str], np.ndarray]  # by probe and intervention
+    changed: dict[tuple[str, str], np.ndarray]  # by probe and intervention; NaN where it cuts nothing
     folds: np.ndarray  # [repeats, examples]
 
     @property
@@ -56,7 +56,7 @@ def read_places(delta: pl.DataFrame) -> dict[tuple[str, str], PlaceLogits]:
         clean, changed = {}, {}
         for (intervention,), unit in rows.partition_by("intervention", as_dict=True, maintain_order=True).items():
             for probe in PROBES:
-                if unit[f"logit_ko_{probe.name}"].null_count() == 0:
+                if not unit[f"logit_ko_{probe.name}"].is_null().all():
                     clean[probe.name] = by_layer(unit, f"logit_clean_{probe.name}").astype(np.float64)
                     changed[probe.name, intervention] = by_layer(unit, f"logit_ko_{probe.name}").astype(np.float64)
         component, position = names
@@ -88,8 +88,8 @@ def _role_result(place: PlaceLogits, role: Role, intervention: str, logits: str)
     changed = place.without_push(role.measures, intervention, logits)
     return RoleResult(
         question_anchored=delta_logit(labelled, cut) < 0 if logits == "residual" else flips(labelled, cut),
-        delta_p=delta_p(measured, changed),
-        delta_logit=delta_logit(measured, changed),
+        delta_p=np.nan_to_num(delta_p(measured, changed)),
+        delta_logit=np.nan_to_num(delta_logit(measured, changed)),
         judged_right=labelled < 0,
-        counted=np.ones(measured.shape, dtype=bool),
+        counted=np.isfinite(changed),
     )

@@ -5,24 +5,20 @@ from collections.abc import Mapping
 import polars as pl
 
 FIRST = (
-    *("model", "weights", "dataset", "source", "window"),
+    *("model", "weights", "dataset", "source"),
     *("component", "position", "intervention", "stratum", "rule", "labels", "logits", "anchor", "layer", "reader"),
 )
 
 
-def described(
-    table: pl.DataFrame, model: str, weights: str, dataset: str, source: str, window: int | None
-) -> pl.DataFrame:
+def described(table: pl.DataFrame, model: str, weights: str, dataset: str, source: str) -> pl.DataFrame:
     """A table that also says which model and questions its numbers come from; keys stand first."""
     texts = {"model": model, "weights": weights, "dataset": dataset, "source": source}
-    named = table.with_columns(
-        window=pl.lit(window, pl.Int64), **{name: pl.lit(value, pl.String) for name, value in texts.items()}
-    )
+    named = table.with_columns(**{name: pl.lit(value, pl.String) for name, value in texts.items()})
     return named.select(*(name for name in FIRST if name in named.columns), pl.exclude(FIRST))
 
 
 def notes(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[str, str]) -> list[str]:
-    """Sentences on bundled questions, random weights and a windowed knockout, where some models and datasets have them.
+    """Sentences on bundled questions and random weights, where some models and datasets have them.
 
     Models and datasets are names and titles; the summary says which of them the sentences concern.
     """
@@ -39,8 +35,6 @@ def notes(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[st
         sentences.append(f"{', '.join(bundled)}: questions bundled with Anchorscope, not the published datasets.")
     if random:
         sentences.append(f"{', '.join(random)}: random weights; their numbers mean nothing about trained models.")
-    for window in shown["window"].drop_nulls().unique().sort():
-        sentences.append(f"Windowed knockout: attention is cut in the last {window} layers up to the one plotted.")
     return sentences
 
 

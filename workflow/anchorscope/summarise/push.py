@@ -17,15 +17,16 @@ LOGITS = ("measured", "recentred", "residual")
 def without_push(clean: np.ndarray, changed: np.ndarray, folds: np.ndarray, logits: str) -> np.ndarray:
     """Logits under the knockout [repeats, layers, examples], without what `logits` takes out.
 
-    Folds are [repeats, examples].
+    Folds are [repeats, examples]. Examples in which nothing was cut are NaN, and take no part.
     """
     if logits == "measured":
         return changed
-    common = np.zeros_like(changed)
+    common, known = np.zeros_like(changed), np.isfinite(changed)
+    shift = np.where(known, changed - clean, 0.0)
     for fold in np.unique(folds):
-        train = (folds != fold)[:, None]
-        level, slope = fit_lines(clean, changed - clean, train, sloped=logits == "residual")
-        common += np.where(train, 0.0, level + slope * clean)
+        own = (folds == fold)[:, None]
+        level, slope = fit_lines(clean, shift, known & ~own, sloped=logits == "residual")
+        common += np.where(own, level + slope * clean, 0.0)
     return changed - common
 
 

@@ -29,6 +29,15 @@ class Coverage:
         """The files of the pairs that were probed, from one file per pair."""
         return [path for pair, path in zip(self.pairs, paths, strict=True) if pair not in self.not_probed]
 
+    def first(self, count: int) -> "Coverage":
+        """Only so many pairs."""
+        pairs = self.pairs[:count]
+        return Coverage(
+            pairs,
+            {model: self.models[model] for model, _ in pairs},
+            {pair: why for pair, why in self.not_probed.items() if pair in pairs},
+        )
+
     def metadata(self) -> dict[str, object]:
         """What the tables say in their metadata about models and missing pairs."""
         return {"models": self.models, "not_probed": [[*pair, why] for pair, why in self.not_probed.items()]}
@@ -44,7 +53,7 @@ def read_coverage(pairs: Sequence[Sequence[str]], estimates: Sequence[str]) -> C
 
 
 def gather(
-    coverage: Coverage, files: Mapping[str, Sequence[str]], sources: Mapping[str, str], window: int | None
+    coverage: Coverage, files: Mapping[str, Sequence[str]], sources: Mapping[str, str]
 ) -> dict[str, pl.DataFrame]:
     """Every table with the rows of all probed pairs, and with what a reader must know about each of them.
 
@@ -58,7 +67,6 @@ def gather(
                 weights=coverage.models[model]["weights"],
                 dataset=dataset,
                 source=sources[dataset],
-                window=window,
             )
             for (model, dataset), path in zip(coverage.probed(), coverage.files_of_probed(files[name]), strict=True)
         )

@@ -5,6 +5,7 @@ auxiliaries, pronouns and punctuation are not. Words that compare ("both", "same
 """
 
 import re
+from dataclasses import dataclass
 
 from anchorscope.text.spans import Span
 
@@ -37,14 +38,22 @@ COMPARING_IN_YES_NO = frozenset(("before", "after"))
 NAME_LINKS = frozenset("of the a de la le du da di del der den van von und".split())
 
 
-def exact_question_spans(question: str, subject: str | None = None) -> list[Span]:
+@dataclass(frozen=True)
+class ExactSpan(Span):
+    """Exact question words, and whether they name the subject or the property asked about."""
+
+    kind: str | None  # subject or property; None where the subject is not known, or not in the question
+
+
+def exact_question_spans(question: str, subject: str | None = None) -> list[ExactSpan]:
     """The spans of the exact question words, in order; empty when nothing carries content.
 
     A `subject` known to the dataset is content as a whole where it occurs in the question, and so
     is a quoted title, including the function words inside it.
     """
-    whole = _subject_spans(question, subject) + _quoted_spans(question)
-    words = [_without_possessive(question, Span(*match.span())) for match in WORD.finditer(question)]
+    subjects = _subject_spans(question, subject)
+    whole = subjects + _quoted_spans(question)
+    words = _words(question)
     texts = [question[word.start : word.end].lower() for word in words]
     ignored = FUNCTION_WORDS - COMPARING_IN_YES_NO if texts and texts[0] in AUXILIARIES else FUNCTION_WORDS
     links = _links_inside_names(question, words)
@@ -56,7 +65,23 @@ def exact_question_spans(question: str, subject: str | None = None) -> list[Span
         or (texts[index] == "name" and before[index] not in ignored | {""})  # "maiden name", not "the name of"
         or (texts[index] not in ignored and before[index] != "how")  # "how tall"
     ]
-    return _merged(whole + kept)
+    merged = _merged(whole + kept)
+    if not subjects:
+        return [ExactSpan(span.start, span.end, None) for span in merged]
+    return [ExactSpan(span.start, span.end, "subject" if _touches(span, subjects) else "property") for span in merged]
+
+
+def content_spans(question: str) -> list[Span]:
+    """Every word that the list of function words leaves, whatever names, titles and phrases it stands in."""
+    return [word for word in _words(question) if question[word.start : word.end].lower() not in FUNCTION_WORDS]
+
+
+def _words(question: str) -> list[Span]:
+    return [_without_possessive(question, Span(*match.span())) for match in WORD.finditer(question)]
+
+
+def _touches(span: Span, others: list[Span]) -> bool:
+    return any(span.start < other.end and other.start < span.end for other in others)
 
 
 def _subject_spans(question: str, subject: str | None) -> list[Span]:

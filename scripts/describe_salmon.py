@@ -1,0 +1,17 @@
+"""Describe a model of the same shape as a trained one, with random weights.
+
+Writes a manifest that names the trained model's folder: its config and tokenizer are used, its weights are not.
+"""
+
+from typing import TYPE_CHECKING
+
+from anchorscope.files.logs import configure_logging
+from anchorscope.models.manifest import Manifest
+from anchorscope.models.salmon import salmon_of
+
+if TYPE_CHECKING:
+    from snakemake.script import snakemake
+
+if __name__ == "__main__":
+    configure_logging(snakemake.log[0])
+    salmon_of(Manifest.read(snakemake.input[0])).write(snakemake.output[0])
