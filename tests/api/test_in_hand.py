@@ -48,7 +48,7 @@ def test_summarise_gives_the_workflows_summary(finished):
     mine = api.summarise(folders, model="tiny", dataset="one", draws=200)
     theirs = api.load_summary(finished / "results/summary.parquet").filter(dataset="one")
     assert set(mine["source"]) == {"given"}
-    keys = ["component", "position", "intervention", "rule", "anchor", "layer"]
+    keys = ["component", "position", "intervention", "rule", "labels", "logits", "anchor", "layer"]
     assert_frame_equal(mine.drop("source"), theirs.drop("source"), check_row_order=False)
     assert pl.concat([mine, theirs]).height == 2 * mine.height, "one's own model beside a run's"
     assert mine.select(keys).is_unique().all()

@@ -15,7 +15,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.draw.figures import DRAW, PUBLISHED, TEXT_ORDER, View, plot_family
+from anchorscope.draw.figures import DRAW, PUBLISHED, TEXT_ORDER, View, intervention_title, plot_family
 from anchorscope.draw.kinds import FIGURE_KINDS, kinds_drawn
 from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, read_style, save
 from anchorscope.draw.sheets import Sheet, Source, draw_all
@@ -243,6 +243,48 @@ def test_the_lines_figure_has_a_point_for_every_example_and_the_lines_of_its_lay
     for name, level, slope in (("if evidence is kept", 1.0, 0.5), ("if it is lost", 2.0, 0.0), ("unchanged", 0.0, 1.0)):
         np.testing.assert_allclose(heights(lines[name]), level + slope * np.asarray(lines[name].get_xdata()))
     assert "layer 4" in [text.get_text() for text in panel.texts]
+
+
+@pytest.mark.parametrize(
+    ("kind", "added", "labels"),
+    [
+        ("words", "subject", ["exact question words cut", "subject cut"]),
+        (
+            "windows",
+            "exact_question_w4",
+            ["exact question words cut in the last 4 layers up to the one plotted only", "exact question words cut"],
+        ),
+    ],
+)
+def test_other_words_and_windows_have_a_curve_each(tables, kind, added, labels):
+    half = (
+        tables["summary"]
+        .filter(intervention="exact_question")
+        .with_columns(pl.col("delta_p", "low", "high") / 2, intervention=pl.lit(added))
+    )
+    figure = DRAW[kind](tables | {"summary": pl.concat([tables["summary"], half])}, View(MODELS, DATASETS))
+    assert legend(figure) == labels
+    panel = np.reshape(figure.axes, (4, 2))[1, 0]
+    whole = value("small", "triviaqa", "gap", 3) + HONEST
+    for label, factor in ((intervention_title(added), 0.5), (intervention_title("exact_question"), 1.0)):
+        assert heights(shown(panel)[label])[3] == pytest.approx(factor * whole)
+
+
+def test_a_salmon_swims_beside_its_model_where_it_was_made(tables):
+    twins = {
+        name: pl.concat([table, table.filter(model="small").with_columns(model=pl.lit("small+salmon"))])
+        for name, table in tables.items()
+    }
+    view = View(MODELS, DATASETS)
+    for kind in ("honest", "auc"):
+        figure = DRAW[kind](twins, view)
+        assert "random weights" in legend(figure), kind
+        small, large = (
+            [line for line in panel.get_lines() if line.get_linestyle() == "-." and len(line.get_ydata())]
+            for panel in figure.axes[:2]
+        )
+        assert (len(small), len(large)) == (len(DATASETS), 0), kind
+    assert "random weights" not in legend(DRAW["honest"](tables, view))
 
 
 def test_a_family_is_drawn_in_logits_and_without_the_push(summary):
@@ -488,7 +530,7 @@ def test_figures_of_any_number_of_models_are_readable_at_both_widths(tables, cou
         assert outside(figure) == [], kind
         if count <= 2:
             assert figure.get_figwidth() == (3.3 if column else 6.9), kind
-        if kind not in ("grid", "distribution", "honest", "push", "lines"):
+        if kind in ("family", "auc", "share"):
             assert len({panel.get_position().y0 for panel in figure.axes}) == 1, "one row of panels"
         sizes = {text.get_fontsize() for text in figure.findobj(matplotlib.text.Text) if text.get_text()}
         assert min(sizes) >= 5, kind
@@ -523,8 +565,10 @@ def test_every_kind_of_figure_has_a_function_and_a_caption_for_snakemakes_report
 
 
 def test_a_kind_that_compares_places_is_drawn_only_where_there_are_several():
-    assert kinds_drawn(9) == ["family", "honest", "push", "lines", "auc", "share", "grid", "distribution"]
-    assert kinds_drawn(1) == ["family", "honest", "push", "lines", "auc", "share", "distribution"]
+    always = ["family", "honest", "push", "lines", "auc", "share", "distribution"]
+    assert kinds_drawn(1, words=1, windows=1) == always
+    assert set(kinds_drawn(9, words=1, windows=1)) == {*always, "grid"}
+    assert set(kinds_drawn(1, words=3, windows=2)) == {*always, "words", "windows"}
 
 
 def test_the_list_of_kinds_takes_snakemake_no_time_to_import():

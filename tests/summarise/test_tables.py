@@ -20,7 +20,7 @@ def write_estimates(folder, not_probed: dict[str, str]) -> dict[str, list[str]]:
     for _, dataset in PAIRS:
         made = {"model": MANIFEST} | ({"not_probed": not_probed[dataset]} if dataset in not_probed else {})
         table = pl.DataFrame({"component": ["resid"], "layer": [0]})
-        for name, frame in {**no_estimates(table).tables(), "layers": table}.items():
+        for name, frame in {**no_estimates(table).tables(), "layers": table, "text": table}.items():
             path = str(folder / f"{name}.{dataset}.parquet")
             write_frame(path, frame, provenance(**made))
             files.setdefault(name, []).append(path)

@@ -77,7 +77,9 @@ WITH_SALMON = [name for name, model in MODELS.items() if "random" not in model]
 SALMONS = [f"{name}{SALMON}" for name in WITH_SALMON]
 PAIRS = [[model, dataset] for model in MODELS for dataset in DATASETS]
 FORMATS = ["png", "pdf", "svg"]
-KINDS_DRAWN = kinds_drawn(len(GRID))  # of figures
+KINDS_DRAWN = kinds_drawn(
+    len(GRID), words=len(config["interventions"]), windows=1 + len(config["windows"])
+)  # of figures
 WIDTHS = ["", "_column"]  # of a page and of a column
 ESTIMATES = ["summary", "series", "kinds", "lines", "strata", "deepest", "resampled"]
 TABLES = ["summary", "series", "kinds", "lines", "strata", "deepest", "layers", "text"]

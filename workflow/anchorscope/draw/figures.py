@@ -27,7 +27,8 @@ from anchorscope.draw.panels import (
     say_where_nothing_is,
     sheet,
 )
-from anchorscope.extract.axes import COMPONENTS, Headline, window_of
+from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, Headline, window_of
+from anchorscope.models.manifest import SALMON
 from anchorscope.summarise.notes import mark_random, notes
 
 
@@ -50,6 +51,7 @@ SURE = (pl.col("n") >= FEW) & pl.col("better_than_chance")  # the rest is drawn 
 CONTROL = "control"
 SHUFFLED = "shuffled labels"
 UNCHANGED = "unchanged"
+RANDOM_WEIGHTS = "random weights"
 RULE_TITLES = {
     "flip": "anchors by verdict flip at each layer",
     "fixed": "anchors by verdict flip at the reference layer",
@@ -213,6 +215,8 @@ def draw_honest(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     with sheet(view.style, len(view.models), rows=3, row_height=0.7, sharey="row", sharex="col") as (figure, panels):
         for line, (label, shown) in zip(panels, lines.items(), strict=True):
             _draw_anchors(line, rows, view, shown, null=shown.quantity is not change)
+            if shown.intervention == EXACT:
+                _draw_salmons(line, shown.of(summary).filter(anchor="question"), view, shown.quantity.value)
             line[0].set(ylabel=label, ylim=limits(rows, shown.quantity))
         name_panels(panels[0], view.titles(summary))
         count_layers(panels)
@@ -239,6 +243,40 @@ def draw_push(tables: dict[str, pl.DataFrame], view: View) -> Figure:
         count_layers(panels)
         heading = f"gap: Question-Anchored minus Answer-Anchored, in points of ΔP; {RULE_TITLES['replicate']}"
         _finish(figure, panels, view, summary=summary, heading=heading, together=1)
+    return figure
+
+
+def draw_words(tables: dict[str, pl.DataFrame], view: View) -> Figure:
+    """The honest gap for each choice of the words that are cut: the finding must not hang on who chose them."""
+    return _by_knockout(tables, view, list(CONTROLS))
+
+
+def draw_windows(tables: dict[str, pl.DataFrame], view: View) -> Figure:
+    """The honest gap where the exact words are cut in the last layers only, and in all of them."""
+    known = tables["summary"]["intervention"].unique().to_list()
+    return _by_knockout(tables, view, [*sorted(filter(window_of, known), key=lambda name: window_of(name) or 0), EXACT])
+
+
+def _by_knockout(tables: dict[str, pl.DataFrame], view: View, knockouts: Sequence[str]) -> Figure:
+    """The gap under the honest rule, a row of panels for each dataset, a curve for each knockout that was measured."""
+    rows = view.of(tables["summary"]).filter(rule="replicate", labels="plotted", logits="measured", anchor="gap")
+    measured = [name for name in knockouts if name in set(rows["intervention"])]
+    with sheet(view.style, len(view.models), rows=len(view.datasets), row_height=0.7, sharey=True, sharex="col") as (
+        figure,
+        panels,
+    ):
+        for line, (dataset, title) in zip(panels, view.datasets.items(), strict=True):
+            for panel, model in zip(line, view.models, strict=True):
+                for name, look in zip(measured, looks(view.style, len(measured)), strict=True):
+                    mine = rows.filter(model=model, dataset=dataset, intervention=name).with_columns(sure=SURE)
+                    label = intervention_title(name)
+                    draw_curve(panel, mine, "delta_p", ends=("low", "high"), look=look, label=label)
+                _end_panel(panel, null=False)
+            label_rows(line[0], f"gap, {title}", len(panels))
+        name_panels(panels[0], view.titles(tables["summary"]))
+        count_layers(panels)
+        heading = f"gap: Question-Anchored minus Answer-Anchored, in points of ΔP; {RULE_TITLES['replicate']}"
+        _finish(figure, panels, view, summary=tables["summary"], heading=heading, together=1)
     return figure
 
 
@@ -296,6 +334,8 @@ def draw_auc(tables: dict[str, pl.DataFrame], view: View) -> Figure:
                 panel.plot(mine["layer"], mine["auc_shuffled"], color=of_question["color"], linestyle=":", marker="")
             panel.plot([], [], color=GREY, linestyle=":", marker="", label=SHUFFLED)
             panel.axhline(0.5, color="0.6", linewidth=0.8, zorder=0)
+        salmons = tables["layers"].filter(intervention="clean")
+        _draw_salmons(panels[0], salmons, view, "auc")
         panels[0, 0].set_ylabel("AUC of the probe")
         name_panels(panels[0], view.titles(tables["summary"]))
         count_layers(panels)
@@ -368,6 +408,19 @@ def draw_distribution(tables: dict[str, pl.DataFrame], view: View) -> Figure:
         heading = f"at the deepest layer; {RULE_TITLES['flip']}"
         _finish(figure, panels, view, summary=tables["summary"], heading=heading, together=1, last=CONTROL)
     return figure
+
+
+def _draw_salmons(panels: Sequence[Axes], rows: pl.DataFrame, view: View, value: str) -> None:
+    """The same answers through random weights of each model's shape, a thin curve per dataset, where that was made."""
+    rows = rows.filter(**asdict(view.headline))
+    chosen = looks(view.style, len(ANCHOR_LETTERS) * len(view.datasets))[:: len(ANCHOR_LETTERS)]
+    for panel, model in zip(panels, view.models, strict=True):
+        for dataset, look in zip(view.datasets, chosen, strict=True):
+            mine = rows.filter(model=f"{model}{SALMON}", dataset=dataset).sort("layer")
+            if not mine.is_empty():
+                style = {"color": look["color"], "linestyle": "-.", "linewidth": 0.8, "marker": ""}
+                panel.plot(mine["layer"], mine[value], **style)
+                panel.plot([], [], **{**style, "color": GREY}, label=RANDOM_WEIGHTS)
 
 
 def _draw_histogram(panel: Axes, examples: pl.DataFrame, pair: list[dict]) -> None:

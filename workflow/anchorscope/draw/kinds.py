@@ -15,7 +15,7 @@ class FigureKind:
     function: str  # in `draw.figures`
     caption: str  # on the report
     placement: Literal["top", "open", "folded"] = "folded"  # on the report: top is where it begins
-    compares_places: bool = False  # needs more than one component or position to be measured
+    compares: Literal["places", "words", "windows"] | None = None  # drawn only where several of these were measured
 
 
 FIGURE_KINDS = (
@@ -56,7 +56,19 @@ FIGURE_KINDS = (
         name="grid",
         function="draw_grid",
         caption="Every component and position",
-        compares_places=True,
+        compares="places",
+    ),
+    FigureKind(
+        name="words",
+        function="draw_words",
+        caption="The honest gap for other choices of the words that are cut",
+        compares="words",
+    ),
+    FigureKind(
+        name="windows",
+        function="draw_windows",
+        caption="The honest gap where words are cut in the last layers only: direct effects, or carried along",
+        compares="windows",
     ),
     FigureKind(
         name="distribution",
@@ -66,6 +78,10 @@ FIGURE_KINDS = (
 )
 
 
-def kinds_drawn(places: int) -> list[str]:
-    """The names of the kinds that have something to show when `places` of the grid are measured."""
-    return [kind.name for kind in FIGURE_KINDS if places > 1 or not kind.compares_places]
+def kinds_drawn(places: int, words: int, windows: int) -> list[str]:
+    """The names of the kinds that have something to show.
+
+    So many places of the grid, choices of words and windows (all layers are one) are measured.
+    """
+    several = {None: True, "places": places > 1, "words": words > 1, "windows": windows > 1}
+    return [kind.name for kind in FIGURE_KINDS if several[kind.compares]]

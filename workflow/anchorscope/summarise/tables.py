@@ -1,6 +1,6 @@
 """One table per kind of estimate, with the rows of all models and datasets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -57,8 +57,14 @@ def gather(
 ) -> dict[str, pl.DataFrame]:
     """Every table with the rows of all probed pairs, and with what a reader must know about each of them.
 
-    `files` has one file per pair for each table, and `sources` says where each dataset comes from.
+    `files` has one file per pair for each table (of texts, none for salmons), and `sources` says where each dataset
+    comes from.
     """
+
+    def rows_of(name: str) -> Iterator[tuple[Pair, str]]:
+        known = coverage.first(len(files[name]))
+        return zip(known.probed(), known.files_of_probed(files[name]), strict=True)
+
     return {
         name: pl.concat(
             described(
@@ -68,7 +74,7 @@ def gather(
                 dataset=dataset,
                 source=sources[dataset],
             )
-            for (model, dataset), path in zip(coverage.probed(), coverage.files_of_probed(files[name]), strict=True)
+            for (model, dataset), path in rows_of(name)
         )
         for name in TABLES
     }
