@@ -12,7 +12,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
 from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
 from anchorscope.extract.axes import COMPONENTS, HEADLINE, POSITIONS, Grid, Headline
-from anchorscope.extract.run import analysed, run_workload
+from anchorscope.engine.self_check import Path as EnginePath
+from anchorscope.extract.run import analysed, path_for, run_workload
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of
 from anchorscope.files.identity import read_json
@@ -66,8 +67,9 @@ def extract(
         )
         kept = analysed(answers, balance, seed)
         workload = build_workload(tokenizer, prompts, kept, positions=grid.positions)
-        with _writer(folder, model, grid, prompts=bundled, window=window) as writer:
-            run_workload(model, workload, writer, batch_tokens=batch_tokens, window=window)
+        way = path_for(model, workload, grid.components, window)
+        with _writer(folder, model, grid, prompts=bundled, window=window, way=way) as writer:
+            run_workload(model, workload, writer, path=way, batch_tokens=batch_tokens, window=window)
     return cast(pl.DataFrame, pl.from_arrow(answers))
 
 
@@ -82,15 +84,28 @@ def _in_eval_mode(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _writer(
-    folder: Path | str, model: PreTrainedModel, grid: Grid, *, prompts: PromptSet, window: int | None
+    folder: Path | str,
+    model: PreTrainedModel,
+    grid: Grid,
+    *,
+    prompts: PromptSet,
+    window: int | None,
+    way: EnginePath | None,
 ) -> ActivationWriter:
     config = model.config.get_text_config()
+    made_from = provenance(
+        stage="extract",
+        model={"weights": GIVEN},
+        prompts=prompts.texts,
+        window=window,
+        path=way and way.as_json(),
+    )
     return ActivationWriter(
         folder,
         layers=config.num_hidden_layers,
         width=config.hidden_size,
         dtype=model.dtype,
-        made_from=provenance(stage="extract", model={"weights": GIVEN}, prompts=prompts.texts, window=window),
+        made_from=made_from,
         grid=grid,
     )
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.extract.axes import Grid
-from anchorscope.extract.run import analysed, run_workload
+from anchorscope.extract.run import analysed, path_for, run_workload
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import KEYS, ActivationWriter
 from anchorscope.files.provenance import provenance
@@ -42,15 +42,17 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
     described = Manifest.read(manifest)
     tokenizer = load_fetched_tokenizer(described)
     workload = build_workload(tokenizer, settings.prompts.built(tokenizer), examples, positions=settings.grid.positions)
+    model = load_model(described, settings.dtype, settings.threads)
+    path = path_for(model, workload, settings.grid.components, settings.window)
     made_from = provenance(
         stage="extract",
         model=described.as_json(),
         prompts=settings.prompts.as_json(),
         dtype=settings.dtype,
         window=settings.window,
+        path=path and path.as_json(),
         code=settings.code,
     )
-    model = load_model(described, settings.dtype, settings.threads)
     writer = ActivationWriter(
         folder,
         layers=described.layers,
@@ -64,6 +66,7 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
             model,
             workload,
             writer,
+            path=path,
             batch_tokens=settings.batch_tokens,
             window=settings.window,
             computed=lambda: leave_cards(model),
