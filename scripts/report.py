@@ -24,7 +24,7 @@ from anchorscope.report.findings import findings, published_gaps
 from anchorscope.report.page import Section, chart_section, page, provenance_section
 from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, numbers_section, reference_auc
 from anchorscope.summarise.counts import by_pair
-from anchorscope.summarise.notes import mark_random, notes, unprobed
+from anchorscope.summarise.notes import mark_random, notes, plain_paths, unprobed
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake
@@ -95,7 +95,8 @@ if __name__ == "__main__":
         ),
         Section("Files", files_section(json.loads(params.outputs), target)),
     ]
-    warnings = [*notes(summary, plain, datasets), unprobed(made_from(files.summary), plain, datasets)]
+    made = made_from(files.summary)
+    warnings = [*notes(summary, plain, datasets), *plain_paths(made, models), unprobed(made, plain, datasets)]
     warnings += read_remarks(files.answers, models, datasets)
     with atomic(target) as path:
         html = page(opening_section(pictures, found), filter(None, warnings), sections)

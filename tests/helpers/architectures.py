@@ -1,4 +1,4 @@
-"""Small random models of every architecture that transformers lists as a causal language model, and what is right there.
+"""Small random models of every architecture in transformers' list of causal language models, and what is right there.
 
 `python tests/helpers/architectures.py` writes docs/architectures.md; `make architectures` calls it.
 """
@@ -6,21 +6,28 @@
 import sys
 from dataclasses import dataclass
 from logging import getLogger
+from pathlib import Path
 
 import numpy as np
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging
 
 from anchorscope.answer.generate import generate
 from anchorscope.engine.scores import own_attention
-from anchorscope.engine.self_check import Path
+from anchorscope.engine.self_check import Path as EnginePath
 from anchorscope.extract.passes import passes_on
-from anchorscope.extract.run import path_for
 from anchorscope.extract.recorder import MODULES, recording
+from anchorscope.extract.run import path_for
 from anchorscope.extract.sequences import TokenSequence, Workload
 from reference import plain_greedy
 from small_things import ROOT
@@ -171,6 +178,7 @@ def architectures() -> list[str]:
 
 
 def small_config(kind: str) -> PreTrainedConfig:
+    """The default config of a kind, with all numbers made small that are known here."""
     default = CONFIG_MAPPING[kind]().get_text_config()
     known = {*default.to_dict(), *default.attribute_map}
     given = {name: SMALL[name] for name in SMALL if name in known} | OWN.get(kind, {})
@@ -186,6 +194,37 @@ def small_model(kind: str) -> PreTrainedModel:
         raise ValueError(f"{kind} has {size} parameters")
     torch.manual_seed(0)
     return AutoModelForCausalLM.from_config(config).float().eval().requires_grad_(False)
+
+
+VISION = {
+    "hidden_size": WIDTH,
+    "intermediate_size": 48,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "image_size": 28,
+    "patch_size": 14,
+    "depth": 1,
+    "num_heads": 4,
+    "out_hidden_size": WIDTH,
+    "vision_output_dim": WIDTH,
+    "projector_input_dim": WIDTH,
+    "projector_output_dim": WIDTH,
+    "fullatt_block_indexes": [0],
+}
+IMAGE_MODELS = ("gemma3", "qwen2_5_vl", "llama4", "mistral3")
+
+
+def small_image_model(kind: str) -> PreTrainedModel:
+    """A whole model that also takes images, with a text model as small as the others."""
+    default = CONFIG_MAPPING[kind]()
+    text = small_config(default.get_text_config().model_type).to_dict()
+    if kind.startswith("qwen"):
+        text["rope_parameters"] = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10000.0}
+    seen = type(default.vision_config)
+    known = {name: value for name, value in VISION.items() if name in seen().to_dict()}
+    config = type(default)(text_config=text, vision_config=seen(**known).to_dict())
+    torch.manual_seed(0)
+    return AutoModelForImageTextToText.from_config(config).float().eval().requires_grad_(False)
 
 
 @torch.inference_mode()
@@ -264,7 +303,7 @@ def workload() -> Workload:
     return Workload(keys=[{"id": "a"}, {"id": "b"}], sequences=sequences(), shared={"first": 10}, passes=passes)
 
 
-def measured(model: PreTrainedModel, path: Path, window: int | None = None) -> Tensor:
+def measured(model: PreTrainedModel, path: EnginePath, window: int | None = None) -> Tensor:
     """[passes, examples, layers, positions, width] of the block outputs, as extraction computes them."""
     with torch.inference_mode(), path.running(model), recording(path.parts, ["resid"]) as recorder:
         passes = passes_on(path, model, recorder, workload=workload(), window=window)
@@ -355,66 +394,27 @@ def row(kind: str, found: Found) -> str:
     return f"| {kind} | {found.path} | {without} | {found.components} | {differences} | {answers} |"
 
 
-def page(verdicts: list[Verdict]) -> str:
+def page(verdicts: list[Verdict], whole: list[str]) -> str:
     """docs/architectures.md."""
     measured = [verdict for verdict in verdicts if verdict.found]
     refused = [verdict for verdict in verdicts if verdict.refused]
     exact = [verdict for verdict in measured if verdict.found.exact]
     packed = [verdict for verdict in exact if verdict.found.path == "packed"]
     wrong = sorted({verdict.kind for verdict in measured} - {verdict.kind for verdict in exact})
-    text = ABOVE.format(
-        built=len(measured) + len(refused),
+    template = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
+    return template.format(
         listed=len(verdicts),
+        built=len(measured) + len(refused),
         exact=len(exact),
         packed=len(packed),
         plain=len(exact) - len(packed),
         wrong=f" Not so: {', '.join(wrong)}." if wrong else "",
         transformers=transformers.__version__,
         torch=torch.__version__.split("+")[0],
+        measured="\n".join([*(row(verdict.kind, verdict.found) for verdict in measured), *whole]),
+        refused="\n".join(f"- {verdict.kind}: {verdict.refused}" for verdict in refused),
+        left=", ".join(verdict.kind for verdict in verdicts if verdict.not_built),
     )
-    text += "\n".join(row(verdict.kind, verdict.found) for verdict in measured)
-    text += BETWEEN + "\n".join(f"- {verdict.kind}: {verdict.refused}" for verdict in refused)
-    left = ", ".join(verdict.kind for verdict in verdicts if verdict.not_built)
-    return text + BELOW.format(left=left)
-
-
-ABOVE = """# Architectures
-
-Which causal language models can be measured, and how. `make architectures` writes this page: it draws small random models
-({layers} layers of width {width}, float32) of every architecture in transformers' list of causal language models and compares
-what extraction computes with the slow way: one example, one pass per layer, the model's own eager attention with the cut
-scores masked.
-
-Of {{listed}} architectures, {{built}} could be made small. {{exact}} of these are exact to 1e-4: {{packed}} on the packed path and
-{{plain}} on the plain one.{{wrong}} Checked with transformers {{transformers}} and torch {{torch}}.
-
-- **path**: *packed* where that equals the model's own code; else *plain*, padded batches through the model's own attention
-  code (sdpa or eager), which is slower. Every job tries this on its own model and longest example.
-- **without**: how many of the {layers} layers have no attention. Nothing is cut there, and what they carry from token to token
-  goes on. Their point on a curve is what reached that layer by the attention of earlier layers, cut, and by everything else.
-- **components**: those that every layer has. `attn` is the output of attention's last matrix, and `mlp` that of the part
-  that holds most of a block's other weights.
-- **clean, knockout, window**: the largest difference from the slow way without a cut, under `exact_question`, and with a window of
-  {window} layers; in units of the largest number where that is above one.
-- **answers**: whether generation equals greedy decoding, one token at a time from the whole text.
-
-| architecture | path | without | components | clean | knockout | window | answers |
-|---|---|---|---|---|---|---|---|
-""".format(layers=LAYERS, width=WIDTH, window=WINDOW)
-BETWEEN = """
-
-## Refused
-In one sentence, before any question is asked:
-
-"""
-BELOW = """
-
-## Not tried
-The script could not make these small, which says nothing about them: {left}.
-
-Weights that are quantised by a model's own `quantization_config` (bitsandbytes, GPTQ, AWQ, FP8, MXFP4) are loaded by
-transformers where the library that they need is installed. None was tried here.
-"""
 
 
 def main() -> None:
@@ -424,7 +424,8 @@ def main() -> None:
     for kind in architectures():
         verdicts.append(judge(kind))
         print(verdicts[-1], file=sys.stderr, flush=True)
-    (ROOT / "docs/architectures.md").write_text(page(verdicts), encoding="utf-8")
+    whole = [row(f"{kind}, whole", compare(small_image_model(kind))) for kind in IMAGE_MODELS]
+    (ROOT / "docs/architectures.md").write_text(page(verdicts, whole), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -135,7 +136,7 @@ def _plain_greedy(way: Way, prompts: list[list[int]], stops: Tensor, max_new_tok
 def _generated(model: PreTrainedModel, tokens: Tensor, stops: Tensor, max_new_tokens: int) -> Tensor:
     """[rows, new tokens] by the library's generation, up to where the last row has stopped."""
     with _greedy_config(model):
-        said = model.generate(
+        said = cast(Any, model).generate(
             input_ids=tokens,
             attention_mask=torch.ones_like(tokens),
             max_new_tokens=max_new_tokens,

@@ -11,8 +11,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
 from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
-from anchorscope.extract.axes import COMPONENTS, HEADLINE, POSITIONS, Grid, Headline
 from anchorscope.engine.self_check import Path as EnginePath
+from anchorscope.extract.axes import COMPONENTS, HEADLINE, POSITIONS, Grid, Headline
 from anchorscope.extract.run import analysed, path_for, run_workload
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of

@@ -115,7 +115,8 @@ def _watch(model: PreTrainedModel) -> _Seen:
             stack.callback(module.register_forward_pre_hook(begin, with_kwargs=True).remove)
             stack.callback(module.register_forward_hook(end).remove)
         stack.enter_context(Scores(rows=1, queries=TRIAL, met=met))
-        decoder(input_ids=torch.arange(3, 3 + TRIAL, device=input_device(model))[None], use_cache=False)
+        tokens = torch.arange(TRIAL, device=input_device(model)) % model.config.get_text_config().vocab_size
+        decoder(input_ids=tokens[None], use_cache=False)
     return seen
 
 

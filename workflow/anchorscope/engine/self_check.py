@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from anchorscope.engine.attention import compute_prefix, packed_attention, run_decoder
 from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.packing import Branch, Pack, Tree, trunk
-from anchorscope.engine.parts import Parts, decoder_of, find_parts, first_tensor, input_device, layers_listed
+from anchorscope.engine.parts import Parts, decoder_of, find_parts, input_device, layers_listed
 from anchorscope.engine.plain import Row, run_rows
 from anchorscope.engine.scores import own_attention
 from anchorscope.files.logs import log
@@ -102,11 +102,11 @@ class _Trial:
             except ValueError as error:  # a model without this code
                 faults.append(str(error).split("\n")[0])
                 continue
-            difference = relative_difference(states[0], alone, self.model.dtype)
-            if leaking:
+            difference = relative_difference(states[-1], alone, self.model.dtype)
+            if difference > TOLERANCE[self.model.dtype]:
+                faults.append(f"tokens see those that follow them (relative difference {difference:.2g} when padded)")
+            elif leaking:
                 faults.append(f"tokens that are cut still reach others in {layers_listed(leaking)}")
-            elif difference > TOLERANCE[self.model.dtype]:
-                faults.append(f"a padded batch differs from a sequence alone (relative difference {difference:.2g})")
             else:
                 self.plain = states
                 return attention, faults
@@ -127,9 +127,9 @@ class _Trial:
         return None
 
     def _alone(self) -> Tensor:
-        """[layers, width] of the clean sequence on its own, as the model itself computes it."""
-        with own_attention(self.model, "eager"), self._recorded([self.last[0]]) as states:
-            tokens = torch.from_numpy(self.ids)[None].to(input_device(self.model))
+        """[layers, width] of the shorter sequence on its own, as the model itself computes it."""
+        with own_attention(self.model, "eager"), self._recorded([self.last[-1]]) as states:
+            tokens = torch.from_numpy(self.rows[-1].ids)[None].to(input_device(self.model))
             decoder_of(self.model)(input_ids=tokens, use_cache=False)
         return torch.stack(states)[:, 0]
 

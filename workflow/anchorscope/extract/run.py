@@ -87,16 +87,18 @@ def run_workload(
     workload: Workload,
     writer: ActivationWriter,
     *,
-    path: Path | None,
     batch_tokens: int | None,
+    path: Path | None = None,
     window: int | None = None,
     computed: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run every pass of every example on a path and stream the kept vectors to `writer`.
+    """Run every pass of every example and stream the kept vectors to `writer`.
 
-    With a `window` the knockout acts in the last `window` layers up to the one that is read. `computed` is called when
-    the model is no longer needed, while the last batches are still being written.
+    `path` says how, if that was tried out before. With a `window` the knockout acts in the last `window` layers up to
+    the one that is read. `computed` is called when the model is no longer needed, while the last batches are still
+    being written.
     """
+    path = path or path_for(model, workload, writer.grid.components, window)
     with writing(writer) as write:
         if path is not None:
             _run_batches(model, workload, writer.grid, path=path, write=write, batch_tokens=batch_tokens, window=window)

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from tokenizers.processors import TemplateProcessing
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
 from anchorscope.models.checks import check_finite, check_loaded, check_tokenizer_files
 from anchorscope.models.gpus import cards, give_back, take
+from anchorscope.models.kinds import loader_of
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.revision import check_unchanged, check_unchanged_tokenizer
 from anchorscope.models.sizes import FOR_SHARDS, cards_needed, parameters
@@ -125,15 +126,26 @@ def _load_across(manifest: Manifest, dtype: torch.dtype, room: dict[int, int]) -
 
 
 def _trained(manifest: Manifest, dtype: torch.dtype, **placement: object) -> "PreTrainedModel":
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
-        manifest.path,
-        dtype=dtype,
-        use_safetensors=True,
-        trust_remote_code=False,
-        ignore_mismatched_sizes=True,  # refused below, in one sentence
-        output_loading_info=True,
-        **placement,
-    )
+    config = read_config(Path(manifest.path))
+    quantised = getattr(config, "quantization_config", None)
+    try:
+        loaded: Any = loader_of(config).from_pretrained(
+            manifest.path,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            ignore_mismatched_sizes=True,  # refused below, in one sentence
+            output_loading_info=True,
+            **placement,
+        )
+    except (ImportError, ValueError, RuntimeError) as error:
+        if quantised is None:
+            raise
+        method = quantised.get("quant_method") if isinstance(quantised, dict) else quantised.quant_method
+        raise RuntimeError(
+            f"{manifest.name} is quantised by {getattr(method, 'value', method)}, and its weights cannot be read here: "
+            f"{_line(error)}."
+        ) from error
     model, info = loaded
     check_unchanged(manifest)  # nor while they were read
     check_loaded(info, manifest.name)
@@ -155,7 +167,7 @@ def random_model(folder: Path, seed: int, dtype: torch.dtype, device: torch.devi
     config = read_config(folder)
     torch.manual_seed(seed)
     with device:
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        model = loader_of(config).from_config(config, dtype=dtype)
     log.info("drew random weights for %s with seed %d", folder.name, seed)
     return model.eval().requires_grad_(False)
 

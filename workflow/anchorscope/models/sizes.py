@@ -3,7 +3,9 @@
 import math
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedConfig
+from transformers import PreTrainedConfig
+
+from anchorscope.models.kinds import loader_of
 
 FOR_WEIGHTS = 0.85  # the share of a card's memory that weights may take; the rest is for a batch
 FOR_SHARDS = (
@@ -14,7 +16,7 @@ FOR_SHARDS = (
 def sizes_of_weights(config: PreTrainedConfig) -> dict[str, int]:
     """How many numbers each weight of such a model has, by name. A weight that is used twice is counted once."""
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+        model = loader_of(config).from_config(config)
     return {name: weight.numel() for name, weight in model.named_parameters()}
 
 
