@@ -214,10 +214,10 @@ VISION = {
 IMAGE_MODELS = ("gemma3", "qwen2_5_vl", "llama4", "mistral3")
 
 
-def small_image_model(kind: str) -> PreTrainedModel:
+def small_image_model(kind: str, vocabulary: int = VOCABULARY) -> PreTrainedModel:
     """A whole model that also takes images, with a text model as small as the others."""
     default = CONFIG_MAPPING[kind]()
-    text = small_config(default.get_text_config().model_type).to_dict()
+    text = small_config(default.get_text_config().model_type).to_dict() | {"vocab_size": vocabulary}
     if kind.startswith("qwen"):
         text["rope_parameters"] = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10000.0}
     seen = type(default.vision_config)

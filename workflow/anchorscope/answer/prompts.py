@@ -83,13 +83,19 @@ def chat_prompt(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Prompt:
     """The model's own chat template around `instruction`, with thinking switched off where there is such a switch."""
     if not tokenizer.chat_template:
         raise ValueError("The model's tokenizer has no chat template; use `prompt: few_shot`.")
-    rendered = tokenizer.apply_chat_template(
-        [{"role": "user", "content": instruction}],
-        tokenize=False,
-        add_generation_prompt=True,
-        enable_thinking=False,
-        date_string=TEMPLATE_DATE,
-    )
+    try:
+        rendered = tokenizer.apply_chat_template(
+            [{"role": "user", "content": instruction}],
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=False,
+            date_string=TEMPLATE_DATE,
+        )
+    except Exception as error:  # a template is a program, and its author may let it say anything
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise ValueError(
+            f"The model's chat template cannot be filled in ({reason}); use `prompt: few_shot`."
+        ) from error
     before, found, after = cast(str, rendered).partition(PLACEHOLDER)
     if not found:
         raise ValueError("The model's chat template changes the text of the user's message; use `prompt: few_shot`.")
