@@ -116,7 +116,7 @@ def describe(folder: Path, name: str, source: dict) -> Manifest:
     if not random and not list(folder.glob("*.safetensors")):
         raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
     check_index(folder, name)
-    sizes = sizes_of_weights(whole) if random else sizes_in_files(folder, config)
+    sizes = sizes_of_weights(whole) if random else sizes_in_files(folder, whole)
     tokenizer = load_tokenizer(folder, name)
     check_tokenizer(tokenizer, config.vocab_size, name)
     return Manifest(
@@ -171,6 +171,6 @@ def sizes_in_files(folder: Path, config: PreTrainedConfig) -> dict[str, int]:
                 sizes |= {name: math.prod(weights.get_slice(name).get_shape()) for name in names}
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{file.resolve()} cannot be read as safetensors: {error}; fetch it again.") from error
-    if config.tie_word_embeddings:
+    if getattr(config, "tie_word_embeddings", False):
         sizes.pop("lm_head.weight", None)  # some files hold a weight twice that is used twice
     return sizes
