@@ -205,7 +205,7 @@ def test_attention_that_goes_around_its_mask_is_noticed():
 
 def test_a_model_without_attention_is_refused_in_one_sentence():
     model = small_model("mamba")
-    with pytest.raises(ValueError, match=r"^mamba models cannot be measured: there is no attention in them .*\.$"):
+    with pytest.raises(ValueError, match=r"^mamba models cannot be measured: no attention was found in them .*\.$"):
         choose_path(model, list(range(30)), 10)
 
 

@@ -242,8 +242,9 @@ def masked_states(
     found: list[Tensor] = []
 
     def masked(value: object) -> object:
-        if not isinstance(value, Tensor) or value.dim() != 4 or value.shape[-2:] != (len(ids), len(ids)):
+        if not isinstance(value, Tensor) or value.dim() != 4 or value.shape[-1] != len(ids):
             return value
+        value = value.expand(-1, -1, len(ids), -1)  # where it is the same for all queries
         # A token always sees itself: a mask of truth values says by its first one what it means.
         hidden = ~value[..., 0, 0] if value.dtype == torch.bool else torch.finfo(value.dtype).min
         value = value.clone()
@@ -264,7 +265,7 @@ def masked_states(
     first = 0 if window is None else max(0, layer - window + 1)
     handles = [block.register_forward_pre_hook(cutting, with_kwargs=True) for block in blocks[first : layer + 1]]
     handles.append(blocks[layer].register_forward_hook(keeping))
-    decoder(input_ids=torch.tensor([ids]), use_cache=False)
+    decoder(input_ids=torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long), use_cache=False)
     for handle in handles:
         handle.remove()
     return found[0]

@@ -82,7 +82,7 @@ def find_parts(model: PreTrainedModel) -> Parts:
     seen = _watch(model)
     attending = {module for _, around in seen.attended for module in around}
     if not attending:
-        raise ValueError(f"{kind} models cannot be measured: there is no attention in them that could be cut.")
+        raise ValueError(f"{kind} models cannot be measured: no attention was found in them that could be cut.")
     blocks = _blocks(model, seen, attending, count=count, width=width)
     if not blocks:
         raise ValueError(
