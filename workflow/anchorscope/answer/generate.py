@@ -19,7 +19,7 @@ from anchorscope.engine.parts import decoder_of, input_device
 from anchorscope.engine.scores import own_attention
 from anchorscope.engine.self_check import choose_path
 
-AGREEING = 0.9  # of a prompt's tokens; in half precision, two orders of summation do not always choose the same
+AGREEING = 0.7  # of the tried tokens; in half precision, two orders of summation do not always choose the same
 TRIED = 8  # tokens
 
 
@@ -94,7 +94,7 @@ def _greedy(
 
 def _ends_in_embeddings(model: PreTrainedModel, ids: list[int]) -> bool:
     """Whether the decoder's states times the output embeddings choose the tokens that the whole model chooses."""
-    tokens = torch.tensor([ids], device=input_device(model))
+    tokens = torch.tensor([ids[-TRIED:]], device=input_device(model))
     with own_attention(model, "eager"):
         whole = model(input_ids=tokens, use_cache=False).logits[0]
         states = decoder_of(model)(input_ids=tokens, use_cache=False).last_hidden_state[0]

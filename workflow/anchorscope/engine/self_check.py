@@ -62,24 +62,16 @@ def choose_path(model: PreTrainedModel, ids: list[int], shared: int) -> Path:
     kind = model.config.get_text_config().model_type
     try:
         parts = find_parts(model)
-        trial = _Trial(model, parts, np.asarray(ids, np.int64), shared)
-        attention, faults = trial.own_attention()
+        return _Trial(model, parts, np.asarray(ids, np.int64), shared=shared).path(kind)
     except (RuntimeError, TypeError, AttributeError, KeyError, IndexError) as error:  # from the model's own code
         if out_of_memory(error):
             raise
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"{kind} models cannot be measured: their own code stops at plain text ({reason}).") from error
-    if attention is None:
-        raise ValueError(f"{kind} models cannot be measured: {'; '.join(faults)}.")
-    path = Path("packed", attention, parts, kind)
-    if parts.without_attention:
-        return path.plain(f"{layers_listed(parts.without_attention)} of them have no attention that could be cut")
-    fault = trial.packed_fault()
-    return path if fault is None else path.plain(fault)
 
 
 class _Trial:
-    """One sequence, clean and cut, and the same without its last token."""
+    """One sequence with a cut, and the same sequence, clean, without its last token."""
 
     def __init__(self, model: PreTrainedModel, parts: Parts, ids: np.ndarray, shared: int):
         self.model, self.parts, self.ids = model, parts, ids
@@ -87,30 +79,37 @@ class _Trial:
         places = [*range(1, len(ids) - 2)][-5::2]  # some of the last tokens, but not the very last
         self.cut = [place for place in places if place >= self.shared] or places
         layers = range(len(parts.blocks))
-        self.rows = [Row(ids, [], layers), Row(ids, self.cut, layers), Row(ids[: max(1, len(ids) - 1)], [], layers)]
+        self.rows = [Row(ids, self.cut, layers), Row(ids[: max(1, len(ids) - 1)], [], layers)]
         self.last = [len(row.ids) - 1 for row in self.rows]
 
-    def own_attention(self) -> tuple[str | None, list[str]]:
-        """The first of the model's own attention codes that a padded batch and its cuts are right with."""
-        alone = self._alone()
-        faults: list[str] = []
+    def path(self, kind: str) -> Path:
+        """The packed path where it agrees with a plain batch; the plain one where cut tokens reach no others in it."""
+        alone, faults = self._alone(), []
         for attention in ("sdpa", "eager"):
+            found = Path("packed", attention, self.parts, kind)
             try:
                 with own_attention(self.model, attention):
-                    states = self._plain()
+                    self.plain = self._plain()
+                    difference = relative_difference(self.plain[-1], alone, self.model.dtype)
+                    if difference > TOLERANCE[self.model.dtype]:
+                        faults.append(f"tokens see those that follow them (difference {difference:.2g} when padded)")
+                        continue
+                    fault = self._mixed() or self.packed_fault()
+                    if fault is None:
+                        return found
                     leaking = self._leaking() if self.cut else []
             except ValueError as error:  # a model without this code
                 faults.append(str(error).split("\n")[0])
                 continue
-            difference = relative_difference(states[-1], alone, self.model.dtype)
-            if difference > TOLERANCE[self.model.dtype]:
-                faults.append(f"tokens see those that follow them (relative difference {difference:.2g} when padded)")
-            elif leaking:
-                faults.append(f"tokens that are cut still reach others in {layers_listed(leaking)}")
-            else:
-                self.plain = states
-                return attention, faults
-        return None, list(dict.fromkeys(faults))
+            if not leaking:
+                return found.plain(fault)
+            faults.append(f"tokens that are cut still reach others in {layers_listed(leaking)}")
+        raise ValueError(f"{kind} models cannot be measured: {'; '.join(dict.fromkeys(faults))}.")
+
+    def _mixed(self) -> str | None:
+        """Why a model with layers of another kind is not packed: they mix the tokens that follow one another."""
+        without = self.parts.without_attention
+        return f"{layers_listed(without)} of them have no attention that could be cut" if without else None
 
     def packed_fault(self) -> str | None:
         """Why a packed pass is not what the model computes; None if it is."""
@@ -145,12 +144,12 @@ class _Trial:
         with packed_attention(self.model):
             past = compute_prefix(self.model, self.ids[: self.shared])
             known = np.arange(self.shared)
-            trees = [trunk(known, row.ids[self.shared :]) for row in (self.rows[0], self.rows[2])]
+            trees = [trunk(known, row.ids[self.shared :]) for row in self.rows]
             fork = min(self.cut, default=len(self.ids) - 1)
             after = np.setdiff1d(np.arange(fork, len(self.ids)), self.cut)
             trees[0] = Tree(known, [trees[0].branches[0], Branch(self.ids[after], after, fork)])
             pack = Pack(trees, self.shared)
-            where = [(0, 0), (0, 1), (1, 0)]
+            where = [(0, 1), (1, 0)]
             places = [pack.places(*one, [last])[0] for one, last in zip(where, self.last, strict=True)]
             with self._recorded(places) as states:
                 run_decoder(self.model, pack, past)
@@ -206,7 +205,7 @@ class _Trial:
                     stack.callback(block.attention.register_forward_pre_hook(add_noise, with_kwargs=True).remove)
                     stack.callback(block.attention.register_forward_hook(compare(layer)).remove)
                 stack.callback(block.module.register_forward_hook(make_equal).remove)
-            run_rows(self.model, self.parts, [self.rows[1], self.rows[1]])
+            run_rows(self.model, self.parts, [self.rows[0], self.rows[0]])
         return leaking
 
 
