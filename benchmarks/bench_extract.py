@@ -66,10 +66,8 @@ def writer_to(folder: Path, model: PreTrainedModel, grid: Grid) -> ActivationWri
     return ActivationWriter(folder, **shape, dtype=model.dtype, made_from={}, grid=grid)
 
 
-def run_engine(model: PreTrainedModel, workload: Workload, batch_tokens: int, plain: bool = False) -> None:
-    """(a): as the extract stage does it, with its trial of the model; or on the plain path."""
-    path = path_for(model, workload, COMPONENTS, window=None)
-    path = path.plain() if plain else path
+def run_engine(model: PreTrainedModel, workload: Workload, batch_tokens: int, path: EnginePath) -> None:
+    """(a), without the trial that finds the path, which a job makes once and which is timed apart."""
     run_workload(model, workload, Nowhere(), batch_tokens=batch_tokens, path=path)
 
 
@@ -219,13 +217,12 @@ def _distance(some: Tensor, other: Tensor) -> float:
 
 
 def compare_paths(
-    model: PreTrainedModel, count: int, budget: int, slow: float, options: argparse.Namespace
+    model: PreTrainedModel, path: EnginePath, workload: Workload, budget: int, slow: float
 ) -> dict[str, float]:
-    """The engine's plain path on as many examples as (b), against (b), which takes `slow` seconds for each."""
-    workload = synthetic_workload(count, prefix=options.prefix, suffix=options.suffix, passes=TWO_PASSES)
-    run_engine(model, workload, budget, plain=True)  # warm
-    path = seconds(lambda: run_engine(model, workload, budget, plain=True)) / count
-    return {"path ex/s": 1 / path, "path / plain": slow / path}
+    """The engine's plain path on the examples of (b), which takes `slow` seconds for each."""
+    run_engine(model, workload, budget, path.plain())  # warm
+    own = seconds(lambda: run_engine(model, workload, budget, path.plain())) / len(workload.sequences)
+    return {"path ex/s": 1 / own, "path / plain": slow / own}
 
 
 def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.Namespace) -> dict:
@@ -242,10 +239,11 @@ def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.N
     with torch.inference_mode(), path.running(model), recording(path.parts) as recorder:
         passes = passes_on(path, model, recorder, workload=workload)
         tokens = sum(sum(passes.tokens(item).values()) for item in workload.sequences)
-    run_engine(model, workload, budget)  # warm
+    trial = seconds(lambda: path_for(model, workload, COMPONENTS, window=None))
+    run_engine(model, workload, budget, path)  # warm
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    fast = seconds(lambda: run_engine(model, workload, budget)) / count
+    fast = seconds(lambda: run_engine(model, workload, budget, path)) / count
     peak = (torch.cuda.max_memory_allocated() - weights) / 2**30 if cuda else None
     result = {
         "model": Path(shape).name,
@@ -254,6 +252,7 @@ def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.N
         "tok/ex": tokens / count,
         "matmul share": tokens / count / fast * operations_per_token(model) / rate,
         "peak GiB": peak,
+        "trial s": trial,
     }
     for name, work, fewer in (
         ("plain", lambda some: run_plain(model, some, budget), options.plain),
@@ -265,7 +264,7 @@ def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.N
             slow = seconds(lambda: work(some)) / fewer  # noqa: B023
             result |= {f"{name} ex/s": 1 / slow, f"engine / {name}": slow / fast}
             if name == "plain":
-                result |= compare_paths(model, fewer, budget=budget, slow=slow, options=options)
+                result |= compare_paths(model, path, examples(fewer), budget=budget, slow=slow)
     if options.stored:
         result |= compare_with_disk(model, options)
     return result | accuracy(model, options)

@@ -121,19 +121,16 @@ class PlainPasses(Passes):
     def _run(self, prompt: str, sequences: list[list[TokenSequence]], into: list[Tensor]) -> None:
         runs = [[self._rows(sequence) for sequence in some] for some in sequences]
         rows = [row for some in runs for mine in some for row in mine]
-        length = max(len(row.ids) for row in rows)
-        ends = iter(np.cumsum([0, *(len(mine) for some in runs for mine in some)]).tolist())
-        first = [[next(ends) for _ in some] for some in runs]  # row of each sequence
-        keep = []
-        for layer in range(self.layers):
-            places = [
-                [
-                    [(start + layer % len(mine)) * length + place for place in sequence.keep]
-                    for sequence, mine, start in zip(some, mines, starts, strict=True)
-                ]
-                for some, mines, starts in zip(sequences, runs, first, strict=True)
-            ]  # [examples, passes, positions]
-            keep.append(to_device(np.array(places).transpose(1, 2, 0).ravel(), into[0].device))
+        device, length = into[0].device, max(len(row.ids) for row in rows)
+        counts = np.array([[len(mine) for mine in some] for some in runs])  # [examples, passes]
+        first = counts.cumsum().reshape(counts.shape) - counts  # the first row of each sequence
+        kept = np.array([[sequence.keep for sequence in some] for some in sequences])  # [examples, passes, positions]
+
+        def places(layer: int) -> Tensor:
+            found = (first + layer % counts)[:, :, None] * length + kept
+            return to_device(found.transpose(1, 2, 0).ravel(), device)
+
+        keep = [places(0)] * self.layers if self.window is None else [places(layer) for layer in range(self.layers)]
         with self.recorder.watching(Watch(keep, into)):
             run_rows(self.model, self.recorder.parts, rows)
 
