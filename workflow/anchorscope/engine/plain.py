@@ -31,9 +31,10 @@ def run_rows(model: PreTrainedModel, parts: Parts, rows: list[Row]) -> int:
     Padding is on the right, where no token of a sequence sees it.
     """
     length = max(len(row.ids) for row in rows)
-    tokens = np.stack([np.pad(row.ids, (0, length - len(row.ids)), mode="edge") for row in rows]).astype(np.int64)
-    cuts = np.zeros((len(rows), length), bool)
+    tokens, cuts = np.empty((len(rows), length), np.int64), np.zeros((len(rows), length), bool)
     for index, row in enumerate(rows):
+        tokens[index, : len(row.ids)] = row.ids
+        tokens[index, len(row.ids) :] = row.ids[-1]
         cuts[index, row.cut] = True
     device = input_device(model)
     cut = to_device(cuts, device)
