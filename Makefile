@@ -2,6 +2,7 @@
 # make test      the same environment, then the tests, with one or two of every kind
 # make test-all  all of them: every fault, every edit, every command of the pages, every published model as a miniature
 # make style     what keeps the code in shape: lint, layout, imports that run with the flow, types
+# make architectures  the page of architectures, from small random models of each; about ten minutes
 # make audit     known vulnerabilities of the locked packages; asks a database on the internet
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ CORES ?= all
 PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: run test test-all style audit
+.PHONY: run test test-all style architectures audit
 
 run: .venv/ready
 	$(BIN)/snakemake --cores $(CORES)
@@ -28,6 +29,9 @@ style: .venv/ready
 	$(BIN)/snakemake --lint
 	PYTHONPATH=workflow $(BIN)/lint-imports
 	$(BIN)/mypy
+
+architectures: .venv/ready
+	PYTHONPATH=workflow:tests/helpers $(BIN)/python tests/helpers/architectures.py
 
 audit:
 	$(PYTHON) -m venv .venv/audit

@@ -1,10 +1,11 @@
-"""Extraction, side by side: this engine, plain batching, and one example at a time.
+"""Extraction, side by side: this engine on both of its paths, plain batching, and one example at a time.
 
 (a) engine  packed trees on a shared prefix, as the extract stage runs them, vectors copied to the host
+    path    the engine's plain path, which the extract stage takes for models that cannot be packed
 (b) plain   padded batches of whole sequences, clean and knocked out, only the kept vectors copied to the host
 (c) single  one sequence at a time, every hidden state copied to the host, as research code does it
 
-All three use the same weights, dtype, examples and passes. Random weights of the published shapes are
+All use the same weights, dtype, examples and passes. Random weights of the published shapes are
 drawn on the device; `--model` takes a folder with real ones.
 """
 
@@ -31,11 +32,12 @@ from common import (
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from anchorscope.engine.attention import packed_attention
 from anchorscope.engine.batches import default_tokens
+from anchorscope.engine.self_check import Path as EnginePath
 from anchorscope.extract.axes import COMPONENTS, FULL, HEADLINE, PASSES, Grid
+from anchorscope.extract.passes import passes_on
 from anchorscope.extract.recorder import recording
-from anchorscope.extract.run import Engine, run_workload
+from anchorscope.extract.run import path_for, run_workload
 from anchorscope.extract.sequences import TokenSequence, Workload
 from anchorscope.extract.store import ActivationWriter, example_bytes
 from anchorscope.extract.writer import to_host
@@ -64,8 +66,9 @@ def writer_to(folder: Path, model: PreTrainedModel, grid: Grid) -> ActivationWri
     return ActivationWriter(folder, **shape, dtype=model.dtype, made_from={}, grid=grid)
 
 
-def run_engine(model: PreTrainedModel, workload: Workload, batch_tokens: int) -> None:
-    run_workload(model, workload, Nowhere(), batch_tokens=batch_tokens)
+def run_engine(model: PreTrainedModel, workload: Workload, batch_tokens: int, path: EnginePath) -> None:
+    """(a), without the trial that finds the path, which a job makes once and which is timed apart."""
+    run_workload(model, workload, Nowhere(), batch_tokens=batch_tokens, path=path)
 
 
 def compare_with_memory(
@@ -194,11 +197,15 @@ def accuracy(model: PreTrainedModel, options: argparse.Namespace) -> dict:
         attention_mlp_block = found.float().unflatten(2, (-1, len(COMPONENTS)))  # in the order in which they end
         return attention_mlp_block[:, :, :, [2, 0, 1]].flatten(2, 3)
 
-    with packed_attention(model), recording(model) as recorder:
-        block = Engine(model, recorder, workload).run(workload.sequences)[0].float().cpu()
-    fast = block.permute(4, 2, 1, 0, 3, 5).flatten(2, 3)  # as above
-    slow = plain(model)
-    errors = {"engine - plain": _distance(fast, slow)}
+    def ours(path: EnginePath) -> Tensor:  # as above
+        with path.running(model), recording(path.parts) as recorder:
+            passes = passes_on(path, model, recorder, workload=workload)
+            block = passes.run(workload.sequences)[0].float().cpu()
+        return block.permute(4, 2, 1, 0, 3, 5).flatten(2, 3)
+
+    path = path_for(model, workload, COMPONENTS, window=None)
+    fast, slow = ours(path), plain(model)
+    errors = {"engine - plain": _distance(fast, slow), "path - plain": _distance(ours(path.plain()), slow)}
     if model.dtype != torch.float32 and model.num_parameters() < 10e9:
         exact = plain(copy.deepcopy(model).float())
         errors |= {"engine error": _distance(fast, exact), "plain error": _distance(slow, exact)}
@@ -207,6 +214,15 @@ def accuracy(model: PreTrainedModel, options: argparse.Namespace) -> dict:
 
 def _distance(some: Tensor, other: Tensor) -> float:
     return ((some - other).norm() / other.norm()).item()
+
+
+def compare_paths(
+    model: PreTrainedModel, path: EnginePath, workload: Workload, budget: int, slow: float
+) -> dict[str, float]:
+    """The engine's plain path on the examples of (b), which takes `slow` seconds for each."""
+    run_engine(model, workload, budget, path.plain())  # warm
+    own = seconds(lambda: run_engine(model, workload, budget, path.plain())) / len(workload.sequences)
+    return {"path ex/s": 1 / own, "path / plain": slow / own}
 
 
 def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.Namespace) -> dict:
@@ -219,13 +235,15 @@ def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.N
 
     workload = examples(options.examples)
     count = len(workload.sequences)
-    with torch.inference_mode(), packed_attention(model), recording(model) as recorder:
-        engine = Engine(model, recorder, workload)
-        tokens = sum(sum(engine.tokens(item).values()) for item in workload.sequences)
-    run_engine(model, workload, budget)  # warm
+    path = path_for(model, workload, COMPONENTS, window=None)
+    with torch.inference_mode(), path.running(model), recording(path.parts) as recorder:
+        passes = passes_on(path, model, recorder, workload=workload)
+        tokens = sum(sum(passes.tokens(item).values()) for item in workload.sequences)
+    trial = seconds(lambda: path_for(model, workload, COMPONENTS, window=None))
+    run_engine(model, workload, budget, path)  # warm
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    fast = seconds(lambda: run_engine(model, workload, budget)) / count
+    fast = seconds(lambda: run_engine(model, workload, budget, path)) / count
     peak = (torch.cuda.max_memory_allocated() - weights) / 2**30 if cuda else None
     result = {
         "model": Path(shape).name,
@@ -234,6 +252,7 @@ def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.N
         "tok/ex": tokens / count,
         "matmul share": tokens / count / fast * operations_per_token(model) / rate,
         "peak GiB": peak,
+        "trial s": trial,
     }
     for name, work, fewer in (
         ("plain", lambda some: run_plain(model, some, budget), options.plain),
@@ -244,6 +263,8 @@ def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.N
             work(some)  # warm
             slow = seconds(lambda: work(some)) / fewer  # noqa: B023
             result |= {f"{name} ex/s": 1 / slow, f"engine / {name}": slow / fast}
+            if name == "plain":
+                result |= compare_paths(model, path, examples(fewer), budget=budget, slow=slow)
     if options.stored:
         result |= compare_with_disk(model, options)
     return result | accuracy(model, options)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from anchorscope.answer.job import AnswerSettings, answer_file
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.files.logs import configure_logging
+from anchorscope.models.manifest import Manifest
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake
@@ -18,7 +19,7 @@ if __name__ == "__main__":
     params, files = snakemake.params, snakemake.input
     settings = AnswerSettings(
         rows=tuple(params.rows),
-        prompts=PromptSet.from_json(params.prompt),
+        prompts=PromptSet.from_json(params.prompt, Manifest.read(files.manifest).prompt),
         dtype=params.dtype,
         threads=snakemake.threads,
         batch_tokens=params.batch_tokens,

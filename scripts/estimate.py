@@ -28,7 +28,7 @@ if __name__ == "__main__":
     else:
         headline = Headline(**json.loads(params.headline))
         estimates = estimate(delta, layers, headline, **settings, threads=snakemake.threads)
-    inherited = {key: probed[key] for key in ("model", "not_probed") if key in probed}
+    inherited = {key: probed[key] for key in ("model", "path", "not_probed") if key in probed}
     made = {"stage": "estimate", "dataset": snakemake.wildcards.dataset, "code": params.code, **settings, **inherited}
     for name, table in estimates.tables().items():
         write_frame(snakemake.output[name], table, provenance(**made))

@@ -12,6 +12,7 @@ from anchorscope.answer.prompts import PromptSet
 from anchorscope.extract.axes import Grid
 from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
+from anchorscope.models.manifest import Manifest
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake
@@ -20,7 +21,7 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files = snakemake.params, snakemake.input
     settings = ExtractSettings(
-        prompts=PromptSet.from_json(params.prompts),
+        prompts=PromptSet.from_json(params.prompts, Manifest.read(files.manifest).prompt),
         grid=Grid(*map(tuple, json.loads(params.grid))),
         dtype=params.dtype,
         threads=snakemake.threads,

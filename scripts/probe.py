@@ -44,8 +44,9 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     torch.set_num_threads(snakemake.threads)
     give_back_freed_blocks()
-    params, names, model = snakemake.params, snakemake.wildcards, made_from(snakemake.input[0])["model"]
-    made = {"stage": "probe", "model": model, "dataset": names.dataset, "folds": params.folds, "code": params.code}
+    params, names, extracted = snakemake.params, snakemake.wildcards, made_from(snakemake.input[0])
+    inherited = {key: extracted[key] for key in ("model", "path")}
+    made = {"stage": "probe", "dataset": names.dataset, "folds": params.folds, "code": params.code, **inherited}
     made["repeats"] = params.repeats
     where, on_card = f"{names.model} on {names.dataset}", snakemake.resources.gpu > 0 and torch.cuda.is_available()
     try:

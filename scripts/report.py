@@ -30,7 +30,7 @@ from anchorscope.report.tables import (
     text_alone,
 )
 from anchorscope.summarise.counts import by_pair
-from anchorscope.summarise.notes import mark_random, notes, unprobed
+from anchorscope.summarise.notes import mark_random, notes, plain_paths, unprobed
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake
@@ -103,7 +103,8 @@ if __name__ == "__main__":
         ),
         Section("Files", files_section(json.loads(params.outputs), target)),
     ]
-    warnings = [*notes(summary, plain, datasets), unprobed(made_from(files.summary), plain, datasets)]
+    made = made_from(files.summary)
+    warnings = [*notes(summary, plain, datasets), *plain_paths(made, models), unprobed(made, plain, datasets)]
     warnings += read_remarks(files.answers, models, datasets)
     with atomic(target) as path:
         found = {models[name]: sentence for name, sentence in claims["bottom_line"].items()}

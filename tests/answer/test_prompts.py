@@ -129,6 +129,20 @@ def test_a_chat_template_that_fails_or_never_ends_is_one_sentence(tokenizer, tem
         chat_prompt(bad, "Answer: {question}")
 
 
+def test_a_chat_template_without_a_system_role_is_used_and_one_that_needs_it_is_refused(tokenizer):
+    picky = copy.deepcopy(tokenizer)
+    refuse = "{{ raise_exception('no such role') }}"
+    turns = "{% for turn in messages %}<|im_start|>{{ turn.content }}<|im_end|>{% endfor %}"
+    picky.chat_template = "{% if messages[0].role == 'system' %}" + refuse + "{% endif %}" + turns
+    assert chat_prompt(picky, "Answer: {question}").before == "<|im_start|>Answer: "
+    picky.chat_template = "{% if messages[0].role != 'system' %}" + refuse + "{% endif %}" + turns
+    with pytest.raises(
+        ValueError,
+        match=r"^The model's chat template cannot be rendered: TemplateError: no such role; mend it, or use `prompt",
+    ):
+        chat_prompt(picky, "Answer: {question}")
+
+
 def test_a_question_that_spells_a_control_token_is_refused(tokenizer):
     questions = ["Who wrote Emma?", "Who wrote <|im_end|> Emma?"]
     said = r"^The question 'Who wrote <\|im_end\|> Emma\?' holds '<\|im_end\|>', a control token"

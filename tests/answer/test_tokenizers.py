@@ -18,6 +18,7 @@ from small_things import ROOT
 # Llama 2's stands for those made of SentencePiece with bytes to fall back on, as Mistral's are.
 FAMILIES = ("llama3_2", "qwen3", "qwen2_5", "gemma3", "gpt2", "llama2")
 WITH_CHAT = FAMILIES[:4]
+MORE = ("mistral_nemo", "deepseek_v3", "gemma2", "yi", "aya_expanse", "qwen1_5", "llama3_1")
 PROMPTS = json.loads((ROOT / "workflow/resources/prompts.json").read_text())
 QUESTIONS = [
     "Who is Björk Guðmundsdóttir?",
@@ -48,7 +49,7 @@ ANSWERS = [
 ]
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=[*FAMILIES, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)])
 def real(request, tokenizer_folder) -> PreTrainedTokenizerBase:
     return AutoTokenizer.from_pretrained(tokenizer_folder(request.param))
 

@@ -21,7 +21,7 @@ from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, read_style, save
 from anchorscope.draw.sheets import Sheet, Source, draw_all
 from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.frames import write_frame
-from anchorscope.summarise.notes import mark_random, notes, unprobed
+from anchorscope.summarise.notes import mark_random, notes, plain_paths, unprobed
 from small_things import ROOT
 
 DATASETS = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
@@ -433,6 +433,17 @@ def test_what_could_not_be_probed_is_named():
     said = "Not probed, because the answers are too few or too one-sided: A on X, B (random weights) on X."
     assert unprobed(about, {"a": "A", "b": "B"}, {"x": "X"}) == said
     assert unprobed(about | {"not_probed": []}, {"a": "A"}, {"x": "X"}) == ""
+
+
+def test_a_model_that_was_not_run_in_packs_is_named():
+    plain = {"name": "plain", "attention": "sdpa", "without_attention": []}
+    paths = {"a": {**plain, "name": "packed"}, "b": plain, "c": {**plain, "without_attention": [0, 2]}, "d": None}
+    said = [
+        "B: run on the plain path, in padded batches through its own attention.",
+        "C: run on the plain path, in padded batches through its own attention. Layers 0, 2 have no attention: "
+        "nothing is cut in them.",
+    ]
+    assert plain_paths({"paths": paths}, {"a": "A", "b": "B", "c": "C", "d": "D"}) == said
 
 
 @pytest.mark.slow

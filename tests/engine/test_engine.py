@@ -1,23 +1,33 @@
-"""What keeps the engine honest: memory that runs out, numbers that are not finite, models it cannot run."""
+"""What keeps the engine honest: memory that runs out, numbers that are not finite, models it cannot pack or run."""
 
 import ast
 import logging
+import re
 import sys
 
 import pytest
 import torch
-from transformers import GptOssConfig, GptOssForCausalLM, Qwen3ForCausalLM
+from transformers import (
+    AttentionInterface,
+    GptOssConfig,
+    GptOssForCausalLM,
+    Qwen3ForCausalLM,
+)
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from anchorscope.engine.attention import _padded, packed_attention
 from anchorscope.engine.batches import run_batches
 from anchorscope.engine.fused import fused
 from anchorscope.engine.packing import Pack
-from anchorscope.engine.self_check import check_packed
+from anchorscope.engine.parts import find_parts
+from anchorscope.engine.self_check import choose_path
+from anchorscope.extract.recorder import check_components
 from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import build_workload, grow_tree
 from anchorscope.extract.store import PASSES, ActivationReader, ActivationWriter
 from anchorscope.extract.writer import writing
 from anchorscope.fingerprint import PACKAGE, _reachable
+from architectures import small_model
 from few_examples import examples, forest, prompts
 from small_things import tiny_model
 
@@ -59,8 +69,9 @@ def test_a_batch_that_does_not_fit_is_halved_remembered_and_logged(tokenizer, tm
     sizes = []
 
     def short_of_memory(module, args, kwargs):
-        if kwargs.get("pack") is not None and len(kwargs["pack"].trees) > 2:  # a batch, and its filler
-            tokens = len(kwargs["pack"].tokens)
+        pack = kwargs.get("pack")
+        if pack is not None and any(len(tree.branches) > 2 for tree in pack.trees):  # a batch, and not the trial
+            tokens = len(pack.tokens)
             sizes.append(tokens)
             if tokens > 120:
                 raise torch.OutOfMemoryError("no memory for this test")
@@ -136,7 +147,7 @@ def test_fused_norms_compute_the_same_and_only_where_they_do(family, replaced):
     assert "forward" not in vars(norm)
 
 
-def test_a_model_whose_attention_has_more_to_it_is_refused_before_any_work():
+def small_gpt_oss() -> GptOssForCausalLM:
     config = GptOssConfig(
         vocab_size=500,
         hidden_size=32,
@@ -152,9 +163,95 @@ def test_a_model_whose_attention_has_more_to_it_is_refused_before_any_work():
     model = GptOssForCausalLM(config).eval().requires_grad_(False)
     for layer in model.get_decoder().layers:
         layer.self_attn.sinks.fill_(3.0)  # a learnt score that every query also attends to
-    with pytest.raises(ValueError, match="gpt_oss models cannot be run: their attention has something"):
-        check_packed(model, list(range(30)), 10)
-    check_packed(tiny_model("qwen3", 500), list(range(30)), 10)
+    return model
+
+
+def test_a_model_whose_attention_has_more_to_it_takes_the_plain_path_and_the_log_says_so(caplog):
+    with caplog.at_level(logging.WARNING, logger="anchorscope"):
+        path = choose_path(small_gpt_oss(), list(range(30)), 10)
+    assert (path.name, path.attention) == ("plain", "eager")
+    assert re.search(r"^gpt_oss models run on the plain path, .* \(eager\), which is slower: ", caplog.messages[0])
+    assert choose_path(tiny_model("qwen3", 500), list(range(30)), 10).name == "packed"
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("ids", [[7], [7, 8], [7, 8, 9], [7, 8, 9, 10]])
+def test_the_shortest_sequences_can_be_tried_too(ids):
+    assert choose_path(tiny_model("llama", 500), ids, 0).name == "packed"
+
+
+def test_attention_that_goes_around_its_mask_is_noticed():
+    """Half of the heads' scores become weights where nobody can meet them, as in a kernel of its own."""
+    model = tiny_model("llama", 500)
+
+    def attend(module, query, key, value, mask, scaling, **others):
+        own, _ = sdpa_attention_forward(module, query, key, value, mask, scaling=scaling)
+        key, value = (states.repeat_interleave(2, dim=1) for states in (key, value))
+        scores = (query @ key.transpose(2, 3) * scaling).exp().tril()
+        own[:, :, 2:] = (scores / scores.sum(dim=-1, keepdim=True) @ value).transpose(1, 2)[:, :, 2:]
+        return own, None
+
+    AttentionInterface.register("around", attend)
+    model.set_attn_implementation("around")
+    type(model)._can_set_attn_implementation = classmethod(lambda kind: False)
+    try:
+        with pytest.raises(
+            ValueError, match=r"^llama models .*: tokens that are cut still reach others in layers 0, 1, 2"
+        ):
+            choose_path(model, list(range(30)), 10)
+    finally:
+        del type(model)._can_set_attn_implementation
+
+
+def test_a_model_without_attention_is_refused_in_one_sentence():
+    model = small_model("mamba")
+    with pytest.raises(ValueError, match=r"^mamba models cannot be measured: no attention was found in them .*\.$"):
+        choose_path(model, list(range(30)), 10)
+
+
+def test_a_model_that_looks_ahead_is_refused_in_one_sentence():
+    model = small_model("bert")
+    for module in model.modules():
+        if hasattr(module, "is_causal"):
+            module.is_causal = False
+    model.config.is_decoder = False
+    with pytest.raises(ValueError, match=r"^bert models cannot be measured: tokens see those that follow them "):
+        choose_path(model, list(range(30)), 10)
+
+
+def test_a_component_that_a_layer_lacks_is_refused_in_one_sentence(tokenizer, tmp_path):
+    path = choose_path(small_model("jamba"), list(range(30)), 10)
+    said = r"^jamba models have no attn in layers 0, 2; leave it out of `components`"
+    with pytest.raises(ValueError, match=said):
+        check_components(path.parts, ["resid", "attn"], "jamba")
+    check_components(path.parts, ["resid", "mlp"], "jamba")
+
+
+# Where they are, by the names that the models' own code gives them.
+NAMED = {
+    "llama": ("model.layers.0", "self_attn", "self_attn.o_proj", "mlp"),
+    "gpt2": ("transformer.h.0", "attn", "attn.c_proj", "mlp"),
+    "gpt_neox": ("gpt_neox.layers.0", "attention", "attention.dense", "mlp"),
+    "gptj": ("transformer.h.0", "attn", "attn.out_proj", "mlp"),
+    "opt": ("model.decoder.layers.0", "self_attn", "self_attn.out_proj", "fc2"),
+    "falcon": ("transformer.h.0", "self_attention", "self_attention.dense", "mlp"),
+    "bloom": ("transformer.h.0", "self_attention", "self_attention.dense", "mlp.dense_4h_to_h"),
+    "mpt": ("transformer.blocks.0", "attn", "attn.out_proj", "ffn.down_proj"),
+    "phi": ("model.layers.0", "self_attn", "self_attn.dense", "mlp"),
+    "deepseek_v3": ("model.layers.0", "self_attn", "self_attn.o_proj", "mlp"),
+    "llama4_text": ("model.layers.0", "self_attn", "self_attn.o_proj", "feed_forward"),
+    "gemma3n_text": ("model.layers.0", "self_attn", "self_attn.o_proj", "mlp"),
+    "bert": ("bert.encoder.layer.0", "attention", "attention.output.dense", "output.dense"),
+}
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_parts_are_found_without_knowing_their_names(kind):
+    model = small_model(kind)
+    block, *inside = NAMED[kind]
+    found = find_parts(model).blocks[0]
+    assert found.module is model.get_submodule(block)
+    assert [found.attention, found.attention_out, found.mlp] == [found.module.get_submodule(name) for name in inside]
 
 
 def test_a_model_is_left_as_it_was():
@@ -180,7 +277,12 @@ def test_the_first_tokens_are_shared_whatever_the_order_of_the_prompts(tokenizer
 def test_the_extract_command_imports_nothing_beyond_torch_transformers_numpy_and_pyarrow():
     allowed = {"torch", "transformers", "numpy", "pyarrow", "anchorscope", *sys.stdlib_module_names}
     allowed.add("triton")  # a part of torch where there is a GPU, and imported only there
-    allowed |= {"filelock", "tokenizers", "tqdm"}  # without which torch and transformers cannot be installed
+    allowed |= {
+        "filelock",
+        "safetensors",
+        "tokenizers",
+        "tqdm",
+    }  # without which torch and transformers cannot be installed
     for path in _reachable(PACKAGE / "__main__.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

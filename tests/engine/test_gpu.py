@@ -11,11 +11,11 @@ import torch
 from accelerate import dispatch_model
 
 from anchorscope.answer.generate import generate
-from anchorscope.engine.attention import packed_attention
 from anchorscope.engine.fused import fused
-from anchorscope.extract.axes import HEADLINE, PASSES
+from anchorscope.extract.axes import COMPONENTS, HEADLINE, PASSES
+from anchorscope.extract.passes import passes_on
 from anchorscope.extract.recorder import recording
-from anchorscope.extract.run import Engine, run_workload
+from anchorscope.extract.run import path_for, run_workload
 from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.models.gpus import give_back, take
@@ -40,19 +40,23 @@ def workload(copies: int = 1) -> Workload:
     return Workload(keys=keys, sequences=sequences, shared={"first": PREFIX, "second": PREFIX}, passes=PASSES_HERE)
 
 
-def states(model) -> torch.Tensor:
+def states(model, name: str = "packed") -> torch.Tensor:
     """[components, layers, passes, positions, examples, width] on the CPU, in float32."""
     work = workload()
-    with torch.inference_mode(), packed_attention(model), recording(model) as recorder:
-        engine = Engine(model, recorder, work)
-        return torch.cat([block.float().cpu() for block in engine.run(work.sequences)], dim=1)
+    path = path_for(model, work, COMPONENTS, window=None)
+    assert path.name == "packed"
+    path = path if name == "packed" else path.plain()
+    with torch.inference_mode(), path.running(model), recording(path.parts) as recorder:
+        passes = passes_on(path, model, recorder, workload=work)
+        return torch.cat([block.float().cpu() for block in passes.run(work.sequences)], dim=1)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_float32_on_the_gpu_equals_the_cpu(family):
     model = tiny_model(family, 500)
     expected = states(model)
-    torch.testing.assert_close(states(model.cuda()), expected, atol=1e-4, rtol=0)
+    for path in ("packed", "plain"):
+        torch.testing.assert_close(states(model.cuda(), path), expected, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -8,12 +8,12 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from anchorscope.answer.prompts import Encoded, chat_prompt, encode, few_shot_prompt
-from anchorscope.engine.attention import packed_attention
 from anchorscope.engine.packing import Pack
+from anchorscope.engine.self_check import choose_path
 from anchorscope.extract.axes import CONTROLS, PASSES, knockouts_of, passes_of
 from anchorscope.extract.interventions import CONTROL_REACH, PromptedQuestion, cut_tokens
+from anchorscope.extract.passes import passes_on
 from anchorscope.extract.recorder import recording
-from anchorscope.extract.run import Engine
 from anchorscope.extract.sequences import TokenSequence, Workload, grow_tree
 from anchorscope.text.content_words import exact_question_spans
 from anchorscope.text.spans import Span
@@ -57,10 +57,16 @@ def copying_toy() -> LlamaForCausalLM:
 def states(model, ids: list[int], cut: list[int], keep: list[int]) -> torch.Tensor:
     """Residual states [layers, positions, width] of one sequence."""
     sequence = TokenSequence(np.array(ids), cut, keep)
-    with packed_attention(model), recording(model) as recorder, torch.inference_mode():
-        workload = Workload(keys=[], sequences=[[sequence]], shared={"first": 0}, passes=[("first", "exact_question")])
-        engine = Engine(model, recorder, workload)
-        return engine.run([[sequence]])[0][0, :, 0, :, 0]
+    workload = Workload(keys=[], sequences=[[sequence]], shared={"first": 0}, passes=[("first", "exact_question")])
+    found = []
+    path = choose_path(model, ids, 0)
+    assert path.name == "packed"
+    for way in (path, path.plain()):
+        with way.running(model), recording(way.parts) as recorder, torch.inference_mode():
+            passes = passes_on(way, model, recorder, workload=workload)
+            found.append(passes.run([[sequence]])[0][0, :, 0, :, 0])
+    torch.testing.assert_close(*found, atol=1e-4, rtol=0)
+    return found[0]
 
 
 def test_the_copied_feature_vanishes_under_exact_question_and_stays_under_random_question():

@@ -76,7 +76,7 @@ def base_config() -> dict:
         "bootstrap_draws": 200,
         "components": ["resid", "attn", "mlp"],
         "positions": ["answer_last", "final", "before_answer"],
-        "models": {"tiny": {"title": "Tiny", "path": "tiny-model", "dtype": "float32"}},
+        "models": {"tiny": {"title": "Tiny", "path": "tiny-model", "prompt": "few_shot", "dtype": "float32"}},
         "datasets": {
             name: {"title": name.upper(), "layout": "nq", "source": "file", "path": f"{name}.jsonl"}
             for name in ("one", "two")

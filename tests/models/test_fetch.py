@@ -1,5 +1,6 @@
 """What a model's folder may hold, and what is never done with it."""
 
+import copy
 import json
 import os
 import shutil
@@ -13,11 +14,19 @@ import torch
 from safetensors.torch import save_file
 
 from anchorscope.files.identity import package_file
-from anchorscope.models.fetch import SPARE_TOKENIZER, describe, fetch, fetch_model, reading_gguf_once
+from anchorscope.models.fetch import (
+    SPARE_TOKENIZER,
+    check_config,
+    describe,
+    fetch,
+    fetch_model,
+    reading_gguf_once,
+)
 from anchorscope.models.loading import load_fetched_tokenizer, load_model, load_tokenizer
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.revision import hashes_of, revision_of
 from anchorscope.models.sizes import parameters
+from architectures import LAYERS, WIDTH, small_image_model
 from gguf_file import write_gguf
 from small_things import FAMILIES, tiny_model
 
@@ -62,6 +71,95 @@ def test_a_pickle_in_place_of_safetensors_is_not_loaded(saved, tmp_path):
     fetch({"path": str(saved)}, tmp_path / "fetched")
     with pytest.raises(FileNotFoundError, match=r"^The model folder of mine has no \.safetensors file; other formats"):
         describe(tmp_path / "fetched", "mine", {"path": str(saved)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("mamba", r"^mine is a mamba model, which has no attention that could be cut; "),
+        ("rwkv", r"^mine is a rwkv model, which has no attention that could be cut; "),
+        ("t5", r"^mine is a t5 model, which transformers does not list as a causal language model; "),
+    ],
+)
+def test_what_a_config_tells_is_refused_without_any_weights(kind, said, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
+    with pytest.raises(ValueError, match=said):
+        check_config(tmp_path, "mine")
+
+
+def test_nothing_but_the_config_of_a_model_without_attention_is_downloaded(tmp_path, monkeypatch):
+    fetched = []
+
+    def download(kind, repo, revision, wanted, unwanted=None):
+        fetched.append(wanted)
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
+        return tmp_path
+
+    monkeypatch.setattr("anchorscope.files.hub.download", download)
+    with pytest.raises(ValueError, match="no attention"):
+        fetch_model("mine", {"hub": "a/b", "revision": "0" * 40}, folder=tmp_path / "f", manifest=tmp_path / "m.json")
+    assert fetched == [["config.json"]]
+
+
+def test_weights_quantised_by_a_library_that_is_missing_are_one_sentence(saved, tmp_path):
+    config = json.loads((saved / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "gptq", "bits": 4, "group_size": 32}
+    (saved / "config.json").write_text(json.dumps(config))
+    fetch({"path": str(saved)}, tmp_path / "fetched")
+    manifest = describe(tmp_path / "fetched", "mine", {"path": str(saved)})
+    with pytest.raises(ValueError, match=r"^mine is quantised by gptq, and its weights cannot be read here: [^\n]*\.$"):
+        load_model(manifest, "float32", threads=1)
+
+
+@pytest.mark.parametrize("kind", ["gemma3", "qwen2_5_vl"])
+def test_a_model_for_images_is_loaded_whole_and_described_by_its_text_model(kind, tmp_path, tokenizer):
+    model = small_image_model(kind, vocabulary=len(tokenizer))
+    model.save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    source = {"path": str(tmp_path / "saved")}
+    fetch(source, tmp_path / "fetched")
+    manifest = describe(tmp_path / "fetched", "mine", source)
+    assert (manifest.layers, manifest.width) == (LAYERS, WIDTH)
+    assert manifest.parameters == sum(weight.numel() for weight in model.parameters())
+    loaded = load_model(manifest, "float32", threads=1)
+    ids = torch.arange(5, 25)[None]
+    torch.testing.assert_close(loaded(input_ids=ids).logits, model(input_ids=ids).logits)
+
+
+CHAT = "{% for turn in messages %}<|im_start|>{{ turn.content }}<|im_end|>\n{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "ends", "style"),
+    [
+        (CHAT, "<|im_end|>", "chat"),
+        (CHAT, "<|endoftext|>", "few_shot"),  # a base model with the template of its tuned sibling
+        (None, "<|im_end|>", "few_shot"),
+        ("{{ raise_exception('no') }}", "<|im_end|>", "few_shot"),
+    ],
+)
+def test_the_prompt_of_a_model_that_was_tuned_is_its_chat_template(template, ends, style, saved, tmp_path, tokenizer):
+    own = copy.deepcopy(tokenizer)
+    own.chat_template, own.eos_token = template, ends
+    for file in [*saved.glob("*.jinja"), saved / "generation_config.json"]:
+        file.unlink(missing_ok=True)
+    own.save_pretrained(saved)
+    config = json.loads((saved / "config.json").read_text())
+    (saved / "config.json").write_text(json.dumps(config | {"eos_token_id": own.eos_token_id}))
+    fetch({"path": str(saved)}, tmp_path / "fetched")
+    assert describe(tmp_path / "fetched", "mine", {"path": str(saved)}).prompt == style
+
+
+def test_a_tokenizer_that_cannot_say_where_its_tokens_stand_is_refused(saved):
+    for file in saved.glob("tokenizer*"):
+        file.unlink()
+    (saved / "vocab.json").write_text(json.dumps({"<unk>": 0, "a</w>": 1, "b</w>": 2}))
+    (saved / "merges.txt").write_text("#version: 0.2\n")
+    (saved / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "CTRLTokenizer"}))
+    with pytest.raises(
+        ValueError, match=r"^The tokenizer of mine has no offset mapping \(tokenizer\.json is missing\)"
+    ):
+        load_tokenizer(saved, "mine")
 
 
 def test_a_cache_that_was_cleared_is_noticed_and_the_command_that_helps_is_named(saved, tmp_path):

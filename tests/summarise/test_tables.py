@@ -12,13 +12,16 @@ from anchorscope.summarise.tables import as_text, gather, read_coverage
 
 PAIRS = [["m", "one"], ["m", "two"]]
 MANIFEST = {"weights": "trained"}
+PATH = {"name": "packed", "attention": "sdpa", "without_attention": []}
 
 
 def write_estimates(folder, not_probed: dict[str, str]) -> dict[str, list[str]]:
     """One file per table and dataset."""
     files: dict[str, list[str]] = {"layers": []}
     for _, dataset in PAIRS:
-        made = {"model": MANIFEST} | ({"not_probed": not_probed[dataset]} if dataset in not_probed else {})
+        made = {"model": MANIFEST, "path": PATH} | (
+            {"not_probed": not_probed[dataset]} if dataset in not_probed else {}
+        )
         table = pl.DataFrame({"component": ["resid"], "layer": [0]})
         for name, frame in {**no_estimates(table).tables(), "layers": table, "text": table}.items():
             path = str(folder / f"{name}.{dataset}.parquet")
@@ -31,7 +34,11 @@ def test_what_was_not_probed_is_left_out_of_the_tables_and_named(tmp_path):
     files = write_estimates(tmp_path, {"two": "too few answers"})
     coverage = read_coverage(PAIRS, files["summary"])
     assert coverage.probed() == [("m", "one")]
-    assert coverage.metadata() == {"models": {"m": MANIFEST}, "not_probed": [["m", "two", "too few answers"]]}
+    assert coverage.metadata() == {
+        "models": {"m": MANIFEST},
+        "paths": {"m": PATH},
+        "not_probed": [["m", "two", "too few answers"]],
+    }
     tables = gather(coverage, files=files, sources={"one": "bundled", "two": "hub"})
     (row,) = tables["kinds"].to_dicts()
     assert (row["model"], row["weights"], row["dataset"], row["source"]) == ("m", "trained", "one", "bundled")

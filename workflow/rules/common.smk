@@ -165,9 +165,12 @@ def model_identity(wildcards):
 
 
 def prompt_of(wildcards, names):
-    """The named prompts of the model's style, as canonical JSON."""
-    style = own_settings(wildcards)["prompt"]
-    return canonical_json({"style": style, "texts": {name: PROMPTS[style][name] for name in names}})
+    """The named prompts of the model's style as canonical JSON; of every style where the manifest decides."""
+    chosen = own_settings(wildcards)["prompt"]
+    styles = PROMPTS if chosen == "auto" else [chosen]
+    return canonical_json(
+        [{"style": style, "texts": {name: PROMPTS[style][name] for name in names}} for style in styles]
+    )
 
 
 def shard_slice(wildcards):

@@ -8,8 +8,8 @@ from typing import cast
 
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-from anchorscope.answer.rendering import render_within_limits
 from anchorscope.files.identity import read_json
+from anchorscope.models.rendering import render_within_limits
 from anchorscope.text.spans import Span
 
 # Some chat templates print the date. A fixed one keeps prompts the same tomorrow.
@@ -29,8 +29,10 @@ class PromptSet:
     texts: dict[str, Demonstrations | str]  # demonstrations for few_shot, an instruction for chat
 
     @classmethod
-    def from_json(cls, text: str) -> "PromptSet":
-        return cls(**json.loads(text))
+    def from_json(cls, text: str, style: str) -> "PromptSet":
+        """The prompt set of a style from a list of several, or the only one in the list, whatever its style."""
+        sets = [cls(**one) for one in json.loads(text)]
+        return next(one for one in sets if len(sets) == 1 or one.style == style)
 
     @classmethod
     def bundled(cls, style: str) -> "PromptSet":

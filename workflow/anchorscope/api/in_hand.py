@@ -11,6 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
 from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
+from anchorscope.engine.self_check import Path as EnginePath
 from anchorscope.extract.axes import (
     COMPONENTS,
     CONTROLS,
@@ -21,8 +22,9 @@ from anchorscope.extract.axes import (
     Headline,
     knockouts_of,
     passes_of,
+    window_of,
 )
-from anchorscope.extract.run import Balance, analysed, run_workload
+from anchorscope.extract.run import Balance, analysed, path_for, run_workload
 from anchorscope.extract.sequences import build_workload, tell_uncut
 from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of, remove_added
 from anchorscope.files.identity import read_json
@@ -86,8 +88,9 @@ def extract(
             passes = passes_of(knockout)
             workload = build_workload(tokenizer, prompts, kept, passes=passes, positions=grid.positions)
             tell_uncut(workload, knockout)
-            with _writer(folder, model, grid, prompts=bundled, knockout=knockout) as writer:
-                run_workload(model, workload, writer, batch_tokens=batch_tokens)
+            way = path_for(model, workload, grid.components, window_of(knockout))
+            with _writer(folder, model, grid, prompts=bundled, knockout=knockout, way=way) as writer:
+                run_workload(model, workload, writer, path=way, batch_tokens=batch_tokens)
     return cast(pl.DataFrame, pl.from_arrow(answers))
 
 
@@ -102,20 +105,28 @@ def _in_eval_mode(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _writer(
-    folder: Path | str, model: PreTrainedModel, grid: Grid, *, prompts: PromptSet, knockout: str
+    folder: Path | str,
+    model: PreTrainedModel,
+    grid: Grid,
+    *,
+    prompts: PromptSet,
+    knockout: str,
+    way: EnginePath | None,
 ) -> ActivationWriter:
     config = model.config.get_text_config()
+    made_from = provenance(
+        stage="extract",
+        model={"weights": GIVEN},
+        prompts=prompts.texts,
+        computed=computed_on(model),
+        path=way and way.as_json(),
+    )
     return ActivationWriter(
         folder,
         layers=config.num_hidden_layers,
         width=config.hidden_size,
         dtype=model.dtype,
-        made_from=provenance(
-            stage="extract",
-            model={"weights": GIVEN},
-            prompts=prompts.texts,
-            computed=computed_on(model),
-        ),
+        made_from=made_from,
         grid=grid,
         knockout=knockout,
     )

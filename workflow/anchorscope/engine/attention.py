@@ -18,6 +18,7 @@ from transformers import AttentionInterface, PreTrainedModel
 
 from anchorscope.engine.fused import fused
 from anchorscope.engine.packing import Pack, Placed, to_device, trunk
+from anchorscope.engine.parts import decoder_of, input_device
 
 NAME = "anchorscope"
 # Newer versions of torch want to be told that there are fewer heads of keys than of queries.
@@ -26,23 +27,23 @@ RAGGED_DTYPES = (torch.bfloat16, torch.float16)
 
 
 class Past:
-    """Keys and values of tokens that were computed before: one pool [tokens, heads, head_width] per layer."""
+    """Keys and values of tokens that were computed before: for each layer a pool [tokens, heads, head_width]."""
 
-    def __init__(self, keys: list[Tensor], values: list[Tensor], grows: bool):
+    def __init__(self, keys: dict[int, Tensor], values: dict[int, Tensor], grows: bool):
         self.keys = keys
         self.values = values
         self.grows = grows  # whether the tokens of a forward pass stay in the pool
 
     def growing(self) -> "Past":
         """Pools that begin with these tokens and can take more."""
-        return Past(list(self.keys), list(self.values), grows=True)
+        return Past(dict(self.keys), dict(self.values), grows=True)
 
     def __len__(self) -> int:
-        return len(self.keys[0])
+        return len(next(iter(self.keys.values()), ()))
 
     def extended(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """The pool of a layer, with the tokens of this pass at its end."""
-        if len(self.keys[layer]):
+        if layer in self.keys:
             keys, values = torch.cat([self.keys[layer], keys]), torch.cat([self.values[layer], values])
         if self.grows:
             self.keys[layer], self.values[layer] = keys, values
@@ -139,17 +140,16 @@ def _padded(
 
 def run_decoder(model: PreTrainedModel, pack: Pack, past: Past) -> Tensor:
     """The decoder's last hidden state [tokens, width], without the language-model head."""
-    device = cast(Tensor, model.get_input_embeddings().weight).device
+    device = input_device(model)
     tokens, positions = (to_device(array, device)[None] for array in (pack.tokens, pack.positions))
-    output = model.get_decoder()(input_ids=tokens, position_ids=positions, use_cache=False, pack=pack, past=past)
+    output = decoder_of(model)(input_ids=tokens, position_ids=positions, use_cache=False, pack=pack, past=past)
     return output.last_hidden_state[0, : pack.size]
 
 
 def compute_prefix(model: PreTrainedModel, ids: Sequence[int] | np.ndarray) -> Past:
     """Run the tokens that all sequences have in common once, on their own."""
-    layers = len(model.get_decoder().layers)
-    past = Past([torch.empty(0)] * layers, [torch.empty(0)] * layers, grows=True)
+    past = Past({}, {}, grows=True)
     if len(ids):
         run_decoder(model, Pack([trunk([], ids)], 0), past)
-    keys, values = ([pool[: len(ids)] for pool in pools] for pools in (past.keys, past.values))
+    keys, values = ({layer: pool[: len(ids)] for layer, pool in pools.items()} for pools in (past.keys, past.values))
     return Past(keys, values, grows=False)

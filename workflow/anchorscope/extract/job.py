@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.extract.axes import Grid, passes_of
-from anchorscope.extract.run import Balance, analysed, run_workload
+from anchorscope.extract.axes import Grid, passes_of, window_of
+from anchorscope.extract.run import Balance, analysed, path_for, run_workload
 from anchorscope.extract.sequences import build_workload, tell_uncut
 from anchorscope.extract.store import KEYS, ActivationWriter
 from anchorscope.files.provenance import provenance
@@ -55,6 +55,7 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
     )
     tell_uncut(workload, settings.knockout)
     model = load_model(described, settings.dtype, settings.threads)
+    path = path_for(model, workload, settings.grid.components, window_of(settings.knockout))
     made_from = provenance(
         stage="extract",
         model=described.as_json(),
@@ -62,6 +63,7 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
         dtype=settings.dtype,
         computed=computed_on(model),
         before_balance=counted(judged),
+        path=path and path.as_json(),
         code=settings.code,
     )
     writer = ActivationWriter(
@@ -74,7 +76,14 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
         knockout=settings.knockout,
     )
     with writer:
-        run_workload(model, workload, writer, batch_tokens=settings.batch_tokens, computed=lambda: leave_cards(model))
+        run_workload(
+            model,
+            workload,
+            writer,
+            path=path,
+            batch_tokens=settings.batch_tokens,
+            computed=lambda: leave_cards(model),
+        )
 
 
 def counted(answers: pa.Table) -> dict[str, int]:

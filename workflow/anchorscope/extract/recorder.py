@@ -7,69 +7,75 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
+from anchorscope.engine.parts import Block, Parts, layers_listed
 from anchorscope.extract.axes import COMPONENTS
 
-# Which part of a block each component is the output of.
-MODULES: dict[str, Callable[[Any], nn.Module]] = {
-    "resid": lambda layer: layer,
-    "attn": lambda layer: layer.self_attn,
-    "mlp": lambda layer: layer.mlp,
+# Which part of a block each component is the output of; None where a block has no such part.
+MODULES: dict[str, Callable[[Block], Any]] = {
+    "resid": lambda block: block.module,
+    "attn": lambda block: block.attention_out,
+    "mlp": lambda block: block.mlp,
 }
 
 
-@dataclass
+def check_components(parts: Parts, components: Sequence[str], kind: str) -> None:
+    """Refuse a component that some layer does not have."""
+    for name in components:
+        lacking = [layer for layer, block in enumerate(parts.blocks) if MODULES[name](block) is None]
+        if lacking:
+            raise ValueError(
+                f"{kind} models have no {name} in {layers_listed(lacking)}; leave it out of `components`, and name "
+                "another as the headline's `component`."
+            )
+
+
+@dataclass(frozen=True)
 class Watch:
-    """What one forward pass keeps.
+    """What one forward pass keeps of each layer."""
 
-    With a window, every cut branch has several copies. Each in turn is set back to the clean state, and is read when it
-    has run through the window's layers.
-    """
-
-    keep: list[Tensor]  # for each copy, the packed tokens to keep
+    keep: list[Tensor]  # for each layer, which of the pass's tokens
     into: list[Tensor]  # for each layer, where they are written: [components, vectors, width]
-    back: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # for each copy, its tokens and their clean ones
-
-    def copy_at(self, layer: int) -> int:
-        """The copy whose window ends at `layer`: it began at layer - copies + 1, or at the first layer."""
-        return max(0, layer - len(self.keep) + 1) % len(self.keep)
+    # With a window in a packed pass, for each layer: tokens that are set back before it, and their clean ones.
+    back: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
 
 class Recorder:
     """Hooks on a model's blocks that do nothing until a forward pass is watched."""
 
-    def __init__(self, model: PreTrainedModel, components: Sequence[str] = COMPONENTS):
+    def __init__(self, parts: Parts, components: Sequence[str] = COMPONENTS):
+        self.parts = parts
         self.components = components
-        self.layers = model.get_decoder().layers
-        self.devices = [next(layer.parameters()).device for layer in self.layers]
+        self.devices = [next(block.module.parameters()).device for block in parts.blocks]
         self.watch: Watch | None = None
         self.handles = [
-            module.register_forward_hook(self._keep(component, index))
-            for index, layer in enumerate(self.layers)
-            for component, module in enumerate(MODULES[name](layer) for name in components)
+            MODULES[name](block).register_forward_hook(self._keep(component, layer))
+            for layer, block in enumerate(parts.blocks)
+            for component, name in enumerate(components)
         ]
         self.handles += [
-            layer.register_forward_pre_hook(self._set_back(index)) for index, layer in enumerate(self.layers) if index
+            block.module.register_forward_pre_hook(self._set_back(layer))
+            for layer, block in enumerate(parts.blocks)
+            if layer
         ]
 
     def _keep(self, component: int, layer: int) -> Callable[[nn.Module, Any, Any], None]:
         def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            states = output[0] if isinstance(output, tuple) else output  # [1, tokens, width]
+            states = self.parts.states(output)
             self.devices[layer] = states.device
             if self.watch is not None:
-                places = self.watch.keep[self.watch.copy_at(layer)].to(states.device)
+                places = self.watch.keep[layer].to(states.device)
                 target = self.watch.into[layer][component]
-                torch.index_select(states.flatten(0, 1), 0, places, out=target)
+                torch.index_select(states.flatten(0, -2), 0, places, out=target)
 
         return hook
 
     def _set_back(self, layer: int) -> Callable[[nn.Module, Any], None]:
         def hook(module: nn.Module, inputs: Any) -> None:
             if self.watch is not None and self.watch.back:
-                states = inputs[0].flatten(0, 1)
-                copies, clean = (places.to(states.device) for places in self.watch.back[layer % len(self.watch.back)])
-                states.index_copy_(0, copies, states.index_select(0, clean))
+                states = inputs[0]  # [..., tokens, width]
+                copies, clean = (places.to(states.device) for places in self.watch.back[layer])
+                states.index_copy_(-2, copies, states.index_select(-2, clean))
 
         return hook
 
@@ -84,9 +90,9 @@ class Recorder:
 
 
 @contextmanager
-def recording(model: PreTrainedModel, components: Sequence[str] = COMPONENTS) -> Iterator[Recorder]:
-    """A recorder of some components, on `model` while the block runs."""
-    recorder = Recorder(model, components)
+def recording(parts: Parts, components: Sequence[str] = COMPONENTS) -> Iterator[Recorder]:
+    """A recorder of some components of a model with these parts, while the block runs."""
+    recorder = Recorder(parts, components)
     try:
         yield recorder
     finally:

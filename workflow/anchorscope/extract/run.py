@@ -5,11 +5,10 @@ for every l.
 """
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
@@ -17,13 +16,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from anchorscope.answer.prompts import check_length
-from anchorscope.engine.attention import compute_prefix, packed_attention, run_decoder
 from anchorscope.engine.batches import default_tokens, run_batches
-from anchorscope.engine.packing import Pack, to_device
-from anchorscope.engine.self_check import check_packed
+from anchorscope.engine.self_check import TOLERANCE, Path, choose_path, relative_difference
 from anchorscope.extract.axes import Grid, window_of
-from anchorscope.extract.recorder import Recorder, Watch, recording
-from anchorscope.extract.sequences import TokenSequence, Workload, grow_tree
+from anchorscope.extract.passes import passes_on
+from anchorscope.extract.recorder import check_components, recording
+from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationWriter, example_bytes
 from anchorscope.extract.writer import writing
 from anchorscope.files.logs import log
@@ -68,22 +66,52 @@ def analysed(answers: pa.Table, balance: Balance, seed: int) -> pa.Table:
     return examples
 
 
+@torch.inference_mode()
+def path_for(model: PreTrainedModel, workload: Workload, components: Sequence[str], window: int | None) -> Path | None:
+    """How the model is run, by trying it on the longest example; None where there is none. Refuses what cannot be."""
+    if not workload.sequences:
+        return None
+    longest = max(workload.sequences, key=lambda item: len(item[0].ids))
+    kind = model.config.get_text_config().model_type
+    check_length(max(len(sequence.ids) for item in workload.sequences for sequence in item), model.config)
+    path = choose_path(model, longest[0].ids.tolist(), workload.shared[workload.passes[0][0]])
+    check_components(path.parts, components, kind)
+    if path.name == "packed" and window is not None:
+        trial = replace(workload, keys=workload.keys[:1], sequences=[longest])
+        some, other = (_trial_states(model, way, trial, window) for way in (path, path.plain()))
+        difference = relative_difference(some, other, model.dtype)
+        if difference > TOLERANCE[model.dtype]:
+            return path.plain(f"layers reuse what others computed before the window (difference {difference:.2g})")
+    return path
+
+
+def _trial_states(model: PreTrainedModel, path: Path, workload: Workload, window: int) -> Tensor:
+    """[layers, width] of one example, all passes and positions side by side."""
+    with path.running(model), recording(path.parts, ["resid"]) as recorder:
+        passes = passes_on(path, model, recorder, workload=workload, window=window)
+        blocks = passes.run(workload.sequences)  # [1, layers, passes, positions, 1, width] each
+    return torch.cat([block[0].flatten(1).float().cpu() for block in blocks])
+
+
 def run_workload(
     model: PreTrainedModel,
     workload: Workload,
     writer: ActivationWriter,
     *,
     batch_tokens: int | None,
+    path: Path | None = None,
     computed: Callable[[], None] = lambda: None,
 ) -> None:
     """Run every pass of every example and stream the kept vectors to `writer`.
 
-    `computed` is called when the model is no longer needed, while the last batches are still being written.
+    `path` says how, if that was tried out before. `computed` is called when the model is no longer needed, while the
+    last batches are still being written.
     """
+    window = window_of(writer.knockout)
+    path = path or path_for(model, workload, writer.grid.components, window)
     with writing(writer) as write:
-        if workload.sequences:
-            window = window_of(writer.knockout)
-            _run_batches(model, workload, writer.grid, write=write, batch_tokens=batch_tokens, window=window)
+        if path is not None:
+            _run_batches(model, workload, writer.grid, path=path, write=write, batch_tokens=batch_tokens, window=window)
         computed()
 
 
@@ -93,21 +121,20 @@ def _run_batches(
     workload: Workload,
     grid: Grid,
     *,
+    path: Path,
     write: Callable[[list[dict], list[Tensor]], None],
     batch_tokens: int | None,
     window: int | None,
 ) -> None:
-    sequences, keys, (first_prompt, _) = workload.sequences, workload.keys, workload.passes[0]
-    check_length(max(len(sequence.ids) for item in sequences for sequence in item), model.config)
-    check_packed(model, sequences[0][0].ids.tolist(), workload.shared[first_prompt])
-    with packed_attention(model), recording(model, grid.components) as recorder:
-        engine = Engine(model, recorder, workload, window=window)
+    sequences, keys = workload.sequences, workload.keys
+    with path.running(model), recording(path.parts, grid.components) as recorder:
+        passes = passes_on(path, model, recorder, workload=workload, window=window)
 
         def run(batch: list[int]) -> None:
-            blocks = engine.run([sequences[index] for index in batch])
+            blocks = passes.run([sequences[index] for index in batch])
             write([keys[index] for index in batch], blocks)
 
-        sizes = [max(engine.tokens(item).values()) for item in sequences]
+        sizes = [max(passes.tokens(item).values()) for item in sequences]
         budget = batch_tokens or _budget(model, sizes, passes=len(workload.passes), grid=grid)
         run_batches(run, sizes, budget, what="extracting activations")
 
@@ -120,75 +147,3 @@ def _budget(model: PreTrainedModel, sizes: list[int], passes: int, grid: Grid) -
     )
     mean = sum(sizes) / len(sizes)
     return min(default_tokens(model), max(1, int(KEPT_BYTES / kept * mean)))
-
-
-class Engine:
-    """A model with its shared prefixes computed, ready to run batches of examples."""
-
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        recorder: Recorder,
-        workload: Workload,
-        window: int | None = None,
-    ):
-        self.model = model
-        self.recorder = recorder
-        self.width = model.config.get_text_config().hidden_size
-        self.copies = None if window is None else min(window, len(self.recorder.layers))
-        # The passes of a prompt follow one another, so that one forward pass fills one stretch of the block.
-        self.parts = {
-            name: [number for number, (prompt, _) in enumerate(workload.passes) if prompt == name]
-            for name in workload.shared
-        }
-        first = workload.sequences[0]
-        self.prefixes = {
-            name: compute_prefix(model, first[numbers[0]].ids[: workload.shared[name]])
-            for name, numbers in self.parts.items()
-        }
-
-    def tokens(self, item: list[TokenSequence]) -> dict[str, int]:
-        """The tokens that an example adds to the forward pass of each prompt."""
-        return {
-            name: len(item[numbers[0]].ids)
-            - len(self.prefixes[name])
-            + (self.copies or 1) * sum(item[number].tail for number in numbers)
-            for name, numbers in self.parts.items()
-        }
-
-    def run(self, items: list[list[TokenSequence]]) -> list[Tensor]:
-        """All passes of some examples, one block per device: [components, layers, passes, positions, examples, width].
-
-        The layers of the blocks follow one another.
-        """
-        shape = (len(items[0]), len(items[0][0].keep), len(items), self.width)
-        blocks = [
-            torch.empty((len(self.recorder.components), count, *shape), dtype=self.model.dtype, device=device)
-            for device, count in Counter(self.recorder.devices).items()
-        ]
-        for name, numbers in self.parts.items():
-            past = self.prefixes[name]
-            sequences = [[item[i] for i in numbers] for item in items]
-            pack = Pack([grow_tree(some, len(past), self.copies) for some in sequences], len(past))
-            mine = slice(numbers[0], numbers[-1] + 1)
-            into = [layer for block in blocks for layer in block[:, :, mine].flatten(2, 4).unbind(1)]
-            with self.recorder.watching(self._watch(pack, sequences, into)):
-                run_decoder(self.model, pack, past)
-        return blocks
-
-    def _watch(self, pack: Pack, sequences: list[list[TokenSequence]], into: list[Tensor]) -> Watch:
-        copies, device = self.copies or 1, into[0].device
-        keep, back = [], []
-        for copy in range(copies):
-            places = np.array(
-                [
-                    [pack.places(tree, 1 + i * copies + copy, sequence.keep) for i, sequence in enumerate(some)]
-                    for tree, some in enumerate(sequences)
-                ]
-            )  # [examples, passes, positions]
-            keep.append(to_device(places.transpose(1, 2, 0).ravel(), device))
-            if self.copies is not None:
-                branches = range(1 + copy, 1 + len(sequences[0]) * copies, copies)
-                own, clean = pack.with_trunk_places(branches)
-                back.append((to_device(own, device), to_device(clean, device)))
-        return Watch(keep, into, back)

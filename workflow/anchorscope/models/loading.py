@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from tokenizers.processors import TemplateProcessing
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
 from anchorscope.files.logs import log
 from anchorscope.files.reasons import reason_of
@@ -20,6 +20,7 @@ from anchorscope.models.checks import (
     read_object,
 )
 from anchorscope.models.gpus import cards, give_back, take
+from anchorscope.models.kinds import loader_of
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.revision import check_unchanged, check_unchanged_tokenizer
 from anchorscope.models.sizes import FOR_SHARDS, cards_needed, parameters, shapes_in_files
@@ -135,9 +136,12 @@ def _load_across(manifest: Manifest, dtype: torch.dtype, room: dict[int, int]) -
 
 
 def _trained(manifest: Manifest, dtype: torch.dtype, **placement: object) -> "PreTrainedModel":
-    check_shapes(shapes_in_files(Path(manifest.path)), read_config(Path(manifest.path)), manifest.name)
-    with naming(f"The files of {manifest.name} cannot be loaded"):
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+    config = read_config(Path(manifest.path))
+    quantised = getattr(config, "quantization_config", None)
+    if quantised is None:
+        check_shapes(shapes_in_files(Path(manifest.path)), config, manifest.name)
+    with naming(_trouble(manifest.name, quantised)):
+        loaded: Any = loader_of(config).from_pretrained(
             manifest.path,
             dtype=dtype,
             use_safetensors=True,
@@ -151,6 +155,14 @@ def _trained(manifest: Manifest, dtype: torch.dtype, **placement: object) -> "Pr
     check_loaded(info, manifest.name)
     check_finite(model, manifest.name)
     return model
+
+
+def _trouble(name: str, quantised: Any) -> str:
+    """What a sentence on files that cannot be loaded begins with; `quantised` is what a config says of its weights."""
+    if quantised is None:
+        return f"The files of {name} cannot be loaded"
+    method = quantised.get("quant_method") if isinstance(quantised, dict) else quantised.quant_method
+    return f"{name} is quantised by {getattr(method, 'value', method)}, and its weights cannot be read here"
 
 
 def _frozen(manifest: Manifest, model: "PreTrainedModel") -> "PreTrainedModel":
@@ -168,7 +180,7 @@ def random_model(folder: Path, seed: int, dtype: torch.dtype, device: torch.devi
     config = read_config(folder)
     torch.manual_seed(seed)
     with device:
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        model = loader_of(config).from_config(config, dtype=dtype)
     log.info("drew random weights for %s with seed %d", folder.name, seed)
     return model.eval().requires_grad_(False)
 

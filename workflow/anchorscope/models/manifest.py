@@ -25,6 +25,7 @@ class Manifest:
     width: int
     stored_dtype: str
     tokenizer: str  # a hash of it
+    prompt: str  # the style that suits it, chat or few_shot; taken with `prompt: auto`
 
     @classmethod
     def read(cls, path: Path | str) -> "Manifest":

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import AutoModelForCausalLM, PreTrainedConfig
+from transformers import PreTrainedConfig
+
+from anchorscope.models.kinds import loader_of
 
 FOR_WEIGHTS = 0.85  # the share of a card's memory that weights may take; the rest is for a batch
 FOR_SHARDS = (
@@ -21,7 +23,7 @@ def sizes_of_weights(config: PreTrainedConfig) -> dict[str, int]:
 def shapes_of_weights(config: PreTrainedConfig) -> dict[str, tuple[int, ...]]:
     """The shape of each weight of such a model, by name. A weight that is used twice is named once."""
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+        model = loader_of(config).from_config(config)
     return {name: tuple(weight.shape) for name, weight in model.named_parameters()}
 
 

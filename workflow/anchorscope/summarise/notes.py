@@ -55,3 +55,20 @@ def unprobed(made: Mapping, models: Mapping[str, str], datasets: Mapping[str, st
         f"{titles[model]} on {datasets[dataset]}" for model, dataset, _ in made["not_probed"] if model in titles
     ]
     return f"Not probed, because the answers are too few or too one-sided: {', '.join(left_out)}." if left_out else ""
+
+
+def plain_paths(made: Mapping, models: Mapping[str, str]) -> list[str]:
+    """A sentence for each model that was not run in packs, or that has layers without attention.
+
+    `made` is the summary's metadata.
+    """
+    sentences = []
+    for name, path in made["paths"].items():
+        if path is None or path["name"] == "packed" or name not in models:
+            continue
+        sentence = f"{models[name]}: run on the plain path, in padded batches through its own attention."
+        if path["without_attention"]:
+            layers = ", ".join(map(str, path["without_attention"]))
+            sentence += f" Layers {layers} have no attention: nothing is cut in them."
+        sentences.append(sentence)
+    return sentences

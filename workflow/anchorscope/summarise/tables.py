@@ -20,6 +20,7 @@ class Coverage:
 
     pairs: list[Pair]
     models: dict[str, dict]  # the manifest of each model
+    paths: dict[str, dict | None]  # how each model was run
     not_probed: dict[Pair, str]  # why
 
     def probed(self) -> list[Pair]:
@@ -35,12 +36,14 @@ class Coverage:
         return Coverage(
             pairs,
             {model: self.models[model] for model, _ in pairs},
+            {model: self.paths[model] for model, _ in pairs},
             {pair: why for pair, why in self.not_probed.items() if pair in pairs},
         )
 
     def metadata(self) -> dict[str, object]:
         """What the tables say in their metadata about models and missing pairs."""
-        return {"models": self.models, "not_probed": [[*pair, why] for pair, why in self.not_probed.items()]}
+        missing = [[*pair, why] for pair, why in self.not_probed.items()]
+        return {"models": self.models, "paths": self.paths, "not_probed": missing}
 
 
 def read_coverage(pairs: Sequence[Sequence[str]], estimates: Sequence[str]) -> Coverage:
@@ -49,7 +52,9 @@ def read_coverage(pairs: Sequence[Sequence[str]], estimates: Sequence[str]) -> C
     not_probed = {pair: origin["not_probed"] for pair, origin in made.items() if "not_probed" in origin}
     if len(not_probed) == len(made):
         raise ValueError(f"Nothing could be probed. {next(iter(not_probed.values()))}")
-    return Coverage(list(made), {model: origin["model"] for (model, _), origin in made.items()}, not_probed)
+    models = {model: origin["model"] for (model, _), origin in made.items()}
+    paths = {model: origin["path"] for (model, _), origin in made.items()}
+    return Coverage(list(made), models, paths=paths, not_probed=not_probed)
 
 
 def gather(

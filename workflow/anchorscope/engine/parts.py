@@ -1,0 +1,192 @@
+"""Where a model's blocks, their attention and their MLPs are: found by watching a short pass, not by name."""
+
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from anchorscope.engine.scores import Scores, own_attention
+
+TRIAL = 11  # tokens: a number that models have of nothing else
+LISTED = 6  # layers in a message
+
+
+@dataclass(frozen=True)
+class Block:
+    """One layer, and its parts; None where it has no such part."""
+
+    module: nn.Module
+    attention: nn.Module | None  # the child in which tokens attend to one another
+    attention_out: nn.Module | None  # the matrix that leads from there back to the residual stream
+    mlp: nn.Module | None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The blocks of a model, in the order in which they run."""
+
+    blocks: list[Block]
+    stream: int  # which residual stream is read, where blocks hand on several
+
+    @property
+    def without_attention(self) -> list[int]:
+        """The layers in which there is no attention to cut."""
+        return [layer for layer, block in enumerate(self.blocks) if block.attention is None]
+
+    def states(self, output: Any) -> Tensor:
+        """The states [rows, tokens, width], or [tokens, width], among what a part returns."""
+        states = cast(Tensor, first_tensor(output))
+        return states[self.stream] if states.dim() == 4 else states
+
+
+def layers_listed(numbers: list[int]) -> str:
+    more = f" and {len(numbers) - LISTED} more" if len(numbers) > LISTED else ""
+    return f"layer{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers[:LISTED]))}{more}"
+
+
+def decoder_of(model: PreTrainedModel) -> PreTrainedModel:
+    """The part of a model that turns token ids into hidden states; of a multimodal model, its text model."""
+    found = model.get_decoder()
+    return found if isinstance(found, PreTrainedModel) else cast(PreTrainedModel, model.base_model)
+
+
+def input_device(model: PreTrainedModel) -> torch.device:
+    return cast(Tensor, model.get_input_embeddings().weight).device
+
+
+def first_tensor(output: Any) -> Tensor | None:
+    if isinstance(output, tuple | list):
+        return first_tensor(output[0]) if output else None
+    return output if isinstance(output, Tensor) else None
+
+
+@dataclass
+class _Seen:
+    """What happened in a pass."""
+
+    ended: list[tuple[nn.Module, Any]] = field(default_factory=list)  # modules with their outputs, in order
+    running: list[nn.Module] = field(default_factory=list)
+    attended: list[tuple[int, set[nn.Module]]] = field(default_factory=list)  # how many had ended, and which ran
+    given: dict[nn.Module, int] = field(default_factory=dict)  # how many states each module was given
+
+
+@torch.inference_mode()
+def find_parts(model: PreTrainedModel) -> Parts:
+    """Run a few tokens through the model and see what its parts are."""
+    config = model.config.get_text_config()
+    kind, width, count = config.model_type, config.hidden_size, config.num_hidden_layers
+    seen = _watch(model)
+    attending = {module for _, around in seen.attended for module in around}
+    if not attending:
+        raise ValueError(f"{kind} models cannot be measured: no attention was found in them that could be cut.")
+    blocks = _blocks(model, seen, attending, count=count, width=width)
+    if not blocks:
+        raise ValueError(
+            f"{kind} models cannot be measured: they do not consist of {count} blocks that run once each and hand on "
+            f"states of width {width}."
+        )
+    mlp = _mlp_name(blocks, seen, attending, width=width)
+    found = [_block(module, seen, attending, width=width, mlp=mlp) for module in blocks]
+    return Parts(found, getattr(config, "altup_active_idx", 0))
+
+
+def _watch(model: PreTrainedModel) -> _Seen:
+    seen, decoder = _Seen(), decoder_of(model)
+
+    def begin(module: nn.Module, args: tuple, kwargs: dict) -> None:
+        seen.running.append(module)
+        given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+        seen.given[module] = sum(value.dim() == 3 and value.shape[1] == TRIAL for value in given)
+
+    def end(module: nn.Module, args: tuple, output: Any) -> None:
+        seen.running.pop()
+        seen.ended.append((module, output))
+
+    def met() -> None:
+        seen.attended.append((len(seen.ended), set(seen.running)))
+
+    with ExitStack() as stack:
+        stack.enter_context(own_attention(model, "eager"))
+        for module in decoder.modules():
+            stack.callback(module.register_forward_pre_hook(begin, with_kwargs=True).remove)
+            stack.callback(module.register_forward_hook(end).remove)
+        stack.enter_context(Scores(rows=1, queries=TRIAL, met=met))
+        tokens = torch.arange(TRIAL, device=input_device(model)) % model.config.get_text_config().vocab_size
+        decoder(input_ids=tokens[None], use_cache=False)
+    return seen
+
+
+def _blocks(
+    model: PreTrainedModel, seen: _Seen, attending: set[nn.Module], count: int, width: int
+) -> list[nn.Module] | None:
+    """The list of modules that ran once each and gave states, some of them with attention in a child."""
+    ran = Counter(module for module, _ in seen.ended)
+    gave = {module for module, output in seen.ended if _are_states(output, width)}
+    for some in decoder_of(model).modules():
+        if not isinstance(some, nn.ModuleList) or len(some) != count:
+            continue
+        attends = any(child in attending for module in some for child in module.children())
+        if attends and all(ran[module] == 1 and module in gave for module in some):
+            return list(some)
+    return None
+
+
+def _are_states(output: Any, width: int) -> bool:
+    """Whether these are the states of the trial's tokens: [1, tokens, width], or several streams of them."""
+    states = first_tensor(output)
+    return states is not None and states.dim() in (3, 4) and tuple(states.shape[-3:]) == (1, TRIAL, width)
+
+
+def _is_wide(output: Any, width: int) -> bool:
+    """Whether these are the states of the trial's tokens, in whatever shape."""
+    states = first_tensor(output)
+    return states is not None and states.shape[-1] == width and states.numel() == TRIAL * width
+
+
+def _has_matrix(module: nn.Module) -> bool:
+    return any(weight.dim() > 1 for weight in (*module.parameters(), *module.buffers()))
+
+
+def _mlp_name(blocks: list[nn.Module], seen: _Seen, attending: set[nn.Module], width: int) -> str | None:
+    """What blocks with attention call the child that holds most of their other weights."""
+    outputs = dict(seen.ended)
+    names: Counter[str] = Counter()
+    for block in blocks:
+        sizes = {
+            name: sum(weight.numel() for weight in child.parameters())
+            for name, child in block.named_children()
+            if child not in attending and _has_matrix(child) and _is_wide(outputs.get(child), width)
+        }
+        if sizes and block in attending:
+            names[max(sizes, key=lambda name: sizes[name])] += 1
+    return names.most_common(1)[0][0] if names else None
+
+
+def _block(block: nn.Module, seen: _Seen, attending: set[nn.Module], width: int, mlp: str | None) -> Block:
+    attention = next((child for child in block.children() if child in attending), None)
+    found = getattr(block, mlp, None) if mlp else None
+    return Block(block, attention, _attention_out(attention, seen, width), _without_residual(found, seen, width))
+
+
+def _attention_out(attention: nn.Module | None, seen: _Seen, width: int) -> nn.Module | None:
+    """The last matrix of the module in which tokens attend to one another."""
+    start = next((ended for ended, around in seen.attended if attention in around), None)
+    if attention is None or start is None:
+        return None
+    return _last_matrix(attention, seen.ended[start:], width)
+
+
+def _without_residual(mlp: nn.Module | None, seen: _Seen, width: int) -> nn.Module | None:
+    """The MLP; its last matrix where it is also given the residual stream, and adds it."""
+    adds = mlp is not None and seen.given.get(mlp, 0) > 1
+    return _last_matrix(cast(nn.Module, mlp), seen.ended, width) if adds else mlp
+
+
+def _last_matrix(module: nn.Module, ended: list[tuple[nn.Module, Any]], width: int) -> nn.Module | None:
+    leaves = {part for part in module.modules() if not list(part.children()) and _has_matrix(part)}
+    fitting = [part for part, output in ended if part in leaves and _is_wide(output, width)]
+    return fitting[-1] if fitting else None

@@ -1,0 +1,112 @@
+"""The scores of a model's own attention, met where they become weights, whatever the model's code around that is."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from transformers import PreTrainedModel
+
+# What makes weights of scores; the last two give the sum of weights, which some attention sinks are weighed against.
+SOFTMAXES = (torch.softmax, Tensor.softmax, F.softmax, torch.logsumexp, Tensor.logsumexp)
+
+
+class Scores(TorchFunctionMode):
+    """While the block runs, meets every attention of `rows` sequences of `queries` tokens, and hides keys in it.
+
+    Attention is a softmax over scores [rows, heads, queries, keys] or [rows x heads, queries, keys], or torch's own
+    function for the whole of it. Columns after the keys, such as attention sinks, are left alone.
+    """
+
+    def __init__(self, rows: int, queries: int, met: Callable[[], None] = lambda: None):
+        super().__init__()
+        self.rows = rows
+        self.queries = queries
+        self.met = met
+        self._hidden: Tensor | None = None
+        self._masks: dict[tuple, tuple[Tensor, Tensor | None]] = {}
+
+    def hide(self, hidden: Tensor | None) -> None:
+        """From now on, hide these keys from these queries: boolean [rows, 1, queries, keys]."""
+        if hidden is not self._hidden:
+            self._hidden = hidden
+            self._masks.clear()
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        if func in SOFTMAXES and args and self._are_scores(args[0]):
+            self.met()
+            return func(self._without_hidden(args[0]), *args[1:], **kwargs)
+        if func is F.scaled_dot_product_attention and self._are_queries(*args, **kwargs):
+            self.met()
+            return self._attend(*args, **kwargs)
+        return func(*args, **kwargs)
+
+    def _are_scores(self, scores: Tensor) -> bool:
+        if scores.dim() not in (3, 4) or scores.shape[-2] != self.queries or scores.shape[-1] < self.queries:
+            return False
+        rows = len(scores)
+        return rows == self.rows if scores.dim() == 4 else rows > self.rows and rows % self.rows == 0
+
+    def _are_queries(self, query: Tensor, key: Tensor, *others: Any, **more: Any) -> bool:
+        return len(query) == self.rows and query.shape[-2] == key.shape[-2] == self.queries
+
+    def _without_hidden(self, scores: Tensor) -> Tensor:
+        if self._hidden is None:
+            return scores
+        hidden = F.pad(self._hidden.to(scores.device), (0, scores.shape[-1] - self.queries))
+        if scores.dim() == 3:
+            hidden = hidden.expand(-1, len(scores) // self.rows, -1, -1).flatten(0, 1)
+        return scores.masked_fill(hidden, -torch.inf)
+
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Tensor:
+        if self._hidden is None:
+            mask = attn_mask
+        else:
+            mask, is_causal = self._mask(attn_mask, is_causal, query.device), False
+            if enable_gqa and query.is_cuda:  # with a mask, fused kernels want as many heads of keys as of queries
+                groups = query.shape[-3] // key.shape[-3]
+                key, value = key.repeat_interleave(groups, dim=-3), value.repeat_interleave(groups, dim=-3)
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+
+    def _mask(self, given: Tensor | None, is_causal: bool, device: torch.device) -> Tensor:
+        """The mask that the model gives, with keys hidden as well. Layers that share a mask share the result."""
+        about = (id(given), is_causal, device)
+        if about not in self._masks:
+            hidden = self._hidden.to(device)  # type: ignore[union-attr]
+            if given is None:
+                seen = torch.ones(self.queries, self.queries, dtype=torch.bool, device=device)
+                mask = (seen.tril() if is_causal else seen) & ~hidden
+            else:
+                mask = given & ~hidden if given.dtype == torch.bool else given.masked_fill(hidden, -torch.inf)
+            self._masks[about] = mask, given  # which is kept, so that no other tensor gets its id
+        return self._masks[about][0]
+
+
+@contextmanager
+def own_attention(model: PreTrainedModel, implementation: str) -> Iterator[None]:
+    """Let the model run the named one of its own attention codes while the block runs, where it can be told to."""
+    before = model.config._attn_implementation
+    if before == implementation or not model._can_set_attn_implementation():
+        yield
+        return
+    model.set_attn_implementation(implementation)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
