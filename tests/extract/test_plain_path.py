@@ -68,6 +68,7 @@ def test_tables_of_both_paths_are_the_same_to_the_printed_digit(tmp_path, forced
         torch.testing.assert_close(*read, atol=1e-4, rtol=0)
     assert expected[0]["delta_p"].abs().max() > 5, "nothing happened that could differ"
     for some, other in zip(found, expected, strict=True):
+        some, other = (table.drop("inner_losses", strict=False) for table in (some, other))
         numbers = [name for name, kind in some.schema.items() if kind.is_float()]
         assert some.drop(numbers).equals(other.drop(numbers))
         for name in numbers:
