@@ -61,8 +61,9 @@ def test_a_run_leaves_every_named_output_and_a_log_and_a_benchmark_for_each_job(
 
 def test_the_summary_holds_every_series(finished):
     summary = pl.read_parquet(finished / "results/summary.parquet")
-    keys = ["model", "dataset", "component", "position", "intervention", "rule", "anchor", "layer"]
-    assert summary.height == 1 * 2 * 3 * 3 * 2 * 4 * 4 * 2
+    keys = ["model", "dataset", "component", "position", "intervention", "rule", "labels", "logits", "anchor", "layer"]
+    # Three rules at every place; at the headline three kinds of logits, and for its knockout labels at reference layers.
+    assert summary.height == 2 * (8 * 2 * 3 + 2 * 3 * 3 + 3) * 4 * 2
     assert summary.select(keys).n_unique() == summary.height
     sizes = summary.pivot(on="anchor", index=[key for key in keys if key != "anchor"], values="n")
     assert ((sizes["question"] + sizes["answer"] - sizes["all"]).abs() <= 1).all()
@@ -391,13 +392,17 @@ def test_more_questions_run_only_the_new_shards(rerun):
     [
         pytest.param({"bootstrap_draws": 300}, BELOW_PROBE, marks=pytest.mark.slow),
         pytest.param({"headline": {"component": "mlp"}}, BELOW_PROBE, marks=pytest.mark.slow),
-        ({"folds": 4}, {"probe": 2, **BELOW_PROBE}),
-        ({"components": ["mlp", "resid"]}, {"probe": 2, **BELOW_PROBE}),
+        ({"folds": 4}, {"probe": 2, "read_text": 2, **BELOW_PROBE}),
+        ({"components": ["mlp", "resid"]}, {"probe": 2, "read_text": 2, **BELOW_PROBE}),
         # Only the passes of what was added: a file for each of the four shards.
-        ({"interventions": ["subject"], "windows": [4]}, {"extract": 8, "probe": 2, **BELOW_PROBE}),
-        pytest.param({"windows": [4]}, {"extract": 4, "probe": 2, **BELOW_PROBE}, marks=pytest.mark.slow),
+        ({"interventions": ["subject"], "windows": [4]}, {"extract": 8, "probe": 2, "read_text": 2, **BELOW_PROBE}),
         pytest.param(
-            {"balance": False}, {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}, marks=pytest.mark.slow
+            {"windows": [4]}, {"extract": 4, "probe": 2, "read_text": 2, **BELOW_PROBE}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            {"balance": False},
+            {"extract": 4, "probe": 2, "read_text": 2, "count_examples": 1, **BELOW_PROBE},
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -442,7 +447,7 @@ def test_a_salmon_differs_from_its_model_in_nothing_but_the_weights(rerun):
     assert not (results / "models/tiny+salmon").exists(), "weights are drawn, not kept"
 
 
-EXTRACT_AND_BELOW = {"extract": 4, "probe": 2, "count_examples": 1, **BELOW_PROBE}
+EXTRACT_AND_BELOW = {"extract": 4, "probe": 2, "read_text": 2, "count_examples": 1, **BELOW_PROBE}
 
 
 def test_a_component_that_was_not_kept_is_extracted_with_all_that_follows(rerun):
@@ -460,7 +465,7 @@ def test_a_component_that_was_not_kept_is_extracted_with_all_that_follows(rerun)
             "anchorscope/probe/strengths.py",
             "64.0, 16.0",
             "32.0, 16.0",
-            {"probe": 2, **BELOW_PROBE},
+            {"probe": 2, "read_text": 2, **BELOW_PROBE},
             marks=pytest.mark.slow,
         ),
         ("anchorscope/extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 15", EXTRACT_AND_BELOW),

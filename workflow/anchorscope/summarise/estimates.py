@@ -100,7 +100,7 @@ def estimate(
         series=series,
         kinds=pl.concat(_kinds(at, place, layers, resamples, seed) for at, place in places.items()),
         lines=lines_table(places[headline], resamples),
-        strata=strata_table(at_headline(delta, headline), places[headline], resamples),
+        strata=_with(strata_table(at_headline(delta, headline), places[headline], resamples), vars(headline)),
         deepest=deepest_examples(at_headline(delta, headline), series, layers, headline),
         resampled=pl.concat(
             _resampled_table(found, unit.intervention) for unit, found, _ in parts if unit.headline == headline
