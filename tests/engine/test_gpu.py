@@ -36,7 +36,7 @@ def workload(copies: int = 1) -> Workload:
     """Examples with four cuts under the first prompt and one pass under the second."""
     sequences = [item + item[:1] for item in forest(30, PREFIX)] * copies
     ids = [f"{number:05d}" for number in range(len(sequences))]
-    keys = [{"id": name, "right": True, "subject": None, "popularity": None} for name in ids]
+    keys = [{"id": name, "right": True, "subject": None, "popularity": None, "cut": 1} for name in ids]
     return Workload(keys=keys, sequences=sequences, shared={"first": PREFIX, "second": PREFIX}, passes=PASSES_HERE)
 
 
@@ -191,7 +191,7 @@ def test_probes_on_the_card_are_those_on_the_cpu():
     clean = torch.randn(3, 200, 300, generator=generator)
     clean[:, :, 0] += 2.0 * labels
     passes = {run: clean + 0.3 * torch.randn(clean.shape, generator=generator) for run in PASSES}
-    split = labels.bool(), torch.arange(200) // 2 % 5, torch.arange(200) // 10 % 2
+    split = labels.bool(), torch.arange(200) // 2 % 5, torch.arange(200) // 10 % 2, torch.arange(200) // 5 % 2 == 0
     expected = score(passes, *split)
     found = score({run: part.cuda() for run, part in passes.items()}, *(part.cuda() for part in split))
     assert torch.equal(found.strengths, expected.strengths)

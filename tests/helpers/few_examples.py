@@ -57,11 +57,12 @@ def examples(tokenizer) -> pa.Table:
 
 
 def forest(trees: int, prefix: int) -> list[list[TokenSequence]]:
-    """Clean and cut sequences of different lengths; some cuts reach into the prefix."""
+    """Clean and cut sequences of different lengths after a common prefix; some cuts reach into it."""
     draw = np.random.default_rng(0)
+    start = draw.integers(0, 500, prefix)
     sequences = []
     for index in range(trees):
-        ids = draw.integers(0, 500, prefix + 7 + index)
+        ids = np.concatenate([start, draw.integers(0, 500, 7 + index)])
         cuts = [[], [prefix + 1, prefix + 3], [prefix - 2, prefix], [prefix + 4]]
         sequences.append([TokenSequence(ids, cut, [len(ids) - 2, len(ids) - 1, prefix + 6]) for cut in cuts])
     return sequences

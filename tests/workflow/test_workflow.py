@@ -62,7 +62,7 @@ def test_a_run_leaves_every_named_output_and_a_log_and_a_benchmark_for_each_job(
 def test_the_summary_holds_every_series(finished):
     summary = pl.read_parquet(finished / "results/summary.parquet")
     keys = ["model", "dataset", "component", "position", "intervention", "rule", "labels", "logits", "anchor", "layer"]
-    # Three rules at every place; at the headline three kinds of logits; for its knockout labels at reference layers too.
+    # Three rules at every place; at the headline three kinds of logits, and labels at reference layers.
     assert summary.height == 2 * (8 * 2 * 3 + 2 * 3 * 3 + 3) * 4 * 2
     assert summary.select(keys).n_unique() == summary.height
     sizes = summary.pivot(on="anchor", index=[key for key in keys if key != "anchor"], values="n")

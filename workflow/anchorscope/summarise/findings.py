@@ -43,7 +43,7 @@ def find(
             some.append(read_run(model, dataset, curves, drawn, quality, quantity=quantity))
     parameters = {name: manifest["parameters"] for name, manifest in coverage.models.items()}
     claims = judge_claims(runs, larger_neighbours(comparison.families, parameters))
-    accounts = judge_lines(tables["lines"])
+    accounts = judge_lines(tables["lines"].filter(pl.col("model").is_in(list(coverage.models))))
     return Findings(
         bottom_line={model: bottom_line(model, claims, accounts, series) for model in coverage.models},
         claims=claims,
