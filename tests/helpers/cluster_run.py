@@ -19,7 +19,14 @@ def config(*models: str) -> dict:
     """The small run's config with models that ask for a GPU."""
     config = base_config()
     config["models"] = {
-        name: {"title": name.title(), "path": f"{name}-model", "dtype": "float32", "gpus": 1, "memory_gb": 2}
+        name: {
+            "title": name.title(),
+            "path": f"{name}-model",
+            "prompt": "few_shot",
+            "dtype": "float32",
+            "gpus": 1,
+            "memory_gb": 2,
+        }
         for name in models
     }
     return config

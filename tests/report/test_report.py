@@ -17,6 +17,7 @@ from matplotlib.colors import to_hex
 from PIL import Image
 
 from anchorscope.draw.figures import DRAW, View
+from anchorscope.draw.kinds import kinds_drawn
 from anchorscope.draw.panels import FEW, looks, read_style, save
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.report.chart import SHAPES, family_chart, javascript, records
@@ -314,7 +315,7 @@ def test_the_page_of_a_finished_run_links_to_every_file_of_it(finished):
     assert named_files <= links
     for section in (link[1:] for link in read.links if link.startswith("#")):
         assert f'id="{section}"' in html
-    assert html.count("data:image/png;base64,") == len(DRAW)
+    assert html.count("data:image/png;base64,") == len(kinds_drawn(9, words=1, windows=1))
 
 
 def test_the_page_of_a_finished_run_says_what_its_tables_say(finished):
