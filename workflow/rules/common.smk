@@ -15,6 +15,9 @@ ROOT = Path(workflow.current_basedir.get_path_or_uri(secret_free=False)).parents
 if not ROOT.is_dir():
     sys.exit(f"{ROOT} is not a folder on this disk: clone Anchorscope and name the Snakefile of your clone.")
 sys.path.insert(0, str(ROOT / "workflow"))
+# A profile may have imported an Anchorscope that is installed elsewhere, to check a config file before it is read.
+for name in [name for name in sys.modules if name.split(".")[0] == "anchorscope"]:
+    del sys.modules[name]
 # Jobs import the library of this checkout, the one that is fingerprinted, whatever else is installed.
 os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"), os.getenv("PYTHONPATH")])))
 # Every job starts a Python. If it may not keep compiled modules, as in many containers, each job compiles torch again.
