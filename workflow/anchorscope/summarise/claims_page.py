@@ -38,7 +38,7 @@ ONE_MECHANISM = """A gap under `replicate` is a property of the examples, but no
 shifts every logit along one line gives a gap, too. Here are its simulations, fitted to this run, beside the measured
 gap, both as the mean over layers. Beyond: the measured interval lies wholly below that of the simulations, which is
 stricter than a test at 5 %, so that what is not beyond is not thereby one mechanism. Beyond it, the shift is a property
-of the example; whether of two kinds or by degrees, the dip and the mixture in `kinds` say."""
+of the example; whether of two kinds or by degrees, the next table says."""
 ACCOUNTS = {"two_lines": "two kinds", "by_degrees": "by degrees", "one_line": "one line", None: "undecided"}
 TWO_LINES = """Each example's logit under the knockout against its clean one: do the points lie along one line, along
 one line from which examples differ by degrees, or along two, one for examples that keep their evidence and one for

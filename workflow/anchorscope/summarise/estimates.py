@@ -242,10 +242,10 @@ def lines_table(place: PlaceLogits, resamples: Resamples) -> pl.DataFrame:
         before, after = clean[:, layer], changed[:, layer]
         likely = held_out(before, after, place.folds[0])
         gains.append([likely[better] - likely[worse] for better, worse in COMPARED.values()])
-        lines, _ = fit_two_lines(before, after)
+        lines, likelihood = fit_two_lines(before, after)
         row: dict[str, float | None] = {
             "layer": layer,
-            "bic_gain_of_two": bic_gain(before, after),
+            "bic_gain_of_two": bic_gain(before, after, likelihood),
             "share_lost": float(lines.share[1]),
         }
         for kind, name in enumerate(("kept", "lost")):

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from anchorscope.extract.axes import EXACT
 from anchorscope.probe.anchor_rules import PROBES, ROLES, Probe, Role
 from anchorscope.probe.verdicts import delta_logit, delta_p, flips
 from anchorscope.summarise.push import without_push
 
-LABELLED_UNDER = "exact_question"
+LABELLED_UNDER = EXACT
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from anchorscope.probe.verdicts import delta_logit, delta_p, flips
+from anchorscope.summarise.push import fit_lines
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,8 @@ class Shift:
 
 def fit_shift(clean: np.ndarray, changed: np.ndarray) -> Shift:
     """Least squares on one layer's logits [examples]; no slope where all clean logits are equal."""
-    shift = changed - clean
-    centred = clean - clean.mean()
-    variation = float(centred @ centred)
-    slope = float(centred @ shift) / variation if variation > 0 else 0.0
-    level = float(shift.mean()) - slope * float(clean.mean())
-    residuals = shift - level - slope * clean
+    level, slope = (float(value[0]) for value in fit_lines(clean, changed - clean, np.ones(clean.shape)))
+    residuals = changed - clean - level - slope * clean
     return Shift(level, slope, float(residuals.std()))
 
 

@@ -123,12 +123,11 @@ def _predict(train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.nd
     }
 
 
-def bic_gain(clean: np.ndarray, changed: np.ndarray) -> float:
-    """BIC of one line minus that of two, for logits [prompts, examples]: above zero, two describe them better."""
+def bic_gain(clean: np.ndarray, changed: np.ndarray, two: float) -> float:
+    """BIC of one line minus that of two, whose log likelihood is `two`: above zero, two describe the logits better."""
     prompts, count = clean.shape
     left = _fit_line(clean, changed, np.ones(count))[2]
     one = _log_normal(left, np.maximum(left.std(1), 1e-9)[:, None]).sum()
-    two = fit_two_lines(clean, changed)[1]
     more = prompts + 1  # the flat line's level under each prompt, and a share
     return float(2 * (two - one) - more * np.log(count))
 
