@@ -58,7 +58,7 @@ RULE_TITLES = {
     "crossfit": "anchors labelled and measured by different probes",
     "replicate": "anchors labelled and measured by different probes under different prompts",
 }
-LOGITS_TITLES = {
+TAKEN_OUT = {
     "measured": "as measured",
     "recentred": "without the common push",
     "residual": "without the common push and slope",
@@ -192,7 +192,7 @@ def _family(summary: pl.DataFrame, view: View, shown: Shown) -> Figure:
         name_panels(panels[0], view.titles(summary))
         count_layers(panels)
         cut = intervention_title(shown.intervention)
-        common = "" if shown.logits == "measured" else f"; {LOGITS_TITLES[shown.logits]}"
+        common = "" if shown.logits == "measured" else f"; {TAKEN_OUT[shown.logits]}"
         _finish(figure, panels, view, summary=summary, heading=f"{cut}; {RULE_TITLES[shown.rule]}{common}")
     return figure
 
@@ -231,7 +231,7 @@ def draw_push(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     rows = view.of(summary).filter(rule="replicate", labels="plotted", intervention="exact_question", anchor="gap")
     chosen = looks(view.style, len(ANCHOR_LETTERS) * len(view.datasets))[:: len(ANCHOR_LETTERS)]
     with sheet(view.style, len(view.models), rows=3, row_height=0.8, sharey=True, sharex="col") as (figure, panels):
-        for line, (logits, title) in zip(panels, LOGITS_TITLES.items(), strict=True):
+        for line, (logits, title) in zip(panels, TAKEN_OUT.items(), strict=True):
             for panel, model in zip(line, view.models, strict=True):
                 for (dataset, name), look in zip(view.datasets.items(), chosen, strict=True):
                     mine = rows.filter(model=model, dataset=dataset, logits=logits).with_columns(sure=SURE)

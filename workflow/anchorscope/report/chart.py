@@ -11,10 +11,10 @@ from matplotlib.colors import to_hex
 
 from anchorscope.draw.figures import (
     ANCHOR_LETTERS,
-    LOGITS_TITLES,
     QUANTITIES,
     RULE_TITLES,
     SURE,
+    TAKEN_OUT,
     TEXT_ORDER,
     View,
     intervention_title,
@@ -162,7 +162,7 @@ def _logits_titles(summary: pl.DataFrame) -> dict[str | None, str]:
     """Where more than one component or position was measured, the headline alone has all kinds of logits."""
     places = summary.select("component", "position").n_unique()
     only = "" if places == 1 else " (at the component and position of the claims only)"
-    return {name: title + (only if name != "measured" else "") for name, title in LOGITS_TITLES.items()}
+    return {name: title + (only if name != "measured" else "") for name, title in TAKEN_OUT.items()}
 
 
 def _chosen(key: str) -> alt.FilterTransform:
