@@ -26,7 +26,7 @@ from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import build_workload, grow_tree
 from anchorscope.extract.store import PASSES, ActivationReader, ActivationWriter
 from anchorscope.extract.writer import writing
-from anchorscope.fingerprint import PACKAGE, _reachable
+from anchorscope.fingerprint import PACKAGE, reachable, read_sources
 from architectures import small_model
 from few_examples import examples, forest, prompts
 from small_things import tiny_model
@@ -283,7 +283,7 @@ def test_the_extract_command_imports_nothing_beyond_torch_transformers_numpy_and
         "tokenizers",
         "tqdm",
     }  # without which torch and transformers cannot be installed
-    for path in _reachable(PACKAGE / "__main__.py"):
+    for path in reachable(PACKAGE / "__main__.py", read_sources([])):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) else []

@@ -20,8 +20,10 @@ def prints(project) -> dict[str, str]:
     """Fingerprints of all scripts, in a process of its own that sees the copied library."""
     code = (
         "import sys; sys.path.insert(0, 'workflow'); from pathlib import Path;"
-        "from anchorscope.fingerprint import fingerprint, PACKAGE; assert Path.cwd() in PACKAGE.parents;"
-        "[print(path.stem, fingerprint(path)) for path in sorted(Path('scripts').glob('*.py'))]"
+        "from anchorscope.fingerprint import fingerprint, read_sources, PACKAGE; assert Path.cwd() in PACKAGE.parents;"
+        "scripts = sorted(Path('scripts').glob('*.py'));"
+        "sources = read_sources(scripts, remembered=Path('remembered.json'));"
+        "[print(path.stem, fingerprint(path, sources)) for path in scripts]"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
     return dict(line.split() for line in done.stdout.splitlines())
@@ -128,3 +130,14 @@ def test_an_import_of_the_library_that_cannot_be_found_is_an_error(project, line
     with pytest.raises(subprocess.CalledProcessError) as error:
         prints(project)
     assert said in error.value.stderr
+
+
+@pytest.mark.parametrize("damage", ["", "[]", '{"a": 1}', '{"a": [1, 2, 3]}', "\x00"])
+def test_what_was_read_is_remembered_and_damage_to_it_changes_nothing(project, damage):
+    first = prints(project)
+    remembered = project / "remembered.json"
+    before = remembered.stat().st_mtime_ns
+    assert prints(project) == first
+    assert remembered.stat().st_mtime_ns == before  # not written again
+    remembered.write_text(damage)
+    assert prints(project) == first

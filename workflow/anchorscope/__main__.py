@@ -9,7 +9,7 @@ from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, HEADLINE, POSI
 from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.fingerprint import fingerprint
+from anchorscope.fingerprint import fingerprint, read_sources
 
 
 def usable_cores() -> int:
@@ -65,6 +65,6 @@ if __name__ == "__main__":
         balance=not options.all,
         seed=options.seed,
         knockout=options.knockout,
-        code=fingerprint(Path(__file__)),
+        code=fingerprint(Path(__file__), read_sources([])),
     )
     extract_file(answers=options.answers, manifest=options.manifest, folder=options.output, settings=settings)

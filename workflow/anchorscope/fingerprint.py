@@ -1,24 +1,66 @@
 """A hash of what a stage's code does, blind to comments, docstrings and layout.
 
-Snakemake does not see the library that a script imports. Each rule therefore passes
-`code=fingerprint(script)` among its params, so that a change of meaning reruns exactly the
-stages that use the changed code.
+Snakemake does not see the library that a script imports. Each rule therefore passes the fingerprint of
+its script among its params, so that a change of meaning reruns exactly the stages that use the changed code.
 """
 
 import ast
 import hashlib
-from functools import cache
+import json
+import platform
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
+
+from anchorscope.files.atomic import atomic
 
 PACKAGE = Path(__file__).resolve().parent
 WITHOUT_EFFECT = frozenset([PACKAGE / "files/logs.py"])  # what a job says does not change what it computes
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # the lists of statements that a statement may hold
 
 
-def fingerprint(script: Path) -> str:
-    """Hash the syntax tree of `script` and of every anchorscope module that it imports, at any depth."""
+class Source(NamedTuple):
+    """What matters of a file of code."""
+
+    meaning: str  # a hash of its syntax tree
+    imports: list[list[str]]  # each a module, or a module and a name in it
+
+
+Sources = dict[Path, Source]
+
+
+def read_sources(scripts: Iterable[Path], remembered: Path | None = None) -> Sources:
+    """The library's files and some scripts.
+
+    `remembered` is a file that keeps what was read, by the text's hash: a text that it has is not parsed again. Every
+    start of the workflow, and on a cluster every job's, would wait for that.
+    """
+    known = _remembered(remembered) if remembered else {}
+    found, kept = {}, {}
+    for path in [*PACKAGE.rglob("*.py"), *map(Path.resolve, scripts)]:
+        text = path.read_bytes()
+        key = hashlib.sha256(platform.python_version().encode() + text).hexdigest()
+        found[path] = kept[key] = known.get(key) or _read(text, path)
+    if remembered and kept.keys() != known.keys():
+        with suppress(OSError), atomic(remembered) as target:  # the next start then only parses them again
+            target.write_text(json.dumps(kept), encoding="utf-8")
+    return found
+
+
+def _remembered(path: Path) -> dict[str, Source]:
+    """Nothing if the file that keeps it is damaged."""
+    try:
+        return {key: Source(*entry) for key, entry in json.loads(path.read_text(encoding="utf-8")).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def fingerprint(script: Path, sources: Sources) -> str:
+    """Hash a script and every anchorscope module that it imports, at any depth."""
     digest = hashlib.sha256()
-    for name, path in sorted((_name(path), path) for path in _reachable(Path(script).resolve())):
-        digest.update(f"{name}\n{_meaning(path)}\n".encode())
+    for name, path in sorted((_name(path), path) for path in reachable(Path(script).resolve(), sources)):
+        digest.update(f"{name}\n{sources[path].meaning}\n".encode())
     return digest.hexdigest()[:16]
 
 
@@ -27,59 +69,59 @@ def _name(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else f"scripts/{path.name}"
 
 
-def _reachable(start: Path) -> set[Path]:
+def reachable(start: Path, sources: Sources) -> set[Path]:
+    """A file and all of the library's that it imports, at any depth."""
     seen: set[Path] = set()
     todo = [start]
     while todo:
         path = todo.pop()
         if path not in seen:
             seen.add(path)
-            todo.extend(_imports(path))
+            files = set().union(*(_files(path, *names) for names in sources[path].imports))
+            todo.extend(files - WITHOUT_EFFECT)
     return seen
 
 
-@cache
-def _imports(path: Path) -> tuple[Path, ...]:
-    """The library's files that a file imports. A missing one is an error, because its changes would go unnoticed."""
-    files: set[Path] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def _files(importer: Path, module: str, name: str | None = None) -> set[Path]:
+    """The files that run at an import: the module and the packages around it, and the name if it is a module, too.
+
+    A missing one is an error, because its changes would go unnoticed.
+    """
+    path = PACKAGE.joinpath(*module.split(".")[1:])
+    files = {_file(folder) for folder in [path, *path.parents] if folder.is_relative_to(PACKAGE)}
+    if name:
+        files.add(_file(path / name) or _file(path))
+    if None in files:
+        raise ImportError(f"{importer} imports {'.'.join(filter(None, [module, name]))}, which is not in {PACKAGE}.")
+    return {file for file in files if file}
+
+
+def _file(module: Path) -> Path | None:
+    """The file of a module or a package."""
+    beside, within = module.with_suffix(".py"), module / "__init__.py"
+    return within if within.exists() else beside if beside.exists() else None
+
+
+def _read(text: bytes, path: Path) -> Source:
+    """Parse a file. Docstrings are left out."""
+    tree = ast.parse(text)
+    imports = []
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                files.update(_files(alias.name, path))
+            imports += [[alias.name] for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             if node.level:
                 raise ImportError(f"{path}: line {node.lineno} imports by a relative name; write the full name.")
-            for alias in node.names:
-                files.update(_files(f"{node.module}.{alias.name}", path, attribute=True))
-    return tuple(sorted(files - WITHOUT_EFFECT))
+            imports += [[str(node.module), alias.name] for alias in node.names]
+        elif isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            node.body = node.body[ast.get_docstring(node, clean=False) is not None :]
+    own = [names for names in imports if names[0].split(".")[0] == PACKAGE.name]
+    return Source(hashlib.sha256(ast.dump(tree).encode()).hexdigest(), own)
 
 
-def _files(name: str, importer: Path, attribute: bool = False) -> set[Path]:
-    """The files that run when `name` is imported: its module and the packages around it.
-
-    With `attribute`, the last part may be an attribute instead of a module.
-    """
-    first, *parts = name.split(".")
-    if first != PACKAGE.name:
-        return set()
-    files, path = {PACKAGE / "__init__.py"}, PACKAGE
-    for number, part in enumerate(parts):
-        path /= part
-        if path.is_dir():
-            files.add(path / "__init__.py")
-        elif path.with_suffix(".py").exists():
-            files.add(path.with_suffix(".py"))
-        elif not (attribute and number == len(parts) - 1):
-            raise ImportError(f"{importer} imports {name}, which is not in {PACKAGE}.")
-    return files
-
-
-@cache
-def _meaning(path: Path) -> str:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(
-            node, clean=False
-        ):
-            node.body = node.body[1:]
-    return ast.dump(tree)
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and every statement within it, but no expression: none holds an import or a docstring."""
+    yield node
+    for block in BLOCKS:
+        for inner in getattr(node, block, ()):
+            yield from _statements(inner)

@@ -35,13 +35,14 @@ from anchorscope.files.identity import (
     tokenizer_beside,
 )
 from anchorscope.files.provenance import VERSIONED
-from anchorscope.fingerprint import fingerprint
+from anchorscope.fingerprint import fingerprint, read_sources
 from anchorscope.models.gpus import gpu_count
 from anchorscope.models.manifest import SALMON
 from anchorscope.extract.axes import EXACT, Grid, knockouts_of
 from anchorscope.config_checks import mistakes
 from anchorscope.config_files import file_mistakes, refuse_files, stop_at
 
+SOURCES = read_sources((ROOT / "scripts").glob("*.py"), remembered=Path(".snakemake", "anchorscope_sources.json"))
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
 PROMPTS = read_json(ROOT / "workflow" / "resources" / "prompts.json")
 # Relative, so that a finished run can move to another folder.
@@ -119,7 +120,7 @@ wildcard_constraints:
 
 def code(script):
     """A fingerprint of a script and the library that it uses: a change of either reruns its stage."""
-    return fingerprint(ROOT / "scripts" / script)
+    return fingerprint(ROOT / "scripts" / script, SOURCES)
 
 
 def locked(*packages):
