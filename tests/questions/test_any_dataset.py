@@ -74,7 +74,7 @@ def expected(rows: list[dict], layout: str) -> dict[str, tuple]:
     """By question: its accepted answers, subject and popularity, row by row and without any library."""
     kept: dict[str, tuple] = {}
     for row in rows:
-        text, subject = plain_text(row.get("question")), plain_text(row.get(SUBJECT.get(layout, "")))
+        text, subject = plain_text(row.get("question")), plain_text(row.get(SUBJECT.get(layout)))
         gold = [plain_text(alias) for alias in plain_gold(row, layout)]
         gold = list(dict.fromkeys(alias for alias in gold if normal_words(alias)))
         if not text or not gold or not exact_question_spans(text, subject or None):
@@ -84,7 +84,7 @@ def expected(rows: list[dict], layout: str) -> dict[str, tuple]:
             first, before, *rest = kept[name]
             kept[name] = (first, list(dict.fromkeys(before + gold)), *rest)
         else:
-            kept[name] = (text, gold, subject or None, row.get(POPULARITY.get(layout, "")))
+            kept[name] = (text, gold, subject or None, row.get(POPULARITY.get(layout)))
     return kept
 
 
