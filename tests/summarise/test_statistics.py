@@ -338,7 +338,7 @@ def test_one_mechanism_under_replicate_is_what_a_plain_loop_gives():
     clean = generator.normal(size=(2, 3, 40))
     changed = 0.2 * clean - 0.5 + 0.7 * generator.normal(size=(2, 3, 40))
     found = simulate_null(clean[:, None], changed[:, None], "replicate", "measured", draws=5, seed=3)
-    noise = np.random.default_rng(3).standard_normal((2, 5, 40))
+    noise = np.random.default_rng(3).standard_normal((2, 5, 40), dtype=np.float32)
 
     def moved(prompt: int, layer: int, draw: int, example: int) -> float:
         slope, level = np.polyfit(clean[prompt, layer], changed[prompt, layer], 1)
@@ -361,9 +361,9 @@ def test_one_mechanism_under_replicate_is_what_a_plain_loop_gives():
                 for flipped, values in groups.items():
                     means[flipped].append(np.mean(values))
             question, answer = np.mean(means[True]), np.mean(means[False])
-            assert found["question"][draw, layer] == pytest.approx(question)
-            assert found["answer"][draw, layer] == pytest.approx(answer)
-            assert found["gap"][draw, layer] == pytest.approx(question - answer)
+            assert found["question"][draw, layer] == pytest.approx(question, abs=1e-4)
+            assert found["answer"][draw, layer] == pytest.approx(answer, abs=1e-4)
+            assert found["gap"][draw, layer] == pytest.approx(question - answer, abs=1e-4)
 
 
 def gap_of(clean: np.ndarray, changed: np.ndarray) -> float:
@@ -474,11 +474,13 @@ def test_the_means_of_all_groups_at_once_are_those_of_each():
     groups = [inside & counted, ~inside & counted, counted]
     means, shares = group_means(weights, inside, counted, values)
     expected = [[weighted_mean(weights, some, mask) for some in values] for mask in groups]
-    np.testing.assert_allclose(means, expected, rtol=1e-11)
     of_all = [weighted_mean(weights, mask.astype(float), counted) for mask in groups]
-    np.testing.assert_allclose(shares, of_all, rtol=1e-12)
+    np.testing.assert_allclose(means, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(shares, of_all, rtol=1e-12)  # counts are exact
     assert np.isnan(means).any()
     assert np.isnan(shares).any()
+    means, _ = group_means(weights.astype(np.float64), inside, counted, values)
+    np.testing.assert_allclose(means, expected, rtol=1e-11)
 
 
 @pytest.mark.parametrize("kind", ["normal", "two humps", "uniform", "ties", "one value"])

@@ -16,7 +16,7 @@ import numpy as np
 class Resamples:
     """What each resample draws."""
 
-    weights: np.ndarray  # [draws, examples], how often
+    weights: np.ndarray  # [draws, examples], how often; in single precision, far finer than the draws are
     repeats: np.ndarray  # [draws, repeats], factors of the repeats' distances from their mean
 
 
@@ -26,7 +26,7 @@ def resample(clusters: list[str], repeats: int, draws: int, seed: int) -> Resamp
     generator = np.random.default_rng([seed, zlib.crc32("\n".join(names).encode())])
     counts = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)
     factors = generator.standard_normal((draws, repeats)) / np.sqrt(max(1, repeats * (repeats - 1)))
-    return Resamples(counts.astype(np.float64)[:, cluster_of], factors)
+    return Resamples(counts.astype(np.float32)[:, cluster_of], factors)
 
 
 def group_means(
@@ -38,14 +38,13 @@ def group_means(
     [groups, values, draws, layers], NaN where a draw has none of the group; shares are [groups, draws, layers].
     """
     masks = np.stack([counted & inside, counted & ~inside])
-    flat = masks.reshape(-1, masks.shape[-1]).astype(np.float32)
-    counts = (weights.astype(np.float32) @ flat.T).astype(np.float64)  # whole numbers, so nothing is rounded
-    sizes = counts.reshape(len(weights), 2, -1).swapaxes(0, 1)
-    flat = (masks[:, None] * values).reshape(-1, masks.shape[-1])
-    sums = (weights @ flat.T).reshape(len(weights), 2, len(values), -1).transpose(1, 2, 0, 3)
-    sizes, sums = (np.concatenate([some, some.sum(0, keepdims=True)]) for some in (sizes, sums))
+    rows = np.concatenate([masks[:, None], masks[:, None] * values], axis=1, dtype=weights.dtype)
+    sums = weights @ rows.reshape(-1, rows.shape[-1]).T  # the counts among them are whole numbers, so they are exact
+    sums = sums.reshape(len(weights), 2, 1 + len(values), -1).transpose(1, 2, 0, 3).astype(np.float64)
+    sums = np.concatenate([sums, sums.sum(0, keepdims=True)])
+    sizes = sums[:, 0]
     with np.errstate(invalid="ignore", divide="ignore"):
-        return sums / sizes[:, None], sizes / sizes[2]
+        return sums[:, 1:] / sizes[:, None], sizes / sizes[2]
 
 
 def interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

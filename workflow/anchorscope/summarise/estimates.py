@@ -89,8 +89,8 @@ def estimate(
         for at, place in places.items()
         for intervention in place.interventions
     ]
+    by_unit = [_curves(unit, resamples) for unit in units]  # matrix products, which have threads of their own
     with ThreadPoolExecutor(threads) as pool:
-        by_unit = list(pool.map(lambda unit: _curves(unit, resamples), units))
         nulls = list(pool.map(lambda unit: _one_mechanism(unit, seed), units))
     parts = list(zip(units, by_unit, nulls, strict=True))
     series = pl.concat(_with(_series_table(found, null), unit.names) for unit, found, null in parts)

@@ -39,9 +39,10 @@ def simulate(
 
     Under `flip`, the first prompt labels and measures. Under `replicate`, each prompt has its own shifts; one labels
     and the other measures, then the other way round, and the result is the mean of both. Repeats are averaged. The same
-    standard normal numbers serve every layer and repeat: they stand for the examples' own forward passes.
+    standard normal numbers serve every layer and repeat: they stand for the examples' own forward passes. Single
+    precision is far finer than the draws are.
     """
-    noise = np.random.default_rng(seed).standard_normal((len(clean), draws, clean.shape[-1]))
+    noise = np.random.default_rng(seed).standard_normal((len(clean), draws, clean.shape[-1]), dtype=np.float32)
     roles = {"flip": [(0, 0)], "replicate": [(0, 1), (1, 0)]}[rule]
     by_repeat = []
     for repeat in range(clean.shape[1]):
@@ -68,15 +69,18 @@ def _moved(clean: np.ndarray, changed: np.ndarray, noise: np.ndarray, logits: st
         "recentred": shift.slope * (clean - clean.mean()),
         "residual": 0.0,
     }
-    return clean + common[logits] + shift.spread * noise
+    return (clean + common[logits]).astype(np.float32) + np.float32(shift.spread) * noise
 
 
 def _role_means(clean: np.ndarray, moved: list[np.ndarray], labels: int, measures: int, logits: str) -> np.ndarray:
     """Mean delta P of the Question-Anchored and of the other examples, [2, draws]; NaN where there are none."""
+    before = clean.astype(np.float32)
     if logits == "residual":
-        question = delta_logit(clean[labels], moved[labels]) < 0
+        question = delta_logit(before[labels], moved[labels]) < 0
     else:
-        question = flips(clean[labels], moved[labels])
-    change = delta_p(clean[measures], moved[measures])
+        question = flips(before[labels], moved[labels])
+    change = delta_p(before[measures], moved[measures])
+    count, inside = np.count_nonzero(question, axis=1), np.where(question, change, 0).sum(1, dtype=np.float64)
+    total = change.sum(1, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.stack([(mask * change).sum(1) / mask.sum(1) for mask in (question, ~question)])
+        return np.stack([inside / count, (total - inside) / (change.shape[1] - count)])

@@ -41,10 +41,12 @@ def resampled_auc(logits: np.ndarray, positive: np.ndarray, weights: np.ndarray)
 def _wins(row: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """How many pairs of a positive and a negative are in order, a tie counting half: [draws]."""
     order = np.argsort(row, kind="stable")
-    _, tied = np.unique(row[order], return_inverse=True)
-    starts = np.flatnonzero(np.diff(tied, prepend=-1))
-    above, below = (np.add.reduceat(weights[:, order] * some[order], starts, axis=1) for some in (positive, ~positive))
-    return (above * (below.cumsum(1) - below / 2)).sum(1)
+    drawn = weights[:, order]
+    above, below = drawn * positive[order], drawn * ~positive[order]
+    starts = np.flatnonzero(np.diff(row[order], prepend=-np.inf))
+    if len(starts) < len(row):
+        above, below = (np.add.reduceat(some, starts, axis=1) for some in (above, below))
+    return np.einsum("ij,ij->i", above, below.cumsum(1) - below / 2)
 
 
 def reference_curves(results: list[RoleResult], resamples: Resamples, layers: ReferenceLayers) -> dict[str, Curve]:
