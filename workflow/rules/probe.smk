@@ -4,6 +4,12 @@
 #      results/text/{model}/{dataset}.parquet   what words and lengths alone tell
 
 
+def probed_at_once(size_mb):
+    """How much of the activations is in memory: one component and position, or for a card several."""
+    one = size_mb / len(PLACES)
+    return max(one, min(size_mb, 6000)) if gpu_count() else one
+
+
 rule probe:
     """Fit a probe for every layer, component and position, and measure delta P with it, out of fold."""
     input:
@@ -21,8 +27,7 @@ rule probe:
         "../../envs/probe.yaml"
     threads: THREADS
     resources:
-        # One component and position is in memory at a time, and one layer of it in single precision.
-        mem_mb=lambda wildcards, input, attempt: attempt * max(4000, 2000 + int(1.5 * input.size_mb / len(PLACES))),
+        mem_mb=lambda wildcards, input, attempt: attempt * max(4000, 2000 + int(1.5 * probed_at_once(input.size_mb))),
         gpu=min(1, gpu_count()),
         runtime=grows(120),
     params:

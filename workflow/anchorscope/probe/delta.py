@@ -18,7 +18,7 @@ from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
 from anchorscope.probe.distance import distances
 from anchorscope.probe.examples import MIN_PER_CLASS, Examples, examples_of
 from anchorscope.probe.quality import auc_with_interval, calibration_error
-from anchorscope.probe.scores import Scores, score
+from anchorscope.probe.scores import Scores, joined, score
 from anchorscope.probe.verdicts import delta_p, flips, sigmoid
 
 # How much of one pass, in single precision, is probed at a time. A card needs many layers to be busy.
@@ -37,6 +37,11 @@ class Measured:
     def logits(self, probe: Probe, intervention: str) -> np.ndarray:
         """Logits [repeats, layers, examples]."""
         return np.stack([scores.of(probe, intervention) for scores in self.scores])
+
+    def layers(self, some: slice) -> "Measured":
+        """Some of the layers."""
+        distances = {intervention: distance[some] for intervention, distance in self.distances.items()}
+        return Measured([scores.layers(some) for scores in self.scores], distances)
 
 
 def measure(
@@ -77,14 +82,14 @@ def measure_places(
 ) -> dict[Place, Measured]:
     """Out-of-fold logits of every component and position, and how far their states lie from clean ones.
 
-    A few layers at a time, so that memory stays bounded; the next ones are read while these are probed. A card is taken
-    once the first layers are read, and given back after the last.
+    A few layers at a time, so that memory stays bounded, or all layers of a few places; the next ones are read while
+    these are probed. A card is taken once the first are read, and given back after the last.
     """
     step = max(1, (CARD_BYTES if on_card else CHUNK_BYTES) // (len(reader.keys) * reader.width * 4))
-    places = reader.grid.places()
+    places, together = reader.grid.places(), max(1, step // reader.layers)
     chunks = [
-        (place, range(start, min(start + step, reader.layers)))
-        for place in places
+        (places[first : first + together], range(start, min(start + step, reader.layers)))
+        for first in range(0, len(places), together)
         for start in range(0, reader.layers, step)
     ]
     parts: dict[Place, list[Measured]] = {place: [] for place in places}
@@ -92,11 +97,13 @@ def measure_places(
         following = ahead.submit(_read, reader, passes, *chunks[0])
         following.result()
         with one_card() if on_card else nullcontext(torch.device("cpu")) as device:
-            for number, (place, _) in enumerate(progress(chunks, len(chunks), "fitting probes")):
+            for number, (some, layers) in enumerate(progress(chunks, len(chunks), "fitting probes")):
                 states = following.result()
                 if number + 1 < len(chunks):
                     following = ahead.submit(_read, reader, passes, *chunks[number + 1])
-                parts[place].append(_measure_on(device, states, examples))
+                measured = _measure_on(device, states, examples)
+                for index, place in enumerate(some):
+                    parts[place].append(measured.layers(slice(index * len(layers), (index + 1) * len(layers))))
     return {place: _joined(of_place) for place, of_place in parts.items()}
 
 
@@ -118,23 +125,15 @@ def _measure_on(device: torch.device, states: States, examples: Examples) -> Mea
     return Measured(scores, distances(first, torch.from_numpy(examples.splits[0].folds).to(device)))
 
 
-def _read(reader: ActivationReader, passes: Sequence[Pass], place: Place, layers: range) -> States:
-    component, position = place
-    return reader.read_passes(component, position, passes=passes, layers=layers)
+def _read(reader: ActivationReader, passes: Sequence[Pass], places: Sequence[Place], layers: range) -> States:
+    """The layers of each place, one place after the other."""
+    read = [reader.read_passes(*place, passes=passes, layers=layers) for place in places]
+    return read[0] if len(read) == 1 else {run: torch.cat([states.pop(run) for states in read]) for run in passes}
 
 
 def _joined(parts: list[Measured]) -> Measured:
     """All layers, from parts that have some layers each."""
-    scores = [
-        Scores(
-            {key: torch.cat([part.logits[key] for part in of_repeat]) for key in of_repeat[0].logits},
-            *(
-                torch.cat([getattr(part, name) for part in of_repeat])
-                for name in ("shuffled", "strengths", "converged", "inner_losses")
-            ),
-        )
-        for of_repeat in zip(*(part.scores for part in parts), strict=True)
-    ]
+    scores = [joined(of_repeat) for of_repeat in zip(*(part.scores for part in parts), strict=True)]
     return Measured(scores, {name: torch.cat([part.distances[name] for part in parts]) for name in parts[0].distances})
 
 

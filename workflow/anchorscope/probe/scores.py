@@ -12,6 +12,7 @@ The strength of the penalty is chosen by cross-validation inside the training fo
 All other probes take the same strength.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,9 +42,24 @@ class Scores:
         """Those that were run under the first prompt; clean is one of them."""
         return [intervention for probe, intervention in self.logits if probe is FULL]
 
+    def layers(self, some: slice) -> "Scores":
+        """Some of the layers."""
+        return Scores(
+            {key: logits[some] for key, logits in self.logits.items()}, *(part[some] for part in self._parts())
+        )
+
+    def _parts(self) -> tuple[Tensor, ...]:
+        return self.shuffled, self.strengths, self.converged, self.inner_losses
+
     def has(self, probe: Probe, intervention: str) -> bool:
         """Whether the intervention was run under the probe's prompt."""
         return (probe, intervention) in self.logits
+
+
+def joined(parts: Sequence[Scores]) -> Scores:
+    """The layers of one part after those of the other."""
+    logits = {key: torch.cat([part.logits[key] for part in parts]) for key in parts[0].logits}
+    return Scores(logits, *map(torch.cat, zip(*(part._parts() for part in parts), strict=True)))
 
 
 def score(
