@@ -4,6 +4,7 @@ import difflib
 import importlib.util
 import json
 import math
+import reprlib
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,7 +193,9 @@ def _shape_mistakes(where: str, file: str) -> list[str]:
     if not isinstance(config, dict) or "model_type" not in config:
         return [f"{where} names {file}, which has no `model_type` and so is not a transformers config."]
     if not _is_named_by_transformers(config["model_type"]):
-        return [f"{where} names {file}, whose model_type {config['model_type']!r} transformers does not know."]
+        return [
+            f"{where} names {file}, whose model_type {reprlib.repr(config['model_type'])} transformers does not know."
+        ]
     return []
 
 

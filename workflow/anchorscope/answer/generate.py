@@ -1,5 +1,6 @@
 """Greedy answers, many at a time, after one shared prefix."""
 
+import reprlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -192,7 +193,9 @@ def stop_tokens(model: PreTrainedModel, ends: list[int]) -> Tensor:
     stops = torch.zeros(size, dtype=torch.bool)
     for end in [*ends, *(own if isinstance(own, list) else [own])]:
         if end is not None and type(end) is not int:
-            raise ValueError(f"eos_token_id in the model's generation_config.json is {own!r}, not a token's number.")
+            raise ValueError(
+                f"eos_token_id in the model's generation_config.json is {reprlib.repr(own)}, not a token's number."
+            )
         if end is not None and 0 <= end < size:  # some configs say -1 for none, or a token beyond the vocabulary
             stops[end] = True
     return stops.to(model.device)

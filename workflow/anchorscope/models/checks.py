@@ -1,5 +1,6 @@
 """What a model's files must hold before it is measured. Each check that fails says in one sentence what is wrong."""
 
+import reprlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,7 +92,7 @@ def check_layers(raw: dict, name: str) -> None:
         layers = part.get("num_hidden_layers", 1) if isinstance(part, dict) else 1
         if type(layers) is not int or not 1 <= layers <= MOST_LAYERS:
             raise ValueError(
-                f"config.json of {name} says num_hidden_layers is {layers!r}; it must be a whole number from 1 to "
+                f"config.json of {name} says num_hidden_layers is {reprlib.repr(layers)}; it must be a whole number from 1 to "
                 f"{MOST_LAYERS}."
             )
 

@@ -1,6 +1,7 @@
 """From a source in the config to a local folder and its manifest."""
 
 import math
+import reprlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -168,7 +169,7 @@ def check_config(folder: Path, name: str) -> PreTrainedConfig:
     kind = raw.get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
         raise ValueError(
-            f"{name} is of type {kind!r}, which the installed transformers does not know; code that comes with a model "
+            f"{name} is of type {reprlib.repr(kind)}, which the installed transformers does not know; code that comes with a model "
             "is never run."
         )
     check_layers(raw, name)

@@ -1,6 +1,7 @@
 """JSON rows as one table with every value as it was written; a reader that guesses may turn 5 into "5" or null."""
 
 import json
+import reprlib
 from bisect import bisect_left
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def _record(pairs: list[tuple[str, object]]) -> dict[str, object]:
     names = [name for name, _ in pairs]
     twice = [name for index, name in enumerate(names) if name in names[:index]]
     if twice:
-        raise ValueError(f"the key {twice[0]!r} stands twice")
+        raise ValueError(f"the key {reprlib.repr(twice[0])} stands twice")
     if any("\0" in name for name in names):
         raise ValueError("a key holds a NUL, which no table can")
     return dict(pairs)

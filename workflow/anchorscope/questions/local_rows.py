@@ -3,6 +3,7 @@
 import codecs
 import csv
 import io
+import reprlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,7 +68,7 @@ def _header(path: Path | str) -> list[str]:
         raise ValueError(f"{path} is empty, or its first line does not name the columns.")
     twice = [name for index, name in enumerate(names) if name in names[:index]]
     if twice:
-        raise ValueError(f"The first line of {path} names the column {twice[0]!r} twice.")
+        raise ValueError(f"The first line of {path} names the column {reprlib.repr(twice[0])} twice.")
     return names
 
 
