@@ -92,8 +92,8 @@ def check_layers(raw: dict, name: str) -> None:
         layers = part.get("num_hidden_layers", 1) if isinstance(part, dict) else 1
         if type(layers) is not int or not 1 <= layers <= MOST_LAYERS:
             raise ValueError(
-                f"config.json of {name} says num_hidden_layers is {reprlib.repr(layers)}; it must be a whole number from 1 to "
-                f"{MOST_LAYERS}."
+                f"config.json of {name} says num_hidden_layers is {reprlib.repr(layers)}; it must be a whole "
+                f"number from 1 to {MOST_LAYERS}."
             )
 
 

@@ -169,8 +169,8 @@ def check_config(folder: Path, name: str) -> PreTrainedConfig:
     kind = raw.get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
         raise ValueError(
-            f"{name} is of type {reprlib.repr(kind)}, which the installed transformers does not know; code that comes with a model "
-            "is never run."
+            f"{name} is of type {reprlib.repr(kind)}, which the installed transformers does not know; code "
+            "that comes with a model is never run."
         )
     check_layers(raw, name)
     with naming(f"config.json of {name} does not describe a {kind} model"):
