@@ -6,7 +6,11 @@ where nothing was probed.
 """
 
 import json
+import os
 from typing import TYPE_CHECKING
+
+# Units are estimated side by side; a matrix product that took as many threads again would only wait for them.
+os.environ.update(dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1"))
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame, write_frame

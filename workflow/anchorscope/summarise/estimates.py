@@ -89,22 +89,21 @@ def estimate(
         for at, place in places.items()
         for intervention in place.interventions
     ]
-    by_unit = [_curves(unit, resamples) for unit in units]  # matrix products, which have threads of their own
+    shown = at_headline(delta, headline)
     with ThreadPoolExecutor(threads) as pool:
-        nulls = list(pool.map(lambda unit: _one_mechanism(unit, seed), units))
-    parts = list(zip(units, by_unit, nulls, strict=True))
-    series = pl.concat(_with(_series_table(found, null), unit.names) for unit, found, null in parts)
-    summary = (_with(_summary_table(found, null), unit.names) for unit, found, null in parts)
+        by_unit = pool.map(lambda unit: _tables(unit, resamples, seed), units)
+        kinds = pool.map(lambda at: _kinds(at, places[at], layers, resamples, seed), places)
+        lines = pool.submit(lines_table, places[headline], resamples)
+        strata = pool.submit(strata_table, shown, places[headline], resamples)
+        summary, series, resampled = zip(*by_unit, strict=True)
     return Estimates(
         summary=with_auc(pl.concat(summary, how="diagonal"), layers),
-        series=series,
-        kinds=pl.concat(_kinds(at, place, layers, resamples, seed) for at, place in places.items()),
-        lines=lines_table(places[headline], resamples),
-        strata=_with(strata_table(at_headline(delta, headline), places[headline], resamples), vars(headline)),
-        deepest=deepest_examples(at_headline(delta, headline), series, layers, headline),
-        resampled=pl.concat(
-            _resampled_table(found, unit.intervention) for unit, found, _ in parts if unit.headline == headline
-        ),
+        series=pl.concat(series),
+        kinds=pl.concat(kinds),
+        lines=lines.result(),
+        strata=_with(strata.result(), vars(headline)),
+        deepest=deepest_examples(shown, pl.concat(series), layers, headline),
+        resampled=pl.concat(table for unit, table in zip(units, resampled, strict=True) if unit.headline == headline),
     )
 
 
@@ -113,6 +112,16 @@ def _examples(delta: pl.DataFrame) -> pl.DataFrame:
     first = delta.row(0, named=True)
     keys = ("component", "position", "intervention", "repeat", "layer")
     return delta.filter(**{name: first[name] for name in keys})
+
+
+def _tables(unit: _Unit, resamples: Resamples, seed: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """The summary, the series and the resampled curves of one unit."""
+    found, null = _curves(unit, resamples), _one_mechanism(unit, seed)
+    return (
+        _with(_summary_table(found, null), unit.names),
+        _with(_series_table(found, null), unit.names),
+        _resampled_table(found, unit.intervention),
+    )
 
 
 def _curves(unit: _Unit, resamples: Resamples) -> Curves:
