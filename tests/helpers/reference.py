@@ -65,6 +65,18 @@ def plain_greedy(model: PreTrainedModel, ids: list[int], stops: Tensor, limit: i
     return new
 
 
+@torch.inference_mode()
+def plain_sureness(model: PreTrainedModel, ids: list[int], answer: list[int]) -> tuple[list[float], list[float]]:
+    """Log probability of each token of an answer, and the entropy where it stands, from one pass over all tokens."""
+    logits = model(input_ids=torch.tensor([ids + answer]), use_cache=False).logits[0, len(ids) - 1 : -1]
+    chosen, entropies = [], []
+    for row, token in zip(logits.double().numpy(), answer, strict=True):
+        chances = np.exp(row - row.max()) / np.exp(row - row.max()).sum()
+        chosen.append(float(np.log(chances[token])))
+        entropies.append(float(-(chances[chances > 0] * np.log(chances[chances > 0])).sum()))
+    return chosen, entropies
+
+
 def narrowed_dip(sample: np.ndarray) -> float:
     """The dip statistic of one sample, its hulls built point by point and its modal interval narrowed step by step."""
     x = np.sort(np.asarray(sample, np.float64))
