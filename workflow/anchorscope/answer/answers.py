@@ -106,7 +106,8 @@ def grade_all(tokenizer: PreTrainedTokenizerBase, questions: list[dict], generat
 def remarks(answers: Sequence[str], demonstrations: Demonstrations | str) -> list[str]:
     """What looks wrong about most of a model's answers, and why that may be."""
     shots = [] if isinstance(demonstrations, str) else demonstrations  # a chat prompt has none
-    shown = {shot["answer"].casefold() for shot in shots}
+    # Where the prompt offers "I don't know", it is meant to be repeated.
+    shown = {shot["answer"].casefold() for shot in shots if not label(shot["answer"], []).refused}
     empty = sum(not answer for answer in answers)
     echoes = sum(answer.casefold() in shown for answer in answers if answer)
     said = []

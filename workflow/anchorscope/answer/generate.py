@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.generation import LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
-from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from anchorscope.engine.attention import Past, compute_prefix, run_decoder
 from anchorscope.engine.batches import default_tokens, out_of_memory, run_batches
@@ -62,14 +61,15 @@ def generate(
     """
     longest = max(prompts, key=len)
     path = choose_path(model, longest, shared)
-    if path.name == "packed" and not _ends_in_head(model, longest):
+    head = _head_of(model, longest) if path.name == "packed" else None
+    if path.name == "packed" and head is None:
         path = path.plain("their own code does not take the decoder's states alone")
     answers = [Said() for _ in prompts]
     with path.running(model):
-        if path.name == "packed":
+        if head is not None:
             prefix = compute_prefix(model, prompts[0][:shared])
             suffixes = [prompt[shared:] for prompt in prompts]
-            greedy = partial(_greedy, model, prefix, stops=stops, max_new_tokens=max_new_tokens)
+            greedy = partial(_greedy, model, head, prefix, stops=stops, max_new_tokens=max_new_tokens)
         else:
             suffixes = prompts
             greedy = partial(_plain_greedy, _own_way(model, longest), stops=stops, max_new_tokens=max_new_tokens)
@@ -83,6 +83,46 @@ def generate(
     return answers
 
 
+class Head:
+    """What a model's own code makes of its decoder's states.
+
+    For some models that is more than a product with the output embeddings: a cap, or a scale.
+    """
+
+    def __init__(self, model: PreTrainedModel, output: type):
+        self.model, self.output = model, output  # the kind of output that the decoder gives
+
+    def __call__(self, states: Tensor) -> Tensor:
+        """Logits [rows, vocabulary] of states [rows, width]."""
+        decoder: Any = decoder_of(self.model)
+        own = vars(decoder).get("forward")  # a model on several cards has one
+        decoder.forward = lambda *args, **others: self.output(last_hidden_state=states[None])
+        try:
+            tokens = torch.zeros(1, len(states), dtype=torch.int64, device=input_device(self.model))
+            return self.model(input_ids=tokens, use_cache=False).logits[0]
+        finally:
+            del decoder.forward
+            if own is not None:
+                decoder.forward = own
+
+
+def _head_of(model: PreTrainedModel, ids: list[int]) -> Head | None:
+    """The model's head; None where its own code wants more than the decoder's states."""
+    tokens = torch.tensor([ids[-TRIED:]], device=input_device(model))
+    with own_attention(model, "eager"):
+        whole = model(input_ids=tokens, use_cache=False).logits[0]
+        output = decoder_of(model)(input_ids=tokens, use_cache=False)
+        head = Head(model, type(output))
+        try:
+            found = head(output.last_hidden_state[0])
+        except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+            if out_of_memory(error):
+                raise
+            return None
+    same = found.shape == whole.shape and relative_difference(found, whole, model.dtype) <= TOLERANCE[model.dtype]
+    return head if same else None
+
+
 @dataclass
 class Continuation:
     """An answer in the making: where its tokens are in the pool, and which ones come next."""
@@ -93,7 +133,7 @@ class Continuation:
 
 
 def _greedy(
-    model: PreTrainedModel, prefix: Past, suffixes: list[list[int]], stops: Tensor, max_new_tokens: int
+    model: PreTrainedModel, head: Head, prefix: Past, suffixes: list[list[int]], stops: Tensor, max_new_tokens: int
 ) -> list[Said]:
     """The answers of a batch. A continuation that has reached a stop token leaves the batch."""
     past = prefix.growing()
@@ -104,7 +144,7 @@ def _greedy(
         hidden = run_decoder(model, pack, past)  # [tokens, width]
         starts = [start for (start,) in pack.starts[: len(going)]]
         last = torch.tensor([start + len(one.new) - 1 for one, start in zip(going, starts, strict=True)])
-        chosen = choose(_own_head(model, hidden[last.to(hidden.device)]))
+        chosen = choose(head(hidden[last.to(hidden.device)]))
         sure = torch.stack([chosen.logprobs, chosen.entropies], dim=1).tolist()
         for one, start, token, (logprob, entropy) in zip(going, starts, chosen.ids.tolist(), sure, strict=True):
             one.known = np.append(one.known, pack.pool + start + np.arange(len(one.new)))
@@ -117,38 +157,6 @@ def _greedy(
         if not going:
             break
     return [one.said for one in continuations]
-
-
-def _own_head(model: PreTrainedModel, states: Tensor) -> Tensor:
-    """Logits [rows, vocabulary] of the decoder's states [rows, width], by whatever the model's own code makes of them.
-
-    For some models that is more than a product with the output embeddings: a cap, or a scale.
-    """
-    decoder: Any = decoder_of(model)
-    own = vars(decoder).get("forward")  # a model on several cards has one
-    decoder.forward = lambda *args, **others: BaseModelOutputWithPast(last_hidden_state=states[None])
-    try:
-        tokens = torch.zeros(1, len(states), dtype=torch.int64, device=input_device(model))
-        return model(input_ids=tokens, use_cache=False).logits[0]
-    finally:
-        del decoder.forward
-        if own is not None:
-            decoder.forward = own
-
-
-def _ends_in_head(model: PreTrainedModel, ids: list[int]) -> bool:
-    """Whether the decoder's states alone, given to the model's own code, lead to the logits of the whole model."""
-    tokens = torch.tensor([ids[-TRIED:]], device=input_device(model))
-    with own_attention(model, "eager"):
-        whole = model(input_ids=tokens, use_cache=False).logits[0]
-        states = decoder_of(model)(input_ids=tokens, use_cache=False).last_hidden_state[0]
-        try:
-            found = _own_head(model, states)
-        except (RuntimeError, TypeError, ValueError, AttributeError) as error:
-            if out_of_memory(error):
-                raise
-            return False
-    return found.shape == whole.shape and relative_difference(found, whole, model.dtype) <= TOLERANCE[model.dtype]
 
 
 Way = Callable[[Tensor, Tensor, int], Chosen]  # tokens [rows, length], stops, limit: new tokens [rows, at most limit]
