@@ -80,7 +80,9 @@ class Gradients:
         With a prefix, all routes start at the same place.
         """
         known = 0 if self.prefix is None else routes[0].start
-        past = None if self.prefix is None else self._past(np.stack([route.ids[:known] for route in routes]))
+        past = None
+        if self.prefix is not None:
+            past = self._past(self.prefix, np.stack([route.ids[:known] for route in routes]))
         length = max(len(route.ids) for route in routes) - known
         tokens = np.stack([np.pad(route.ids[known:], (0, length + known - len(route.ids)), "edge") for route in routes])
         last = torch.tensor([len(route.ids) - known - 1 for route in routes])
@@ -130,9 +132,9 @@ class Gradients:
         return dict(sorted(states.items())), weights.kept
 
     @torch.no_grad()
-    def _past(self, ids: np.ndarray) -> DynamicCache:
-        """Keys and values of tokens [rows, known]."""
-        past = copy.deepcopy(self.prefix)
+    def _past(self, prefix: DynamicCache, ids: np.ndarray) -> DynamicCache:
+        """Keys and values of tokens [rows, known], the prefix's among them."""
+        past = copy.deepcopy(prefix)
         if self.shared:
             past.batch_repeat_interleave(len(ids))
         self._advance(past, ids[:, self.shared :])
