@@ -183,6 +183,7 @@ def test_a_run_measures_saliency_and_asks_again_where_the_config_names_them(fini
     planned = jobs(snakemake(folder, "--dry-run"))
     assert {name: planned[name] for name in ("ask_unsure", "saliency")} == {"ask_unsure": 4, "saliency": 2}
     assert not {"answer", "extract", "probe", "read_text", "estimate"} & set(planned)
+    assert jobs(snakemake(folder, "salmon", "--dry-run"))["saliency"] == 4, "the salmon's too"
     table, again = "results/experiments/saliency/tiny/one.parquet", "results/unsure/tiny/one/0000.parquet"
     done = snakemake(folder, table, again)
     assert done.returncode == 0, done.stdout + done.stderr
