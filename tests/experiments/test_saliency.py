@@ -14,7 +14,10 @@ from anchorscope.engine.gradients import Gradients, Probes, Route
 from anchorscope.engine.parts import find_parts
 from anchorscope.engine.scores import own_attention
 from anchorscope.experiments.saliency import Measured, Routes, build_routes, drawn, layers_read, saliency
-from anchorscope.extract.axes import Headline
+from anchorscope.extract.axes import HEADLINE, Headline
+from anchorscope.extract.store import ActivationReader
+from anchorscope.probe.examples import examples_of
+from anchorscope.probe.refit import full_probes
 from few_examples import examples, prompts
 from reference import plain_saliency
 from small_run import base_config, jobs, snakemake, write_config
@@ -174,6 +177,22 @@ def test_the_draw_is_balanced_seeded_and_bounded():
     assert len(drawn(ids, right, seed=0)) == 60, "all of the smaller class, and as many others"
     assert layers_read(30, reference=15) == [6, 14, 15, 21, 29]
     assert layers_read(2, reference=1) == [0, 1]
+
+
+def test_the_probes_that_are_differentiated_say_what_the_delta_table_says(finished):
+    folders = sorted((finished / "results/activations/tiny/one").iterdir())
+    reader = ActivationReader(folders, HEADLINE, ["exact_question"])
+    found = examples_of(reader.keys, folds=5, repeats=1, seed=0, where="here")
+    folds = torch.from_numpy(found.splits[0].folds)
+    clean = reader.read("resid", "answer_last", "first", "clean", layers=range(reader.layers))
+    fitted = full_probes(clean, torch.from_numpy(found.hallucinated), folds).logits(clean)
+    own = fitted.gather(1, folds[None, None].expand(len(fitted), 1, -1))[:, 0].sigmoid()
+    delta = pl.read_parquet(finished / "results/delta/tiny/one.parquet").filter(
+        component="resid", position="answer_last", intervention="exact_question", repeat=0
+    )
+    for layer in range(reader.layers):
+        expected = dict(delta.filter(layer=layer).select("id", "p_clean").iter_rows())
+        np.testing.assert_allclose(own[layer], [expected[name] for name in found.ids], atol=1e-4)
 
 
 def test_a_run_measures_saliency_and_asks_again_where_the_config_names_them(finished, tmp_path):
