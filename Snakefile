@@ -16,6 +16,7 @@ include: "workflow/rules/answer.smk"
 include: "workflow/rules/extract.smk"
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/summarise.smk"
+include: "workflow/rules/saliency.smk"
 include: "workflow/rules/draw.smk"
 include: "workflow/rules/report.smk"
 
@@ -55,6 +56,7 @@ rule salmon:
     """The tables with a dead salmon beside every trained model: its answers, through random weights of its shape."""
     input:
         tables(),
+        with_salmons(SALIENCY) if "saliency" in EXPERIMENTS else [],
 
 
 rule figures:

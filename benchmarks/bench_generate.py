@@ -55,7 +55,8 @@ def synthetic_prompts(model: PreTrainedModel, count: int, prefix: int = 119):
 
 
 def run_engine(model: PreTrainedModel, prompts: list[list[int]], shared: int, stops: Tensor, budget: int):
-    return generate(model, prompts, shared=shared, stops=stops, max_new_tokens=MAX_NEW_TOKENS, batch_tokens=budget)
+    how = {"shared": shared, "stops": stops, "max_new_tokens": MAX_NEW_TOKENS, "batch_tokens": budget}
+    return [said.ids for said in generate(model, prompts, **how)]
 
 
 def run_plain(model: PreTrainedModel, prompts: list[list[int]], plan: list[list[int]], stops: Tensor):

@@ -1,6 +1,7 @@
 """Token spans cover exactly the characters they stand for."""
 
 import copy
+import json
 import re
 
 import pytest
@@ -9,6 +10,7 @@ from transformers import LlamaConfig
 from anchorscope.answer.answers import answer_questions, remarks
 from anchorscope.answer.generate import stop_tokens
 from anchorscope.answer.prompts import (
+    BUNDLED_PROMPTS,
     chat_prompt,
     check_length,
     common_prefix,
@@ -188,6 +190,15 @@ def test_most_answers_empty_or_echoed_are_remarked_on(answers, said):
     assert len(found) == len(said)
     assert all(sentence.startswith(beginning) for sentence, beginning in zip(found, said, strict=True))
     assert remarks(answers, "Answer {question}") == [sentence for sentence in found if "empty" in sentence]
+
+
+def test_an_offered_refusal_is_no_echo_and_the_prompt_that_offers_it_shows_one():
+    for style in ("few_shot", "chat"):
+        text = json.loads(BUNDLED_PROMPTS.read_text(encoding="utf-8"))[style]["unsure"]
+        assert "I don't know" in json.dumps(text)
+    shots = [*SHOTS, {"question": "Who was there?", "answer": "I don't know"}]
+    assert remarks(["I don't know", "I don't know", "Rome"], shots) == []
+    assert len(remarks(["Jane Austen", "Jane Austen", "Rome"], shots)) == 1
 
 
 def test_the_shared_prefix_ends_before_the_first_question_token(tokenizer):

@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import accumulate
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -30,7 +31,7 @@ from anchorscope.extract.run import analysed, balanced, run_workload
 from anchorscope.extract.sequences import Workload, build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter, check_finite, column, grid_of, remove_added
 from few_examples import QUESTIONS, examples, prompts
-from reference import plain_greedy, plain_states
+from reference import plain_greedy, plain_states, plain_sureness
 from small_things import FAMILIES, tiny_model
 
 
@@ -123,8 +124,11 @@ def test_generation_equals_greedy_decoding_one_token_at_a_time(family, tokenizer
     encoded = encode(tokenizer, prompts()["first"], QUESTIONS)
     ids = [item.ids for item in encoded]
     answers = generate(model, ids, shared=common_prefix(encoded), stops=stops, max_new_tokens=12, batch_tokens=96)
-    assert answers == [plain_greedy(model, prompt, stops, limit=12) for prompt in ids]
-    assert len({len(answer) for answer in answers}) > 1
+    assert [said.ids for said in answers] == [plain_greedy(model, prompt, stops, limit=12) for prompt in ids]
+    assert len({len(said.ids) for said in answers}) > 1
+    for prompt, said in zip(ids, answers, strict=True):
+        sure = plain_sureness(model, prompt, said.ids)
+        np.testing.assert_allclose([said.logprobs, said.entropies], sure, atol=1e-4)
 
 
 def test_stop_tokens_are_newlines_and_ends_of_text(tokenizer):

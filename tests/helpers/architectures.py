@@ -340,7 +340,7 @@ def same_answers(model: PreTrainedModel) -> bool:
     stops = torch.zeros(VOCABULARY, dtype=torch.bool)
     stops[::7] = True
     said = generate(model, prompts, shared=10, stops=stops, max_new_tokens=6, batch_tokens=None)
-    return said == [plain_greedy(model, prompt, stops, limit=6) for prompt in prompts]
+    return [one.ids for one in said] == [plain_greedy(model, prompt, stops, limit=6) for prompt in prompts]
 
 
 def compare(model: PreTrainedModel) -> Found:

@@ -65,6 +65,56 @@ def plain_greedy(model: PreTrainedModel, ids: list[int], stops: Tensor, limit: i
     return new
 
 
+@torch.inference_mode()
+def plain_sureness(model: PreTrainedModel, ids: list[int], answer: list[int]) -> tuple[list[float], list[float]]:
+    """Log probability of each token of an answer, and the entropy where it stands, from one pass over all tokens."""
+    logits = model(input_ids=torch.tensor([ids + answer]), use_cache=False).logits[0, len(ids) - 1 : -1]
+    chosen, entropies = [], []
+    for row, token in zip(logits.double().numpy(), answer, strict=True):
+        chances = np.exp(row - row.max()) / np.exp(row - row.max()).sum()
+        chosen.append(float(np.log(chances[token])))
+        entropies.append(float(-(chances[chances > 0] * np.log(chances[chances > 0])).sum()))
+    return chosen, entropies
+
+
+def plain_saliency(
+    model: PreTrainedModel, ids: list[int], start: int, keys: list[int], probe: tuple[Tensor, float], layer: int
+) -> float:
+    """|weight x gradient| from `keys` to tokens from `start` on, over all heads; the mean over layers 0 ... `layer`.
+
+    One example, no cache, no padding; the model itself hands out the weights of its eager attention. The loss is the
+    log loss of the probe's own verdict on the last token's state behind `layer`.
+    """
+    assert model.config._attn_implementation == "eager"
+    found = {}
+
+    def begin(module, args, output):
+        return output.requires_grad_()  # so that gradients are kept from here on
+
+    def keep(module, args, output):
+        found["state"] = (output[0] if isinstance(output, tuple) else output)[0, -1]
+
+    handles = [
+        model.get_input_embeddings().register_forward_hook(begin),
+        model.get_decoder().layers[layer].register_forward_hook(keep),
+    ]
+    weights = model(input_ids=torch.tensor([ids]), use_cache=False, output_attentions=True).attentions
+    for handle in handles:
+        handle.remove()
+    weight, bias = probe
+    logit = found["state"] @ weight + bias
+    chance = torch.sigmoid(logit)
+    loss = -torch.log(chance if logit >= 0 else 1 - chance)
+    gradients = torch.autograd.grad(loss, weights[: layer + 1])
+    total = 0.0
+    for one, gradient in zip(weights, gradients, strict=False):
+        for head in range(one.shape[1]):
+            for query in range(start, len(ids)):
+                for key in keys:
+                    total += abs(float(one[0, head, query, key].detach() * gradient[0, head, query, key]))
+    return total / (layer + 1)
+
+
 def narrowed_dip(sample: np.ndarray) -> float:
     """The dip statistic of one sample, its hulls built point by point and its modal interval narrowed step by step."""
     x = np.sort(np.asarray(sample, np.float64))

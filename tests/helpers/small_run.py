@@ -63,8 +63,8 @@ def write_questions(path: Path, tokenizer, count: int) -> None:
     stops = stop_tokens(model, answer_ends(tokenizer))
     answers = generate(model, [item.ids for item in encoded], common_prefix(encoded), stops, 32, 2048)
     with open(path, "w", encoding="utf-8") as file:
-        for index, (question, ids) in enumerate(zip(questions, answers, strict=True)):
-            said = [word for word, _ in normal_words(decoded_offsets(tokenizer, ids)[0].split("\n")[0])]
+        for index, (question, answer) in enumerate(zip(questions, answers, strict=True)):
+            said = [word for word, _ in normal_words(decoded_offsets(tokenizer, answer.ids)[0].split("\n")[0])]
             gold = " ".join(said[:2]) if index % 2 and said else "nothing of the kind"
             file.write(json.dumps({"question": question, "answer": [gold]}) + "\n")
 

@@ -7,9 +7,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from anchorscope.probe import logistic
+from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.folds import assign_folds, assign_halves, shuffle_labels
 from anchorscope.probe.logistic import FittedProbes, fit, try_strengths
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
+from anchorscope.probe.refit import full_probes
 from anchorscope.probe.scores import score
 from anchorscope.probe.strengths import STRENGTHS, choose_strengths
 from anchorscope.probe.verdicts import delta_p, flips
@@ -265,3 +267,13 @@ def test_delta_p_is_the_change_of_confidence_in_the_clean_verdict():
     assert flips(clean, changed).tolist() == [True, False, False, True]
     extreme = delta_p(np.array([50.0, 1e-9]), np.array([-50.0, 50.0]))
     np.testing.assert_allclose(extreme, [-100, 50])
+
+
+def test_probes_that_are_fitted_again_say_what_the_first_ones_said():
+    clean, labels = data(layers=3, examples=120, width=30, shift=0.5)
+    folds = torch.arange(120) % 5
+    states = dict.fromkeys(RUNS, clean)
+    expected = score(states, labels.bool(), folds, halves=torch.arange(120) // 5 % 2, shuffled=labels.flip(0).bool())
+    again = full_probes(clean[1:], labels.bool(), folds).logits(clean[1:])  # [layers, folds, examples]
+    own = again.gather(1, folds[None, None].expand(2, 1, -1))[:, 0].numpy()
+    np.testing.assert_allclose(chances(own), chances(expected.of(FULL, "clean")[1:]), atol=1e-4)

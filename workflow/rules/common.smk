@@ -75,6 +75,9 @@ GRID = Grid.of(
     config.get("positions", [config["headline"]["position"]]),
 )
 PLACES = [".".join(place) for place in GRID.places()]
+HEADLINE_PLACE = "{component}.{position}".format(**config["headline"])
+EXPERIMENTS = config["experiments"]
+SALIENCY = "results/experiments/saliency/{model}/{dataset}.parquet"
 KNOCKOUTS = knockouts_of(config["interventions"], config["windows"])
 # Models that have a dead salmon: a twin whose weights are random. No name in the config can hold a plus.
 WITH_SALMON = [name for name, model in MODELS.items() if "random" not in model]
@@ -237,6 +240,12 @@ def answers_of(wildcards):
     return f"results/answers/{model}/{wildcards.dataset}/{wildcards.shard}.parquet"
 
 
+def all_answers_of(wildcards):
+    """The same of all shards."""
+    model = wildcards.model.removesuffix(SALMON)
+    return [f"results/answers/{model}/{wildcards.dataset}/{shard}.parquet" for shard in SHARDS]
+
+
 def activation_files(models, datasets, shards, places=PLACES, ends=tuple(map(added, KNOCKOUTS))):
     """The activations of some shards."""
     file = "results/activations/{model}/{dataset}/{shard}/{place}{end}.parquet"
@@ -269,12 +278,22 @@ def tables():
     ]
 
 
+def experiment_files():
+    """What the experiments of the config measure for each model and dataset."""
+    unsure = "results/unsure/{model}/{dataset}/{shard}.parquet"
+    return [
+        *(expand(unsure, model=MODELS, dataset=DATASETS, shard=SHARDS) if "boundary" in EXPERIMENTS else []),
+        *(expand(SALIENCY, model=MODELS, dataset=DATASETS) if "saliency" in EXPERIMENTS else []),
+    ]
+
+
 def final_outputs():
     """Everything a run is for. The per-model tables are named too, so that none can be missing."""
     return [
         *expand("results/delta/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
         *expand("results/layers/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
         *expand("results/text/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
+        *experiment_files(),
         *tables(),
         "results/report.html",
         "results/provenance.json",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from anchorscope.answer.generate import answer_ends, generate, stop_tokens
+from anchorscope.answer.generate import Said, answer_ends, generate, stop_tokens
 from anchorscope.answer.prompts import (
     Demonstrations,
     Prompt,
@@ -31,6 +31,8 @@ SCHEMA = pa.schema(
         ("spans", SPANS),
         ("answer", pa.string()),
         ("generated_ids", pa.list_(pa.int32())),  # as generated, stop token included
+        ("logprobs", pa.list_(pa.float32())),  # of each generated token, natural logarithm
+        ("entropies", pa.list_(pa.float32())),  # of the distribution that each was chosen from, in nats
         ("right", pa.bool_()),  # null for a refusal
         ("refused", pa.bool_()),
         ("exact_answer", pa.string()),
@@ -72,8 +74,8 @@ def plan(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[dic
     return Asked([item.ids for item in encoded], shared, answer_ends(tokenizer))
 
 
-def ask(model: PreTrainedModel, asked: Asked, max_new_tokens: int, batch_tokens: int | None) -> list[list[int]]:
-    """The token ids of every answer."""
+def ask(model: PreTrainedModel, asked: Asked, max_new_tokens: int, batch_tokens: int | None) -> list[Said]:
+    """Every answer, in the order of the prompts."""
     if not asked.prompts:
         return []
     check_length(max(map(len, asked.prompts)) + max_new_tokens, model.config)
@@ -87,11 +89,16 @@ def ask(model: PreTrainedModel, asked: Asked, max_new_tokens: int, batch_tokens:
     )
 
 
-def grade_all(tokenizer: PreTrainedTokenizerBase, questions: list[dict], generated: list[list[int]]) -> pa.Table:
+def grade_all(tokenizer: PreTrainedTokenizerBase, questions: list[dict], generated: list[Said]) -> pa.Table:
     """One row per question, with the answer and its grade."""
     rows = [
-        {**question, **grade(tokenizer, ids, gold=question["gold"], question=question["question"])}
-        for question, ids in zip(questions, generated, strict=True)
+        {
+            **question,
+            **grade(tokenizer, said.ids, gold=question["gold"], question=question["question"]),
+            "logprobs": said.logprobs,
+            "entropies": said.entropies,
+        }
+        for question, said in zip(questions, generated, strict=True)
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
@@ -99,7 +106,8 @@ def grade_all(tokenizer: PreTrainedTokenizerBase, questions: list[dict], generat
 def remarks(answers: Sequence[str], demonstrations: Demonstrations | str) -> list[str]:
     """What looks wrong about most of a model's answers, and why that may be."""
     shots = [] if isinstance(demonstrations, str) else demonstrations  # a chat prompt has none
-    shown = {shot["answer"].casefold() for shot in shots}
+    # Where the prompt offers "I don't know", it is meant to be repeated.
+    shown = {shot["answer"].casefold() for shot in shots if not label(shot["answer"], []).refused}
     empty = sum(not answer for answer in answers)
     echoes = sum(answer.casefold() in shown for answer in answers if answer)
     said = []

@@ -18,7 +18,7 @@ class AnswerSettings:
     """How a shard of questions is asked."""
 
     rows: tuple[int, int]  # the shard's first question, and the one after its last
-    prompts: PromptSet  # questions are asked under the first
+    prompts: PromptSet  # of one prompt, under which questions are asked
     dtype: str
     threads: int
     batch_tokens: int | None  # computed together; None for what suits the device
@@ -34,7 +34,8 @@ def answer_file(questions: Path | str, manifest: Path | str, target: Path | str,
     shard = read_table(questions).slice(start, stop - start).to_pylist()
     described = Manifest.read(manifest)
     tokenizer = load_fetched_tokenizer(described)
-    asked = plan(tokenizer, settings.prompts.built(tokenizer)["first"], shard)
+    ((name, prompt),) = settings.prompts.built(tokenizer).items()
+    asked = plan(tokenizer, prompt, shard)
     model = load_model(described, settings.dtype, settings.threads)
     computed = computed_on(model)
     generated = ask(model, asked, max_new_tokens=MAX_NEW_TOKENS, batch_tokens=settings.batch_tokens)
@@ -42,7 +43,7 @@ def answer_file(questions: Path | str, manifest: Path | str, target: Path | str,
     answers = grade_all(tokenizer, shard, generated)
     verdicts = answers.column("right").to_pylist()
     log.info("%d right, %d wrong, %d refused", *(verdicts.count(verdict) for verdict in (True, False, None)))
-    odd = remarks(answers.column("answer").to_pylist(), settings.prompts.texts["first"])
+    odd = remarks(answers.column("answer").to_pylist(), settings.prompts.texts[name])
     for remark in odd:
         log.warning("%s", remark)
     made_from = provenance(

@@ -23,7 +23,7 @@ Demonstrations = list[dict[str, str]]  # questions with their answers
 
 @dataclass(frozen=True)
 class PromptSet:
-    """The prompts of one style, by name: "first", under which a model answers, and "second"."""
+    """The prompts of one style, by name: "first", under which a model answers, "second", or "unsure"."""
 
     style: str  # few_shot or chat
     texts: dict[str, Demonstrations | str]  # demonstrations for few_shot, an instruction for chat
@@ -36,8 +36,9 @@ class PromptSet:
 
     @classmethod
     def bundled(cls, style: str) -> "PromptSet":
-        """The prompts that come with the workflow."""
-        return cls(style, read_json(BUNDLED_PROMPTS)[style])
+        """The two prompts that come with the workflow and under which examples are measured."""
+        texts = read_json(BUNDLED_PROMPTS)[style]
+        return cls(style, {name: texts[name] for name in ("first", "second")})
 
     def as_json(self) -> dict:
         return asdict(self)

@@ -10,13 +10,14 @@ from anchorscope.text.spans import Span
 YES_NO = (["yes"], ["no"])
 REFUSAL = re.compile(
     r"""\W*(?:sorry\W+|unfortunately\W+|as\ an\ ai\b[^,]*,\s*)*(?:
-      i\s+(?:really\s+)?(?-i:do\s+not|don['’]?t)\s+(?-i:know|have)
-    | i(?:\s+a|['’])m\s+(?:not\s+(?:\w+\s+)?(?:sure|certain|able|aware)|unable|sorry)
+      (?:i|we)\s+(?:really\s+|honestly\s+|just\s+)?(?-i:do\s+not|don['’]?t)\s+(?-i:know|have|remember|recall)
+    | (?:(?:i|we)\s+)?(?:do\s+not|don['’]?t)\s+know(?:\s+(?:this|that|it|the\s+answer))?\W*$
+    | i(?:\s+a|['’])m\s+(?:not\s+(?:\w+\s+)?(?:sure|certain|able|aware)|unable|unsure|sorry)
     | i\s+(?-i:can(?:not|['’]?t)|could(?:\s+not|n['’]t)|have\s+no\s+idea)
     | (?:no\s+one|nobody)\s+(?:really\s+)?knows
     | there(?:\s+is|['’]s)\s+(?:no|not\s+enough|insufficient)\s+(?:answer|information|data|evidence|way)
     | (?:it|that|this)(?:\s+is|['’]s)\s+(?:not\s+(?:\w+\s+)?(?:known|clear|possible)|unknown|unclear|impossible)
-    | (?:the\s+answer\s+is\s+)?(?:n/?a|none|idk|unknown|sorry|not\s+(?:known|sure|available)|no\s+idea)\W*$
+    | (?:the\s+answer\s+is\s+)?(?:n/?a|none|idk|unknown|unsure|sorry|not\s+(?:known|sure|available)|no\s+idea)\W*$
     | sorry,
     )""",
     re.IGNORECASE | re.VERBOSE,

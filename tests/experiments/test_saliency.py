@@ -1,0 +1,224 @@
+"""Saliency is what autograd and finite differences say, for one example or many, and a run measures it by name."""
+
+import re
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from anchorscope.engine.gradients import Gradients, Probes, Route
+from anchorscope.engine.parts import find_parts
+from anchorscope.engine.scores import own_attention
+from anchorscope.experiments.saliency import Measured, Routes, build_routes, drawn, layers_read, saliency
+from anchorscope.extract.axes import HEADLINE, Headline
+from anchorscope.extract.store import ActivationReader
+from anchorscope.probe.examples import examples_of
+from anchorscope.probe.refit import full_probes
+from few_examples import examples, prompts
+from reference import plain_saliency
+from small_run import base_config, jobs, snakemake, write_config
+from small_things import ROOT, tiny_model
+
+READ = [0, 2]  # layers
+WIDTH = 32
+
+
+def some_probes(count: int) -> Probes:
+    draw = torch.Generator().manual_seed(3)
+    return Probes(
+        torch.randn(len(READ), count, WIDTH, generator=draw) / 20, torch.randn(len(READ), count, generator=draw)
+    )
+
+
+def routes_of(tokenizer) -> Routes:
+    return build_routes(tokenizer, prompts()["first"], examples(tokenizer), "answer_last")
+
+
+def expected(model, routes: list[Route], probes: Probes) -> np.ndarray:
+    """[layers, flows, examples] the slow way."""
+    model.set_attn_implementation("eager")
+    return np.array(
+        [
+            [
+                [
+                    plain_saliency(
+                        model,
+                        route.ids.tolist(),
+                        start=route.start,
+                        keys=route.keys[flow],
+                        probe=(probes.weight[number, index], float(probes.bias[number, index])),
+                        layer=layer,
+                    )
+                    for index, route in enumerate(routes)
+                ]
+                for flow in range(2)
+            ]
+            for number, layer in enumerate(READ)
+        ]
+    )
+
+
+def gradients_of(model, prefix) -> Gradients:
+    parts = find_parts(model)
+    return Gradients(model, parts, {layer: parts.blocks[layer].module for layer in READ}, prefix)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "gemma2"])  # full, sliding and capped attention
+def test_flows_are_what_autograd_says_of_the_models_own_weights(family, tokenizer):
+    model = tiny_model(family, len(tokenizer), layers=3, attention="eager")
+    routes = routes_of(tokenizer)
+    assert len({route.start for route in routes.routes}) > 1
+    probes = some_probes(len(routes.routes))
+    slow = expected(model, routes.routes, probes)
+    assert slow.min() > 0
+    whole, _ = gradients_of(model, None).run(routes.routes, probes)
+    np.testing.assert_allclose(whole, slow, rtol=1e-4, atol=1e-7)
+    for index, route in enumerate(routes.routes):
+        own = Probes(probes.weight[:, [index]], probes.bias[:, [index]])
+        reused, _ = gradients_of(model, routes.prefix()).run([route], own)
+        np.testing.assert_allclose(reused[..., 0], slow[..., index], rtol=1e-4, atol=1e-7)
+
+
+class Nudged(TorchFunctionMode):
+    """Adds a little to one weight of one attention."""
+
+    def __init__(self, layer: int, place: tuple[int, int, int], by: float):
+        super().__init__()
+        self.layer, self.place, self.by, self.met = layer, place, by, 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        if func is F.softmax:
+            if self.met == self.layer:
+                made = made.clone()
+                made[(0, *self.place)] += self.by
+            self.met += 1
+        return made
+
+
+def test_flows_are_what_the_loss_does_when_a_weight_is_nudged():
+    model = tiny_model("llama", 500, layers=3, attention="eager").double()
+    ids = np.random.default_rng(0).integers(5, 500, 14)
+    route = Route(ids, start=13, keys=[[4], [6]])  # one query, one key each
+    probes, found = some_probes(1), {}
+    model.get_decoder().layers[READ[1]].register_forward_hook(
+        lambda module, args, output: found.update(state=output[0, -1])
+    )
+
+    def loss(layer: int, head: int, key: int, by: float) -> float:
+        with Nudged(layer, (head, 13, key), by):
+            model(input_ids=torch.from_numpy(ids)[None], use_cache=False)
+        logit = float(found["state"] @ probes.weight[1, 0].double() + probes.bias[1, 0])
+        return float(np.log1p(np.exp(-abs(logit))))
+
+    weights = model(input_ids=torch.from_numpy(ids)[None], use_cache=False, output_attentions=True).attentions
+    values, _ = gradients_of(model, ids[:3]).run([route], probes)
+    for flow, key in enumerate((4, 6)):
+        total, step = 0.0, 2e-3  # the model rounds weights to single precision
+        for layer in range(3):
+            for head in range(4):
+                slope = (loss(layer, head, key, step) - loss(layer, head, key, -step)) / (2 * step)
+                total += abs(float(weights[layer][0, head, 13, key]) * slope)
+        assert float(values[1, flow, 0]) == pytest.approx(total / 3, rel=1e-3)
+
+
+def stored(model, routes: Routes) -> torch.Tensor:
+    """The states that extraction would have kept, [layers, examples, width]."""
+    with own_attention(model, "eager"):
+        return gradients_of(model, None).run(routes.routes, some_probes(len(routes.routes)))[1]
+
+
+def test_batches_of_mixed_lengths_say_what_single_examples_say(tokenizer, caplog):
+    model = tiny_model("qwen3", len(tokenizer), layers=3)
+    routes = routes_of(tokenizer)
+    probes = some_probes(len(routes.routes))
+    measured = Measured(READ, probes, stored(model, routes))
+    headline = Headline("resid", "answer_last")
+    found = saliency(model, routes, measured, headline, batch_tokens=200)
+    assert model.config._attn_implementation == "sdpa", "the model is left as it was"
+    np.testing.assert_allclose(found, expected(model, routes.routes, probes), rtol=1e-4, atol=1e-7)
+    assert not caplog.messages
+
+
+def test_states_that_are_not_the_stored_ones_are_one_sentence(tokenizer):
+    model = tiny_model("llama", len(tokenizer), layers=3)
+    routes = routes_of(tokenizer)
+    other = stored(tiny_model("llama", len(tokenizer), layers=3, seed=1), routes)
+    measured = Measured(READ, some_probes(len(routes.routes)), other)
+    with pytest.raises(ValueError, match=r"^The states of the model are not those that were extracted \(.*\); extract"):
+        saliency(model, routes, measured, Headline("resid", "answer_last"), batch_tokens=None)
+
+
+def test_routes_lead_from_the_words_that_are_cut_to_the_answer_up_to_the_token_that_is_read(tokenizer):
+    rows = examples(tokenizer).to_pylist()
+    for position, last in (("answer_last", "exact_last"), ("final", "answer_final")):
+        for route, row in zip(
+            build_routes(tokenizer, prompts()["first"], examples(tokenizer), position).routes, rows, strict=True
+        ):
+            assert route.ids[route.start :].tolist() == row["generated_ids"][: row[last] + 1]
+            exact, control = route.keys
+            assert len(exact) == len(control) > 0
+            assert not set(exact) & set(control)
+            assert max(exact + control) < route.start
+    before = build_routes(tokenizer, prompts()["first"], examples(tokenizer), "before_answer").routes
+    assert [len(route.ids) - route.start for route in before] == [1] * len(rows)
+
+
+def test_the_draw_is_balanced_seeded_and_bounded():
+    ids, right = [f"q{n}" for n in range(90)], [n % 3 == 0 for n in range(90)]
+    chosen = drawn(ids, right, seed=0, most=40)
+    assert len(chosen) == len(set(chosen)) == 40
+    assert sum(right[index] for index in chosen) == 20
+    assert chosen == drawn(ids, right, seed=0, most=40) != drawn(ids, right, seed=1, most=40)
+    assert len(drawn(ids, right, seed=0)) == 60, "all of the smaller class, and as many others"
+    assert layers_read(30, reference=15) == [6, 14, 15, 21, 29]
+    assert layers_read(2, reference=1) == [0, 1]
+
+
+def test_the_probes_that_are_differentiated_say_what_the_delta_table_says(finished):
+    folders = sorted((finished / "results/activations/tiny/one").iterdir())
+    reader = ActivationReader(folders, HEADLINE, ["exact_question"])
+    found = examples_of(reader.keys, folds=5, repeats=1, seed=0, where="here")
+    folds = torch.from_numpy(found.splits[0].folds)
+    clean = reader.read("resid", "answer_last", "first", "clean", layers=range(reader.layers))
+    fitted = full_probes(clean, torch.from_numpy(found.hallucinated), folds).logits(clean)
+    own = fitted.gather(1, folds[None, None].expand(len(fitted), 1, -1))[:, 0].sigmoid()
+    delta = pl.read_parquet(finished / "results/delta/tiny/one.parquet").filter(
+        component="resid", position="answer_last", intervention="exact_question", repeat=0
+    )
+    for layer in range(reader.layers):
+        expected = dict(delta.filter(layer=layer).select("id", "p_clean").iter_rows())
+        np.testing.assert_allclose(own[layer], [expected[name] for name in found.ids], atol=1e-4)
+
+
+def test_a_run_measures_saliency_and_asks_again_where_the_config_names_them(finished, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder, symlinks=True)
+    write_config(folder, base_config() | {"experiments": ["boundary", "saliency"]})
+    planned = jobs(snakemake(folder, "--dry-run"))
+    assert {name: planned[name] for name in ("ask_unsure", "saliency")} == {"ask_unsure": 4, "saliency": 2}
+    assert not {"answer", "extract", "probe", "read_text", "estimate"} & set(planned)
+    assert jobs(snakemake(folder, "salmon", "--dry-run"))["saliency"] == 4, "the salmon's too"
+    table, again = "results/experiments/saliency/tiny/one.parquet", "results/unsure/tiny/one/0000.parquet"
+    done = snakemake(folder, table, again)
+    assert done.returncode == 0, done.stdout + done.stderr
+    frame = pl.read_parquet(folder / table)
+    section = (ROOT / "docs/formats.md").read_text().split("## `experiments/saliency/")[1].split("\n## ")[0]
+    cells = re.findall(r"^\| (`.*?) \|", section, re.M)
+    assert [name for cell in cells for name in re.findall(r"`(\w+)`", cell)] == frame.columns
+    delta = pl.read_parquet(folder / "results/delta/tiny/one.parquet")
+    assert set(frame["id"]) == set(delta["id"])
+    assert set(frame["layer"]) == {0, 1}
+    assert frame.group_by("id", "layer").agg(pl.col("keys").n_unique())["keys"].max() == 1
+    assert frame["value"].min() >= 0
+    assert frame.filter(pl.col("value") > 0).height > 0.9 * frame.height
+    first, second = (pl.read_parquet(folder / name) for name in (again.replace("unsure", "answers"), again))
+    assert first["id"].equals(second["id"])
+    assert not first["generated_ids"].equals(second["generated_ids"]), "another prompt was used"
+    for said in (first, second):
+        for name in ("logprobs", "entropies"):
+            assert said[name].list.len().equals(said["generated_ids"].list.len())
