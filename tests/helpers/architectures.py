@@ -259,7 +259,8 @@ def masked_states(
 
     def keeping(module, args, output):
         states = output[0] if isinstance(output, tuple | list) else output
-        states = states[0] if states.dim() == 4 else states  # the active one of several streams
+        if states.dim() == 4:  # the active one of several streams that come first; the mean of those that come last
+            states = states[0] if hasattr(model.config.get_text_config(), "altup_active_idx") else states.mean(dim=2)
         found.append(states[0, keep].clone())
 
     first = 0 if window is None else max(0, layer - window + 1)
