@@ -87,20 +87,6 @@ def test_what_a_config_tells_is_refused_without_any_weights(kind, said, tmp_path
         check_config(tmp_path, "mine")
 
 
-def test_nothing_but_the_config_of_a_model_without_attention_is_downloaded(tmp_path, monkeypatch):
-    fetched = []
-
-    def download(kind, repo, revision, wanted, unwanted=None):
-        fetched.append(wanted)
-        (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
-        return tmp_path
-
-    monkeypatch.setattr("anchorscope.files.hub.download", download)
-    with pytest.raises(ValueError, match="no attention"):
-        fetch_model("mine", {"hub": "a/b", "revision": "0" * 40}, folder=tmp_path / "f", manifest=tmp_path / "m.json")
-    assert fetched == [["config.json"]]
-
-
 def test_weights_quantised_by_a_library_that_is_missing_are_one_sentence(saved, tmp_path):
     config = json.loads((saved / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "gptq", "bits": 4, "group_size": 32}
