@@ -338,7 +338,7 @@ def expected(model: PreTrainedModel, window: int | None = None) -> Tensor:
 def same_answers(model: PreTrainedModel) -> bool:
     """Whether `generate` says what the model says token by token."""
     prompts = [item[0].ids.tolist() for item in sequences()]
-    stops = torch.zeros(VOCABULARY, dtype=torch.bool)
+    stops = torch.zeros(model.config.get_text_config().vocab_size, dtype=torch.bool)
     stops[::7] = True
     said = generate(model, prompts, shared=10, stops=stops, max_new_tokens=6, batch_tokens=None)
     return said == [plain_greedy(model, prompt, stops, limit=6) for prompt in prompts]

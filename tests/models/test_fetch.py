@@ -87,16 +87,6 @@ def test_what_a_config_tells_is_refused_without_any_weights(kind, said, tmp_path
         check_config(tmp_path, "mine")
 
 
-def test_weights_quantised_by_a_library_that_is_missing_are_one_sentence(saved, tmp_path):
-    config = json.loads((saved / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "gptq", "bits": 4, "group_size": 32}
-    (saved / "config.json").write_text(json.dumps(config))
-    fetch({"path": str(saved)}, tmp_path / "fetched")
-    manifest = describe(tmp_path / "fetched", "mine", {"path": str(saved)})
-    with pytest.raises(ValueError, match=r"^mine is quantised by gptq, and its weights cannot be read here: [^\n]*\.$"):
-        load_model(manifest, "float32", threads=1)
-
-
 @pytest.mark.parametrize("kind", ["gemma3", "qwen2_5_vl"])
 def test_a_model_for_images_is_loaded_whole_and_described_by_its_text_model(kind, tmp_path, tokenizer):
     model = small_image_model(kind, vocabulary=len(tokenizer))
