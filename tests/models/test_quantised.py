@@ -1,6 +1,9 @@
 """Weights that are quantised by a model's own config, against numbers unpacked by hand where no library is needed."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,11 +14,32 @@ from transformers import GptOssConfig, GptOssForCausalLM, PreTrainedModel
 
 from anchorscope.models.fetch import describe, fetch
 from anchorscope.models.loading import load_model
-from architectures import compare
-from small_things import tiny_model
+from small_things import ROOT, one_at_a_time, tiny_model
 
 BLOCK = 16  # rows and columns that share a scale in FP8
 GROUP = 32  # numbers that share a scale in MXFP4
+LIBRARIES = ("bitsandbytes==0.50.2", "torchao==0.18.0")
+# In a process of its own, because transformers looks for these libraries when it is imported.
+QUANTISE = """
+import sys
+from pathlib import Path
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, TorchAoConfig
+from anchorscope.models.fetch import describe, fetch
+from anchorscope.models.loading import load_model
+from architectures import compare
+dense, folder = sys.argv[2], Path(sys.argv[3])
+before = AutoModelForCausalLM.from_pretrained(dense, quantization_config=eval(sys.argv[1]), dtype=torch.float32)
+before.save_pretrained(folder / "saved")
+AutoTokenizer.from_pretrained(dense).save_pretrained(folder / "saved")
+source = {"path": str(folder / "saved")}
+fetch(source, folder / "fetched")
+model = load_model(describe(folder / "fetched", "mine", source), "float32", threads=1)
+ids = torch.arange(5, 25)[None]
+assert torch.equal(model(ids).logits, before(ids).logits), "not what was saved"
+assert not torch.equal(model(ids).logits, AutoModelForCausalLM.from_pretrained(dense)(ids).logits), "not quantised"
+assert compare(model).exact
+"""
 FOUR_BITS = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6]
 
 
@@ -101,3 +125,52 @@ def test_weights_quantised_by_a_library_that_is_missing_are_one_sentence(saved):
     put(saved, load_file(saved / "model.safetensors"), {"quant_method": "gptq", "bits": 4, "group_size": 32})
     with pytest.raises(ValueError, match=r"^mine is quantised by gptq, and its weights cannot be read here: [^\n]*\.$"):
         loaded(saved)
+
+
+@pytest.fixture(scope="module")
+def libraries(request) -> Path:
+    """A folder with libraries that quantise, kept in pytest's own cache."""
+    folder = request.config.cache.mkdir("quantisers")
+    options = ["--quiet", "--no-deps", "--upgrade", "--target", str(folder)]
+    with one_at_a_time("quantisers"):
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "install", *options, *LIBRARIES], capture_output=True, text=True
+        )
+    if done.returncode:
+        pytest.skip(f"libraries that quantise cannot be fetched: {done.stderr.strip().splitlines()[-1]}")
+    return folder
+
+
+def with_library(libraries: Path, settings: str, dense: Path, folder: Path) -> str:
+    """The last line of a process that quantises a model, loads it and compares."""
+    paths = os.pathsep.join(map(str, (ROOT / "workflow", ROOT / "tests/helpers", libraries)))
+    command = [sys.executable, "-c", QUANTISE, settings, str(dense), str(folder)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)
+    return done.stderr.strip().splitlines()[-1] if done.returncode else "exact"
+
+
+@pytest.fixture
+def dense(tmp_path, tokenizer) -> Path:
+    tiny_model("llama", len(tokenizer)).save_pretrained(tmp_path / "dense")
+    tokenizer.save_pretrained(tmp_path / "dense")
+    return tmp_path / "dense"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [
+        'BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32)',
+        'TorchAoConfig(__import__("torchao").quantization.Int8WeightOnlyConfig())',
+    ],
+    ids=["bitsandbytes", "torchao"],
+)
+def test_a_model_quantised_by_a_library_is_measured_exactly(settings, libraries, dense, tmp_path):
+    assert with_library(libraries, settings, dense, tmp_path) == "exact"
+
+
+@pytest.mark.slow
+def test_eight_bits_of_bitsandbytes_depend_on_the_batch_and_are_refused_in_float32(libraries, dense, tmp_path):
+    """Which columns it leaves out of the eight bits depends on all tokens of a batch."""
+    said = with_library(libraries, "BitsAndBytesConfig(load_in_8bit=True)", dense, tmp_path)
+    assert "llama models cannot be measured: tokens see those that follow them" in said
