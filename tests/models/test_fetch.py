@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
 
 from anchorscope.files.identity import package_file
 from anchorscope.models.fetch import (
@@ -24,6 +25,7 @@ from anchorscope.models.fetch import (
 )
 from anchorscope.models.loading import load_fetched_tokenizer, load_model, load_tokenizer
 from anchorscope.models.manifest import Manifest
+from anchorscope.models.prompt_style import prompt_style_of
 from anchorscope.models.revision import hashes_of, revision_of
 from anchorscope.models.sizes import parameters
 from architectures import LAYERS, WIDTH, small_image_model
@@ -124,6 +126,7 @@ def test_the_prompt_of_a_model_that_was_tuned_is_its_chat_template(template, end
     (saved / "config.json").write_text(json.dumps(config | {"eos_token_id": own.eos_token_id}))
     fetch({"path": str(saved)}, tmp_path / "fetched")
     assert describe(tmp_path / "fetched", "mine", {"path": str(saved)}).prompt == style
+    assert prompt_style_of(AutoModelForCausalLM.from_pretrained(saved), own) == style, "the same of a model in memory"
 
 
 def test_a_tokenizer_that_cannot_say_where_its_tokens_stand_is_refused(saved):
