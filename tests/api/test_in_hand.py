@@ -1,5 +1,6 @@
 """Without the workflow: a model in hand gives what the workflow gives."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from anchorscope import api
 from anchorscope.extract.axes import COMPONENTS, PASSES, POSITIONS
 from anchorscope.extract.store import ActivationReader
+from anchorscope.files.sealed_parquet import made_from
 from small_things import ROOT
 
 
@@ -31,7 +33,7 @@ def first_shard(finished) -> list[dict]:
 
 def test_extract_gives_the_workflows_answers_and_activations(in_hand, first_shard, finished, tmp_path):
     folder = tmp_path / "activations"
-    answers = api.extract(*in_hand, first_shard, folder, components=COMPONENTS, positions=POSITIONS)
+    answers = api.extract(*in_hand, first_shard, folder, components=COMPONENTS, positions=POSITIONS, prompt="few_shot")
     assert_frame_equal(answers, pl.read_parquet(finished / "results/answers/tiny/one/0000.parquet"))
     mine = ActivationReader([folder])
     theirs = ActivationReader([finished / "results/activations/tiny/one/0000"])
@@ -58,14 +60,14 @@ def test_a_model_in_hand_reaches_a_figure(in_hand, finished, tmp_path):
     lines = (finished / "one.jsonl").read_text().splitlines()
     examples = [{"question": row["question"], "gold": row["answer"]} for row in map(json.loads, lines)]
     path = tmp_path / "activations"
-    answers = api.extract(*in_hand, examples, path, balance=False, windows=[1])
+    answers = api.extract(*in_hand, examples, path, balance=False, windows=[1], prompt="few_shot")
     assert answers.height == len(examples)
     summary = api.summarise(path, model="mine", draws=100)
     figure = api.plot_family(summary, models={"mine": "My model"}, intervention="exact_question_w1")
     assert [panel.get_title() for panel in figure.axes] == ["My model"]
     assert "cut in the layer plotted only" in figure.get_suptitle()
     assert summary.filter(anchor="all")["n"].unique().to_list() == [answers["refused"].not_().sum()]
-    api.extract(*in_hand, examples[:4], path, balance=False)
+    api.extract(*in_hand, examples[:4], path, balance=False, prompt="few_shot")
     assert len(list(path.iterdir())) == 1, "nothing is left of an extraction that cut more"
 
 
@@ -80,7 +82,8 @@ def test_who_chose_the_words_is_asked_of_those_who_have_such_words(in_hand, fini
         }
         for number, row in enumerate(map(json.loads, lines))
     ]
-    answers = api.extract(*in_hand, examples, tmp_path, balance=False, interventions=["subject", "whole_question"])
+    cuts = ["subject", "whole_question"]
+    answers = api.extract(*in_hand, examples, tmp_path, balance=False, interventions=cuts, prompt="few_shot")
     summary = api.summarise(tmp_path, draws=100)
     counted = dict(summary.filter(rule="flip", anchor="all", layer=1).select("intervention", "n").iter_rows())
     usable = answers.filter(~pl.col("refused"))
@@ -92,6 +95,20 @@ def test_who_chose_the_words_is_asked_of_those_who_have_such_words(in_hand, fini
     assert 40 < named < everyone
     both = summary.filter(rule="replicate", anchor="all", layer=1).select("intervention", "delta_p")
     assert both["delta_p"].is_finite().all()
+
+
+@pytest.mark.parametrize("style", ["chat", "few_shot"])
+def test_the_prompt_is_the_chat_template_where_the_model_ends_its_text_as_the_template_does(
+    in_hand, first_shard, style, tmp_path
+):
+    model, tokenizer = in_hand
+    own = copy.deepcopy(tokenizer)
+    mark = own.convert_ids_to_tokens(model.config.eos_token_id) if style == "chat" else "<|im_start|>"
+    own.chat_template = "{% for turn in messages %}{{ turn.content }}" + mark + "{% endfor %}"
+    api.extract(model, own, first_shard[:4], tmp_path / "x", balance=False)
+    (file,) = (tmp_path / "x").iterdir()
+    bundled = json.loads((ROOT / "workflow/resources/prompts.json").read_text())
+    assert made_from(file)["prompts"] == bundled[style]
 
 
 def test_the_model_is_left_as_it_was(in_hand, first_shard, tmp_path):
@@ -112,7 +129,7 @@ def test_the_model_is_left_as_it_was(in_hand, first_shard, tmp_path):
     [
         ([{"question": "who?", "gold": "Paris"}], {}, "The gold of example 0 is a text; it must be a list"),
         ([{"question": "who?", "gold": ["x"]}, {"gold": []}], {}, "Example 1 has no question"),
-        ([], {"prompt": "zero_shot"}, "prompt is 'zero_shot'; it must be few_shot or chat"),
+        ([], {"prompt": "zero_shot"}, "prompt is 'zero_shot'; it must be few_shot, chat or auto"),
         (
             [],
             {"interventions": ["object"]},

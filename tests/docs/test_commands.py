@@ -36,6 +36,7 @@ SMALL = {
     "bench_probe": "--help",  # its shapes take half a minute with the fewest examples
     "bench_run": "--targets results/questions/nq-mini.parquet",
     "bench_store": "--examples 4 --layers 2 --width 64 --repeats 1",
+    "bench_trial": "--run RUN --model tiny --shards 1",
 }
 
 
@@ -125,6 +126,7 @@ def run_module(command: str, place: Place, request: pytest.FixtureRequest) -> No
 def run_benchmark(command: str, place: Place, request: pytest.FixtureRequest) -> None:
     script = ROOT / shlex.split(command)[1]
     words = f"{command} {SMALL[script.stem]}".replace("MODEL", str(place.finished / "tiny-model"))
+    words = words.replace("RUN", str(place.finished))
     monkeypatch, capsys = (request.getfixturevalue(name) for name in ("monkeypatch", "capsys"))
     monkeypatch.setattr(sys, "argv", shlex.split(words)[1:])
     monkeypatch.syspath_prepend(script.parent)

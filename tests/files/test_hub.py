@@ -32,6 +32,13 @@ sys.excepthook = sys.__excepthook__
 hub.SECONDS_BEFORE_RETRIES = (0, 0)
 print(hub.download("model", sys.argv[1], sys.argv[2], ["*.json", "*.safetensors"], ["consolidated*"]))
 """
+FETCH_MODEL = """
+import sys
+from pathlib import Path
+from anchorscope.models.fetch import fetch_model
+source = {"hub": sys.argv[1], "revision": sys.argv[2]}
+fetch_model("mine", source, folder=Path(sys.argv[3]), manifest=Path(sys.argv[3] + ".json"))
+"""
 ROWS = """
 import sys
 from pathlib import Path
@@ -98,6 +105,17 @@ def wanted(model: dict[str, bytes]) -> dict[str, bytes]:
 def test_a_clean_download_has_the_wanted_files_and_no_others(hub, model, tmp_path):
     assert contents(download(hub, tmp_path)) == wanted(model)
     assert not hub.asked("consolidated|pytorch_model")
+
+
+def test_nothing_but_the_config_of_a_model_without_attention_is_downloaded(hub, model, tmp_path):
+    model["config.json"] = b'{"model_type": "mamba"}'
+    process = start(hub, tmp_path, FETCH_MODEL, "owner/model", REVISION, str(tmp_path / "fetched"))
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert "mine is a mamba model, which has no attention that could be cut" in errors.strip().splitlines()[-1]
+    assert hub.asked(r"GET .*resolve.*config\.json")
+    assert not hub.asked(r"resolve.*(?<!config\.json)$")
+    assert not (tmp_path / "fetched").exists()
 
 
 @pytest.mark.slow

@@ -259,7 +259,8 @@ def masked_states(
 
     def keeping(module, args, output):
         states = output[0] if isinstance(output, tuple | list) else output
-        states = states[0] if states.dim() == 4 else states  # the active one of several streams
+        if states.dim() == 4:  # the active one of several streams that come first; the mean of those that come last
+            states = states[0] if hasattr(model.config.get_text_config(), "altup_active_idx") else states.mean(dim=2)
         found.append(states[0, keep].clone())
 
     first = 0 if window is None else max(0, layer - window + 1)
@@ -337,7 +338,7 @@ def expected(model: PreTrainedModel, window: int | None = None) -> Tensor:
 def same_answers(model: PreTrainedModel) -> bool:
     """Whether `generate` says what the model says token by token."""
     prompts = [item[0].ids.tolist() for item in sequences()]
-    stops = torch.zeros(VOCABULARY, dtype=torch.bool)
+    stops = torch.zeros(model.config.get_text_config().vocab_size, dtype=torch.bool)
     stops[::7] = True
     said = generate(model, prompts, shared=10, stops=stops, max_new_tokens=6, batch_tokens=None)
     return [one.ids for one in said] == [plain_greedy(model, prompt, stops, limit=6) for prompt in prompts]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
 
 from anchorscope.files.identity import package_file
 from anchorscope.models.fetch import (
@@ -24,6 +25,7 @@ from anchorscope.models.fetch import (
 )
 from anchorscope.models.loading import load_fetched_tokenizer, load_model, load_tokenizer
 from anchorscope.models.manifest import Manifest
+from anchorscope.models.prompt_style import prompt_style_of
 from anchorscope.models.revision import hashes_of, revision_of
 from anchorscope.models.sizes import parameters
 from architectures import LAYERS, WIDTH, small_image_model
@@ -87,30 +89,6 @@ def test_what_a_config_tells_is_refused_without_any_weights(kind, said, tmp_path
         check_config(tmp_path, "mine")
 
 
-def test_nothing_but_the_config_of_a_model_without_attention_is_downloaded(tmp_path, monkeypatch):
-    fetched = []
-
-    def download(kind, repo, revision, wanted, unwanted=None):
-        fetched.append(wanted)
-        (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
-        return tmp_path
-
-    monkeypatch.setattr("anchorscope.files.hub.download", download)
-    with pytest.raises(ValueError, match="no attention"):
-        fetch_model("mine", {"hub": "a/b", "revision": "0" * 40}, folder=tmp_path / "f", manifest=tmp_path / "m.json")
-    assert fetched == [["config.json"]]
-
-
-def test_weights_quantised_by_a_library_that_is_missing_are_one_sentence(saved, tmp_path):
-    config = json.loads((saved / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "gptq", "bits": 4, "group_size": 32}
-    (saved / "config.json").write_text(json.dumps(config))
-    fetch({"path": str(saved)}, tmp_path / "fetched")
-    manifest = describe(tmp_path / "fetched", "mine", {"path": str(saved)})
-    with pytest.raises(ValueError, match=r"^mine is quantised by gptq, and its weights cannot be read here: [^\n]*\.$"):
-        load_model(manifest, "float32", threads=1)
-
-
 @pytest.mark.parametrize("kind", ["gemma3", "qwen2_5_vl"])
 def test_a_model_for_images_is_loaded_whole_and_described_by_its_text_model(kind, tmp_path, tokenizer):
     model = small_image_model(kind, vocabulary=len(tokenizer))
@@ -148,6 +126,7 @@ def test_the_prompt_of_a_model_that_was_tuned_is_its_chat_template(template, end
     (saved / "config.json").write_text(json.dumps(config | {"eos_token_id": own.eos_token_id}))
     fetch({"path": str(saved)}, tmp_path / "fetched")
     assert describe(tmp_path / "fetched", "mine", {"path": str(saved)}).prompt == style
+    assert prompt_style_of(AutoModelForCausalLM.from_pretrained(saved), own) == style, "the same of a model in memory"
 
 
 def test_a_tokenizer_that_cannot_say_where_its_tokens_stand_is_refused(saved):

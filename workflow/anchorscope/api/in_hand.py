@@ -32,6 +32,7 @@ from anchorscope.files.logs import log
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.models.hardware import computed_on
+from anchorscope.models.prompt_style import prompt_style_of
 from anchorscope.probe.delta import measure
 from anchorscope.questions.normalize import normalize
 from anchorscope.summarise.estimates import estimate
@@ -48,7 +49,7 @@ def extract(
     *,
     components: Sequence[str] = HEADLINE.components,
     positions: Sequence[str] = HEADLINE.positions,
-    prompt: Literal["few_shot", "chat"] = "few_shot",
+    prompt: Literal["few_shot", "chat", "auto"] = "auto",
     balance: Balance = True,
     seed: int = 0,
     interventions: Sequence[str] = (EXACT,),
@@ -59,19 +60,22 @@ def extract(
 
     Each of `examples` has a `question` and `gold`, the list of accepted answers. It may have a `subject`: questions
     about one subject stay together in folds and resamples. It may have a `property`, what is asked about the subject.
-    The model answers greedily under the few-shot prompt or its own chat template. `folder` gets a Parquet file for each
-    of the `components` (resid, attn, mlp) at each of the `positions` (answer_last, final, before_answer), with the
-    vectors of every layer, prompt and intervention; `anchorscope.extract.store.ActivationReader([folder])` reads
-    them. `balance` keeps as many right as wrong answers, drawn by `seed`; if it is "property", within each property.
-    Besides `exact_question`, `interventions` may name subject, property, content and whole_question; each is run with
-    its control and has files of its own. For each of the `windows`, the exact question tokens are also cut in that many
-    layers up to the one that is read. `batch_tokens` are computed together, by default as many as suit the device.
-    Progress is shown on the standard error.
+    The model answers greedily under the few-shot prompt or its own chat template; `auto` takes the latter if the model
+    is instruction-tuned, and the log says which was taken. `folder` gets a Parquet file for each of the `components`
+    (resid, attn, mlp) at each of the `positions` (answer_last, final, before_answer), with the vectors of every layer,
+    prompt and intervention; `anchorscope.extract.store.ActivationReader([folder])` reads them. `balance` keeps as many
+    right as wrong answers, drawn by `seed`; if it is "property", within each property. Besides `exact_question`,
+    `interventions` may name subject, property, content and whole_question; each is run with its control and has files
+    of its own. For each of the `windows`, the exact question tokens are also cut in that many layers up to the one that
+    is read. `batch_tokens` are computed together, by default as many as suit the device. Progress is shown on the
+    standard error.
     """
     _check(model, prompt, components=components, positions=positions, balance=balance)
     _check_cuts(interventions, windows)
     questions = _questions(examples, seed)
-    grid, bundled = Grid.of(components, positions), PromptSet.bundled(prompt)
+    style = prompt_style_of(model, tokenizer) if prompt == "auto" else prompt
+    log.info("prompt: %s", style)
+    grid, bundled = Grid.of(components, positions), PromptSet.bundled(style)
     prompts = bundled.built(tokenizer)
     with _in_eval_mode(model):
         answers = answer_questions(
@@ -159,8 +163,8 @@ def _check(
         raise ValueError(f"The model computes in {dtype}; load it with one of {', '.join(DTYPES)}.")
     if balance not in (True, False, "property"):
         raise ValueError(f"balance is {balance!r}; it must be True, False or 'property'.")
-    if prompt not in read_json(BUNDLED_PROMPTS):
-        raise ValueError(f"prompt is {prompt!r}; it must be few_shot or chat.")
+    if prompt not in ("auto", *read_json(BUNDLED_PROMPTS)):
+        raise ValueError(f"prompt is {prompt!r}; it must be few_shot, chat or auto.")
 
 
 def _check_cuts(interventions: Sequence[str], windows: Sequence[int]) -> None:

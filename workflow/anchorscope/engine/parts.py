@@ -30,7 +30,7 @@ class Parts:
     """The blocks of a model, in the order in which they run."""
 
     blocks: list[Block]
-    stream: int  # which residual stream is read, where blocks hand on several
+    stream: int | None = None  # where blocks hand on several residual streams, which is read; None: their mean
 
     @property
     def without_attention(self) -> list[int]:
@@ -40,7 +40,14 @@ class Parts:
     def states(self, output: Any) -> Tensor:
         """The states [rows, tokens, width], or [tokens, width], among what a part returns."""
         states = cast(Tensor, first_tensor(output))
-        return states[self.stream] if states.dim() == 4 else states
+        if states.dim() < 4:
+            return states
+        return states.mean(dim=2) if self.stream is None else states[self.stream]
+
+    def by_row(self, output: Any) -> Tensor:
+        """All that a block hands on, as a view whose first axis is the rows."""
+        states = cast(Tensor, first_tensor(output))
+        return states if states.dim() < 4 or self.stream is None else states.transpose(0, 1)
 
 
 def layers_listed(numbers: list[int]) -> str:
@@ -81,17 +88,13 @@ def find_parts(model: PreTrainedModel) -> Parts:
     kind, width, count = config.model_type, config.hidden_size, config.num_hidden_layers
     seen = _watch(model)
     attending = {module for _, around in seen.attended for module in around}
-    if not attending:
-        raise ValueError(f"{kind} models cannot be measured: no attention was found in them that could be cut.")
     blocks = _blocks(model, seen, attending, count=count, width=width)
     if not blocks:
-        raise ValueError(
-            f"{kind} models cannot be measured: they do not consist of {count} blocks that run once each and hand on "
-            f"states of width {width}."
-        )
+        why = _why_no_blocks(model, seen, attending, count=count, width=width)
+        raise ValueError(f"{kind} models cannot be measured: {why}.")
     mlp = _mlp_name(blocks, seen, attending, width=width)
     found = [_block(module, seen, attending, width=width, mlp=mlp) for module in blocks]
-    return Parts(found, getattr(config, "altup_active_idx", 0))
+    return Parts(found, getattr(config, "altup_active_idx", None))
 
 
 def _watch(model: PreTrainedModel) -> _Seen:
@@ -135,10 +138,32 @@ def _blocks(
     return None
 
 
+def _why_no_blocks(model: PreTrainedModel, seen: _Seen, attending: set[nn.Module], count: int, width: int) -> str:
+    """What a model has in place of blocks."""
+    ran, outputs = Counter(module for module, _ in seen.ended), dict(seen.ended)
+    for some in decoder_of(model).modules():
+        if not isinstance(some, nn.ModuleList):
+            continue
+        if any(ran[module] > 1 for module in some if module in attending):
+            return "their layers run several times each, so that no state is that of one layer"
+        handed = first_tensor(outputs.get(some[0])) if len(some) == count else None
+        if handed is not None and handed.dim() == 3 and handed.shape[1] > TRIAL and handed.shape[2] == width:
+            return f"their layers hand on {handed.shape[1]} states for a text of {TRIAL} tokens"
+    if not attending:
+        return "no attention was found in them that could be cut"
+    return f"their code has no {count} modules, one for each layer, that run once and hand on states of width {width}"
+
+
 def _are_states(output: Any, width: int) -> bool:
-    """Whether these are the states of the trial's tokens: [1, tokens, width], or several streams of them."""
+    """Whether these are the states of the trial's tokens: [1, tokens, width], or several streams of them.
+
+    Streams come first, [streams, 1, tokens, width], or last, [1, tokens, streams, width].
+    """
     states = first_tensor(output)
-    return states is not None and states.dim() in (3, 4) and tuple(states.shape[-3:]) == (1, TRIAL, width)
+    if states is None or states.dim() not in (3, 4):
+        return False
+    shape = tuple(states.shape)
+    return shape[-3:] == (1, TRIAL, width) or (*shape[:2], shape[-1]) == (1, TRIAL, width)
 
 
 def _is_wide(output: Any, width: int) -> bool:

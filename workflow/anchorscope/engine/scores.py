@@ -18,7 +18,7 @@ class Scores(TorchFunctionMode):
     """While the block runs, meets every attention of `rows` sequences of `queries` tokens, and hides keys in it.
 
     Attention is a softmax over scores [rows, heads, queries, keys] or [rows x heads, queries, keys], or torch's own
-    function for the whole of it. Columns after the keys, such as attention sinks, are left alone.
+    function for the whole of it. A column after the keys, an attention sink, is left alone.
     """
 
     def __init__(self, rows: int, queries: int, met: Callable[[], None] = lambda: None):
@@ -57,7 +57,10 @@ class Scores(TorchFunctionMode):
     def _without_hidden(self, scores: Tensor) -> Tensor:
         if self._hidden is None:
             return scores
-        hidden = F.pad(self._hidden.to(scores.device), (0, scores.shape[-1] - self.queries))
+        beside = scores.shape[-1] - self.queries
+        if beside > 1:
+            raise ValueError(f"their attention sees {beside} states beside those of tokens, which may hold what is cut")
+        hidden = F.pad(self._hidden.to(scores.device), (0, beside))
         if scores.dim() == 3:
             hidden = hidden.expand(-1, len(scores) // self.rows, -1, -1).flatten(0, 1)
         return scores.masked_fill(hidden, -torch.inf)

@@ -84,7 +84,7 @@ class _Trial:
 
     def path(self, kind: str) -> Path:
         """The packed path where it agrees with a plain batch; the plain one where cut tokens reach no others in it."""
-        alone, faults = self._alone(), []
+        alone = self._alone()
         for attention in ("sdpa", "eager"):
             found = Path("packed", attention, self.parts, kind)
             try:
@@ -92,19 +92,26 @@ class _Trial:
                     self.plain = self._plain()
                     difference = relative_difference(self.plain[-1], alone, self.model.dtype)
                     if difference > TOLERANCE[self.model.dtype]:
-                        faults.append(f"tokens see those that follow them (difference {difference:.2g} when padded)")
+                        fault = f"tokens see those that follow them (difference {difference:.2g} when padded)"
                         continue
-                    fault = self._mixed() or self.packed_fault()
-                    if fault is None:
+                    not_packed = self._mixed() or self.packed_fault()
+                    if not_packed is None:
                         return found
                     leaking = self._leaking() if self.cut else []
-            except ValueError as error:  # a model without this code
-                faults.append(str(error).split("\n")[0])
+            except ValueError as error:  # a model without this code, or one in which nothing can be hidden
+                fault = str(error).split("\n")[0]
                 continue
             if not leaking:
-                return found.plain(fault)
-            faults.append(f"tokens that are cut still reach others in {layers_listed(leaking)}")
-        raise ValueError(f"{kind} models cannot be measured: {'; '.join(dict.fromkeys(faults))}.")
+                return found.plain(not_packed)
+            fault = self._leak_fault(leaking)
+        raise ValueError(f"{kind} models cannot be measured: {fault}.")
+
+    def _leak_fault(self, layers: list[int]) -> str:
+        """What is wrong with layers in which cut tokens reach others, and how they do where that can be seen."""
+        attentions = [self.parts.blocks[layer].attention for layer in layers]
+        inside = [part for attention in attentions if attention for part in attention.modules()]
+        by = ", by convolutions over tokens" if any(isinstance(part, nn.Conv1d) for part in inside) else ""
+        return f"tokens that are cut still reach others in {layers_listed(layers)}{by}"
 
     def _mixed(self) -> str | None:
         """Why a model with layers of another kind is not packed: they mix the tokens that follow one another."""
@@ -196,8 +203,8 @@ class _Trial:
             return hook
 
         def make_equal(module: nn.Module, args: Any, output: Any) -> None:
-            states = self.parts.states(output)
-            states[1] = states[0]
+            rows = self.parts.by_row(output)
+            rows[1] = rows[0]
 
         with ExitStack() as stack:
             for layer, block in enumerate(self.parts.blocks):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from anchorscope.files.identity import read_json
@@ -126,8 +127,9 @@ def check_loaded(info: Mapping[str, Collection], name: str) -> None:
 def check_finite(model: "PreTrainedModel", name: str) -> None:
     """Refuse weights that are infinite or not a number."""
     for weight, values in model.named_parameters():
-        # Packed weights are whole numbers, and those of one byte cannot be asked.
-        if values.is_floating_point() and values.itemsize > 1 and not torch.isfinite(values).all():
+        # Packed weights are whole numbers or of a library's own type, and those of one byte cannot be asked.
+        plain = type(values) is nn.Parameter and values.is_floating_point() and values.itemsize > 1
+        if plain and not torch.isfinite(values).all():
             raise ValueError(f"{weight} of {name} holds numbers that are not finite; the file is damaged.")
 
 

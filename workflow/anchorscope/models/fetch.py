@@ -138,12 +138,13 @@ def describe(folder: Path, name: str, source: dict) -> Manifest:
     """The manifest of the model in a folder."""
     whole, random = check_config(folder, name), "random" in source
     config = whole.get_text_config()
+    packed = hasattr(whole, "quantization_config")  # files then hold other numbers than the model
     with naming(f"config.json of {name} does not describe a {config.model_type} model"):
-        drawn = sizes_of_weights(whole) if random else {}
+        made = sizes_of_weights(whole) if random or packed else {}
     if not random and not list(folder.glob("*.safetensors")):
         raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
     check_index(folder, name)
-    sizes = drawn or sizes_in_files(folder, whole)
+    sizes = made or sizes_in_files(folder, whole)
     tokenizer = load_tokenizer(folder, name)
     check_tokenizer(tokenizer, config.vocab_size, name)
     return Manifest(
