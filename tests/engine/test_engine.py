@@ -20,7 +20,7 @@ from anchorscope.engine.batches import run_batches
 from anchorscope.engine.fused import fused
 from anchorscope.engine.packing import Pack
 from anchorscope.engine.parts import find_parts
-from anchorscope.engine.self_check import choose_path
+from anchorscope.engine.self_check import choose_path, shortest_window, without_middle
 from anchorscope.extract.recorder import check_components
 from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import build_workload, grow_tree
@@ -246,6 +246,16 @@ NAMED = {
 
 
 @pytest.mark.parametrize("kind", NAMED)
+def test_a_trial_is_without_the_middle_of_a_long_prefix_unless_a_layer_sees_less_than_all():
+    ids = list(range(300))
+    assert without_middle(ids, shared=200) == ([0, *range(169, 300)], 32)  # 1 and 31 tokens of the prefix
+    assert without_middle(ids, shared=32) == (ids, 32)
+    assert shortest_window(tiny_model("llama", 500).config) == float("inf")
+    windowed = tiny_model("mistral", 500).config
+    windowed.sliding_window = 128
+    assert shortest_window(windowed) == 128
+
+
 def test_parts_are_found_without_knowing_their_names(kind):
     model = small_model(kind)
     block, *inside = NAMED[kind]

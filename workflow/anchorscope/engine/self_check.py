@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from anchorscope.engine.attention import compute_prefix, packed_attention, run_decoder
 from anchorscope.engine.batches import out_of_memory
@@ -25,6 +25,7 @@ from anchorscope.files.logs import log
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.1}
 # The same for the attention of one sequence, computed twice side by side.
 LEAK = {torch.float32: 1e-4, torch.bfloat16: 0.02, torch.float16: 0.02}
+PREFIX = 32  # tokens of a shared prefix that a trial keeps
 NOISE = 5.0  # added to cut states, in units of their own size; what sees them changes beyond any rounding
 
 
@@ -60,6 +61,8 @@ class Path:
 def choose_path(model: PreTrainedModel, ids: list[int], shared: int) -> Path:
     """Run one sequence in every way, clean and with a cut, and take the fastest way that is right."""
     kind = model.config.get_text_config().model_type
+    if len(ids) <= shortest_window(model.config):
+        ids, shared = without_middle(ids, shared)
     try:
         parts = find_parts(model)
         return _Trial(model, parts, np.asarray(ids, np.int64), shared=shared).path(kind)
@@ -68,6 +71,23 @@ def choose_path(model: PreTrainedModel, ids: list[int], shared: int) -> Path:
             raise
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"{kind} models cannot be measured: their own code stops at plain text ({reason}).") from error
+
+
+def without_middle(ids: list[int], shared: int) -> tuple[list[int], int]:
+    """A sequence with only the first and the last tokens of its shared prefix: each job waits for the trial."""
+    if shared <= PREFIX:
+        return ids, shared
+    return ids[:1] + ids[shared - PREFIX + 1 :], PREFIX
+
+
+def shortest_window(config: PreTrainedConfig) -> float:
+    """How many tokens every layer sees at least, by whatever name the config gives to a window or chunk."""
+    found = [
+        value
+        for name, value in config.get_text_config().to_dict().items()
+        if ("window" in name or "chunk" in name) and not ("layer" in name or "pattern" in name)
+    ]
+    return min((size for size in found if type(size) is int and size > 0), default=float("inf"))
 
 
 class _Trial:
