@@ -227,6 +227,16 @@ def test_a_component_that_a_layer_lacks_is_refused_in_one_sentence(tokenizer, tm
     check_components(path.parts, ["resid", "mlp"], "jamba")
 
 
+def test_a_trial_is_without_the_middle_of_a_long_prefix_unless_a_layer_sees_less_than_all():
+    ids = list(range(300))
+    assert without_middle(ids, shared=200) == ([0, *range(169, 300)], 32)  # 1 and 31 tokens of the prefix
+    assert without_middle(ids, shared=32) == (ids, 32)
+    assert shortest_window(tiny_model("llama", 500).config) == float("inf")
+    windowed = tiny_model("mistral", 500).config
+    windowed.sliding_window = 128
+    assert shortest_window(windowed) == 128
+
+
 # Where they are, by the names that the models' own code gives them.
 NAMED = {
     "llama": ("model.layers.0", "self_attn", "self_attn.o_proj", "mlp"),
@@ -246,16 +256,6 @@ NAMED = {
 
 
 @pytest.mark.parametrize("kind", NAMED)
-def test_a_trial_is_without_the_middle_of_a_long_prefix_unless_a_layer_sees_less_than_all():
-    ids = list(range(300))
-    assert without_middle(ids, shared=200) == ([0, *range(169, 300)], 32)  # 1 and 31 tokens of the prefix
-    assert without_middle(ids, shared=32) == (ids, 32)
-    assert shortest_window(tiny_model("llama", 500).config) == float("inf")
-    windowed = tiny_model("mistral", 500).config
-    windowed.sliding_window = 128
-    assert shortest_window(windowed) == 128
-
-
 def test_parts_are_found_without_knowing_their_names(kind):
     model = small_model(kind)
     block, *inside = NAMED[kind]

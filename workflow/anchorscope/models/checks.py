@@ -12,7 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from anchorscope.files.identity import read_json
 from anchorscope.files.plain import LARGEST_TEXT, fault_of_file
-from anchorscope.files.reasons import reason_of
+from anchorscope.files.reasons import reason_of, shortened
 from anchorscope.models.sizes import shapes_of_weights
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # A tokenizer is made from one of these. Without them the library makes one up that knows only its special tokens.
 TOKENIZER_SOURCES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 ROUND_TRIP = "Who wrote “Le Père Goriot” in 1835, and where?"
-NAMED = 3  # weights in a message
+NAMED, LONGEST_NAME = 3, 80  # weights in a message, and the characters of each
 MOST_LAYERS = 1000  # the largest published models have fewer than 200
 
 
@@ -158,4 +158,4 @@ def naming(what: str) -> Iterator[None]:
 
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    return ", ".join(shortened(name, LONGEST_NAME) for name in names[:NAMED]) + more
