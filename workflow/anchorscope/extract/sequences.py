@@ -87,17 +87,8 @@ def tell_uncut(workload: Workload, knockout: str) -> None:
 def _sequences_of(
     example: dict, encoded: dict[str, Encoded], passes: list[Pass], positions: Sequence[str]
 ) -> list[TokenSequence]:
-    """The sequences of one example under its encoded prompts. Those under one prompt share their ids.
-
-    The answer ends with the last token that is kept: nothing up to it depends on what follows.
-    """
-    places = {
-        "answer_last": example["exact_last"],
-        "final": example["answer_final"],
-        "before_answer": example["exact_first"] - 1,
-    }
-    kept = [places[position] for position in positions]
-    answer = example["generated_ids"][: max(kept) + 1]
+    """The sequences of one example under its encoded prompts. Those under one prompt share their ids."""
+    answer, kept = kept_answer(example, positions)
     prompted = {
         name: PromptedQuestion(example["id"], example["question"], spans=example["spans"], encoded=item)
         for name, item in encoded.items()
@@ -111,6 +102,20 @@ def _sequences_of(
         )
         for name, intervention in passes
     ]
+
+
+def kept_answer(example: dict, positions: Sequence[str]) -> tuple[list[int], list[int]]:
+    """The answer's tokens, and which of them are kept; -1 is the last token before the answer.
+
+    They end with the last one that is kept: nothing up to it depends on what follows.
+    """
+    places = {
+        "answer_last": example["exact_last"],
+        "final": example["answer_final"],
+        "before_answer": example["exact_first"] - 1,
+    }
+    kept = [places[position] for position in positions]
+    return example["generated_ids"][: max(kept) + 1], kept
 
 
 def grow_tree(sequences: list[TokenSequence], prefix: int, copies: int | None = None) -> Tree:
