@@ -1,5 +1,7 @@
 """Experiments replace the tokens that they say, and what they keep equals a plain pass over those tokens."""
 
+import copy
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -184,12 +186,13 @@ def test_every_file_says_whose_tokens_stand_where(tokenizer, tmp_path):
         assert key["answer_only/donor"] is None
 
 
-def test_without_a_token_before_the_answer_nothing_counts_as_done(tokenizer, monkeypatch):
+def test_without_a_token_before_the_answer_nothing_counts_as_done(tokenizer):
     table = answered(tokenizer)
     first = table.set_column(table.column_names.index("exact_first"), "exact_first", pa.array([0, 1, 0, 1, 1]))
-    monkeypatch.setattr(tokenizer, "bos_token", None)
+    nameless = copy.deepcopy(tokenizer)
+    nameless.bos_token = None
     built = build_replaced(
-        tokenizer, prompts()["first"], first, asked=first, experiment="answer_only", positions=["before_answer"]
+        nameless, prompts()["first"], first, asked=first, experiment="answer_only", positions=["before_answer"]
     )
     assert [key["answer_only/replaced"] > 0 for key in built.keys] == [False, True, False, True, True]
     assert all(len(some[1].ids) > 0 and some[1].keep == [0] for some in built.sequences)
