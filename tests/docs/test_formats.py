@@ -58,16 +58,16 @@ def agree(named: set[str], found: set[str]) -> bool:
     return (unnamed, missing) == ([], [])
 
 
-def test_every_table_of_a_run_has_one_section(finished):
-    results = finished / "results"
+def test_every_table_of_a_run_has_one_section(experimented):
+    results = experimented / "results"
     named = [path for heading in SECTIONS for path in files(heading, results)]
     there = [path for path in results.rglob("*") if path.suffix in (".parquet", ".csv")]
     assert sorted(named) == sorted(there)
 
 
 @pytest.mark.parametrize("heading", [name for name in SECTIONS if columns(name) and name != BEGINNING])
-def test_a_section_names_the_columns_of_its_tables_and_no_others(heading, finished):
-    found = files(heading, finished / "results")
+def test_a_section_names_the_columns_of_its_tables_and_no_others(heading, experimented):
+    found = files(heading, experimented / "results")
     assert found
     for path in found:
         named, there = columns(heading), columns_of(path)

@@ -48,13 +48,16 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
 
 
 # The stages that read or write tables with polars.
-FRAMES = {"normalize", "probe", "read_text", "estimate", "summarise", "count_examples", "draw", "report"}
+FRAMES = {
+    *("normalize", "probe", "read_text", "score_experiment"),
+    *("estimate", "summarise", "count_examples", "draw", "report"),
+}
 
 
 @pytest.mark.parametrize(
     ("module", "old", "new", "expected"),
     [
-        ("probe/logistic.py", "NEWTON_STEPS = 60", "NEWTON_STEPS = 50", {"probe", "read_text"}),
+        ("probe/logistic.py", "NEWTON_STEPS = 60", "NEWTON_STEPS = 50", {"probe", "read_text", "score_experiment"}),
         ("summarise/estimates.py", "NULL_DRAWS = 400", "NULL_DRAWS = 500", {"estimate"}),
         ("summarise/bootstrap.py", "quantile(0.025)", "quantile(0.05)", {"estimate", "summarise", "report"}),
         ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report"}),
@@ -81,11 +84,12 @@ def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, 
 STAGES = {
     "text": {"normalize", "answer", "extract", "read_text"},
     "questions": {"fetch_questions", "normalize"},
-    "models": {"fetch_model", "describe_salmon", "answer", "extract", "probe", "draw", "report"},
+    "models": {"fetch_model", "describe_salmon", "answer", "extract", "probe", "score_experiment", "draw", "report"},
     "engine": {"answer", "extract"},
     "answer": {"answer", "extract"},
-    "extract": {"extract", "probe", "estimate", "summarise", "draw", "report"},
-    "probe": {"probe", "read_text", "estimate", "summarise", "report"},
+    "extract": {"extract", "probe", "score_experiment", "estimate", "summarise", "draw", "report"},
+    "probe": {"probe", "read_text", "score_experiment", "estimate", "summarise", "report"},
+    "experiments": {"score_experiment"},
     "summarise": {"estimate", "summarise", "count_examples", "draw", "report"},
     "draw": {"draw", "report"},
     "report": {"report"},
