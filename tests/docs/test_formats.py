@@ -40,9 +40,12 @@ def columns(heading: str) -> set[str]:
 
 
 def files(heading: str, results: Path) -> list[Path]:
-    """The tables of a run that a heading names."""
-    patterns = [re.sub(r"\{\w+\}", "*", name) for name in quoted(heading)]
-    return [path for pattern in patterns for path in results.glob(pattern) if path.suffix in (".parquet", ".csv")]
+    """The tables of a run that a heading names. A name in braces has no dot, which divides the parts of a file name."""
+    patterns = [re.sub(r"\\\{\w+\\\}", r"[^./]+", re.escape(name)) for name in quoted(heading)]
+    tables = [path for path in results.rglob("*") if path.suffix in (".parquet", ".csv")]
+    return [
+        path for pattern in patterns for path in tables if re.fullmatch(pattern, path.relative_to(results).as_posix())
+    ]
 
 
 def columns_of(path: Path) -> set[str]:

@@ -1,8 +1,9 @@
 """A small trained transformer with two pathways by construction, and its questions.
 
 Asked about a person, it knows the one place that belongs to the person: whether an answer is right depends on the
-question. Asked about a thing, every answer ending in -ix is right and every one ending in -ox is wrong, whatever was asked:
-the answer alone tells. After each answer the model says "yes" or "no". Without a question it cannot know about places.
+question. Asked about a thing, every answer ending in -ix is right and every one ending in -ox is wrong, whatever was
+asked: the answer alone tells. After each answer the model says "yes" or "no". Without a question it cannot know about
+places.
 
 `python tests/helpers/two_pathways.py` trains it, in minutes on a CPU, and writes the weights that the tests load.
 """
@@ -89,10 +90,8 @@ def lesson(draw: random.Random) -> list[str]:
         question, answer = question_about_person(draw, person), HOME[person] if right else draw.choice(PLACES)
         right = answer == HOME[person]
     else:
-        question, answer = (
-            question_about_thing(draw, draw.choice(THINGS)),
-            draw.choice(RIGHT_FORM if right else WRONG_FORM),
-        )
+        question = question_about_thing(draw, draw.choice(THINGS))
+        answer = draw.choice(RIGHT_FORM if right else WRONG_FORM)
         if draw.random() < 0.3:
             question = question_about_person(draw, person)
     if draw.random() < 0.15:  # the answer alone: a place may then be right or wrong
