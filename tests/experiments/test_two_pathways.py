@@ -17,7 +17,7 @@ LAYER = 2  # the last
 
 @pytest.fixture(scope="module")
 def scores(tmp_path_factory) -> pl.DataFrame:
-    """The last layer's scores in all passes; `known` says whether only the question tells if the answer is right."""
+    """The last layer's scores in all passes; `by_question`: only the question tells whether the answer is right."""
     folder, model, tokenizer = tmp_path_factory.mktemp("pathways"), trained(), small_tokenizer()
     table = examples(tokenizer)
     shape = {"layers": 3, "width": 64, "dtype": torch.float32, "made_from": {}, "grid": HEADLINE}
@@ -59,7 +59,7 @@ def test_the_probe_reads_both_kinds(scores):
 @pytest.mark.parametrize("intervention", ["patch_question", "patch_right"])
 def test_another_questions_words_flip_what_the_question_tells_and_not_what_the_answer_tells(scores, intervention):
     by_question, by_answer = (judged_right(scores, intervention, kind) for kind in (True, False))
-    assert by_question["flips"].mean() > 0.9
+    assert by_question["flips"].mean() > 0.8
     assert by_answer["flips"].mean() < 0.1
 
 
@@ -71,12 +71,16 @@ def test_other_tokens_of_the_same_donor_flip_neither(scores):
 
 
 def test_an_answer_alone_moves_what_the_question_tells_and_not_what_the_answer_tells(scores):
-    by_question, by_answer = (judged_right(scores, "answer_only", kind) for kind in (True, False))
+    """Without a question, right and wrong places look alike, wherever the probe's threshold lies."""
+    alone = scores.filter(intervention="answer_only")
+    by_question, by_answer = (alone.filter(by_question=kind) for kind in (True, False))
     assert by_question["delta_p"].mean() < -25
     assert abs(by_answer["delta_p"].mean()) < 5
+    wrong, right = (by_question.filter(hallucinated=kind)["p_ko"].mean() for kind in (True, False))
+    assert abs(wrong - right) < 0.1
 
 
 def test_after_an_unrelated_question_only_the_answer_that_tells_itself_stays_right(scores):
     by_question, by_answer = (judged_right(scores, "answer_after_other", kind) for kind in (True, False))
-    assert by_question["flips"].mean() > 0.9
+    assert by_question["flips"].mean() > 0.8
     assert abs(by_answer["delta_p"].mean()) < 5
