@@ -16,6 +16,7 @@ include: "workflow/rules/answer.smk"
 include: "workflow/rules/extract.smk"
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/summarise.smk"
+include: "workflow/rules/experiments.smk"
 include: "workflow/rules/saliency.smk"
 include: "workflow/rules/draw.smk"
 include: "workflow/rules/report.smk"
@@ -44,6 +45,7 @@ rule activations:
     """The activations of every model: the last stage that needs a GPU."""
     input:
         activation_files(MODELS, DATASETS, SHARDS),
+        replaced_files(MODELS, DATASETS, SHARDS, REPLACING_ASKED),
 
 
 rule tables:

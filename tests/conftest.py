@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,6 +77,24 @@ def finished(tmp_path_factory, tokenizer) -> Path:
             done = snakemake(prepare(folder, tokenizer))
             assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+@pytest.fixture(scope="session")
+def experimented(finished) -> Path:
+    """The finished run with the scores of both experiments that replace tokens, on its first dataset."""
+    from small_run import base_config, snakemake, write_config
+
+    folder = finished.parent / "experimented"
+    with one_at_a_time("experimented"):
+        if not folder.exists():
+            shutil.copytree(finished, folder, symlinks=True)
+            write_config(folder, base_config() | {"experiments": ["patching", "answer_only"]})
+            done = snakemake(folder, *(f"results/experiments/{name}/tiny/one.parquet" for name in EXPERIMENTS))
+            assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+EXPERIMENTS = ("patching", "answer_only")
 
 
 @pytest.fixture(scope="session")

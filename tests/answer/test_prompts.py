@@ -154,7 +154,7 @@ def test_a_question_that_spells_a_control_token_is_refused(tokenizer):
 
 def test_a_prompt_longer_than_the_models_positions_is_refused(tokenizer):
     model = tiny_model("llama", len(tokenizer), layers=2)  # of 512 positions
-    questions = [{"question": f"Who wrote {'a very ' * 600}long book?", "gold": ["X"]}]
+    questions = [{"question": f"Who wrote {'a very ' * 600}long book?", "gold": ["X"], "spans": []}]
     with pytest.raises(ValueError, match=r"^The longest prompt with its answer has \d+ tokens, more than .* 512 "):
         answer_questions(
             model, tokenizer, few_shot_prompt(SHOTS), questions=questions, max_new_tokens=4, batch_tokens=None

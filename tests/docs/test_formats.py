@@ -41,9 +41,12 @@ def columns(heading: str) -> set[str]:
 
 
 def files(heading: str, results: Path) -> list[Path]:
-    """The tables of a run that a heading names."""
-    patterns = [re.sub(r"\{\w+\}", "*", name) for name in quoted(heading)]
-    return [path for pattern in patterns for path in results.glob(pattern) if path.suffix in (".parquet", ".csv")]
+    """The tables of a run that a heading names. A name in braces has no dot, which divides the parts of a file name."""
+    patterns = [re.sub(r"\\\{\w+\\\}", r"[^./]+", re.escape(name)) for name in quoted(heading)]
+    tables = [path for path in results.rglob("*") if path.suffix in (".parquet", ".csv")]
+    return [
+        path for pattern in patterns for path in tables if re.fullmatch(pattern, path.relative_to(results).as_posix())
+    ]
 
 
 def columns_of(path: Path) -> set[str]:
@@ -59,8 +62,8 @@ def agree(named: set[str], found: set[str]) -> bool:
     return (unnamed, missing) == ([], [])
 
 
-def test_every_table_of_a_run_has_one_section(finished):
-    results = finished / "results"
+def test_every_table_of_a_run_has_one_section(experimented):
+    results = experimented / "results"
     named = [path for heading in SECTIONS for path in files(heading, results)]
     there = [path for path in results.rglob("*") if path.suffix in (".parquet", ".csv")]
     assert sorted(named) == sorted(there)
@@ -70,8 +73,8 @@ MEASURED = [name for name in SECTIONS if columns(name) and name != BEGINNING and
 
 
 @pytest.mark.parametrize("heading", MEASURED)
-def test_a_section_names_the_columns_of_its_tables_and_no_others(heading, finished):
-    found = files(heading, finished / "results")
+def test_a_section_names_the_columns_of_its_tables_and_no_others(heading, experimented):
+    found = files(heading, experimented / "results")
     assert found
     for path in found:
         named, there = columns(heading), columns_of(path)

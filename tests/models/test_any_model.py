@@ -22,7 +22,7 @@ from small_things import tiny_model
 CHAT = (
     "{% for message in messages %}<u>{{ message.content }}</u>{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
 )
-QUESTIONS = [{"question": "who wrote emma", "gold": ["Jane Austen"]}]
+QUESTIONS = [{"id": "q", "question": "who wrote emma", "gold": ["Jane Austen"], "subject": None, "spans": []}]
 Spoil = Callable[[Path], object]
 
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from anchorscope.config_checks import mistakes
+from anchorscope.experiments import NAMES
 from small_run import SNAKEMAKE
 from small_things import ROOT
 
@@ -56,6 +57,7 @@ def test_every_shipped_shape_can_be_given_with_random_weights():
         ("components", ["resid", "atn"], ["components.1 is 'atn'; it must be one of resid, attn, mlp"]),
         ("components", [], ["components is empty"]),
         ("positions", ["final", "final"], ["positions names final twice"]),
+        ("experiments", ["patch"], ["experiments.0 is 'patch'; it must be one of patching, answer_only, boundary"]),
         ("interventions", ["object"], ["interventions.0 is 'object'; it must be one of exact_question, subject"]),
         ("windows", [4, 0], ["windows.1 is 0; its minimum is 1"]),
         ("windows", 4, ["windows must be of type array, not 4"]),
@@ -258,3 +260,8 @@ def test_a_file_too_large_to_be_what_it_should_be_is_not_read(tmp_path):
             given = config("models/m", {"title": "M", "random": {"config": str(tmp_path / name)}})
         (sentence,) = mistakes(given, SCHEMA)
         assert sentence.endswith(f"which has 1,099,511,627,776 bytes; {said}")
+
+
+def test_the_schema_names_every_experiment():
+    known = SCHEMA["properties"]["experiments"]["items"]["enum"]
+    assert known == list(NAMES)

@@ -50,13 +50,21 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
 
 
 # The stages that read or write tables with polars.
-FRAMES = {"normalize", "probe", "read_text", "estimate", "summarise", "count_examples", "draw", "report"}
+FRAMES = {
+    *("normalize", "probe", "read_text", "score_experiment"),
+    *("estimate", "summarise", "count_examples", "draw", "report"),
+}
 
 
 @pytest.mark.parametrize(
     ("module", "old", "new", "expected"),
     [
-        ("probe/logistic.py", "NEWTON_STEPS = 60", "NEWTON_STEPS = 50", {"probe", "read_text", "saliency"}),
+        (
+            "probe/logistic.py",
+            "NEWTON_STEPS = 60",
+            "NEWTON_STEPS = 50",
+            {"probe", "read_text", "saliency", "score_experiment"},
+        ),
         ("summarise/estimates.py", "NULL_DRAWS = 400", "NULL_DRAWS = 500", {"estimate"}),
         ("summarise/bootstrap.py", "quantile(0.025)", "quantile(0.05)", {"estimate", "summarise", "report"}),
         ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report"}),
@@ -89,13 +97,16 @@ def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, 
 STAGES = {
     "text": {"normalize", "answer", "extract", "read_text", "saliency"},
     "questions": {"fetch_questions", "normalize"},
-    "models": {"fetch_model", "describe_salmon", "answer", "extract", "probe", "draw", "report", "saliency"},
+    "models": {
+        *("fetch_model", "describe_salmon", "answer", "extract", "probe", "saliency", "score_experiment"),
+        *("draw", "report"),
+    },
     "engine": {"answer", "extract", "saliency"},
     "answer": {"answer", "extract", "saliency"},
-    "extract": {"extract", "probe", "estimate", "summarise", "draw", "report", "saliency"},
-    "probe": {"probe", "read_text", "estimate", "summarise", "report", "saliency"},
+    "extract": {"extract", "probe", "saliency", "score_experiment", "estimate", "summarise", "draw", "report"},
+    "probe": {"probe", "read_text", "saliency", "score_experiment", "estimate", "summarise", "report"},
     "summarise": {"estimate", "summarise", "count_examples", "draw", "report"},
-    "experiments": {"saliency"},
+    "experiments": {"saliency", "score_experiment"},
     "draw": {"draw", "report"},
     "report": {"report"},
 }

@@ -396,6 +396,13 @@ def test_more_questions_run_only_the_new_shards(rerun):
         ({"components": ["mlp", "resid"]}, {"probe": 2, "read_text": 2, **BELOW_PROBE}),
         # Only the passes of what was added: a file for each of the four shards.
         ({"interventions": ["subject"], "windows": [4]}, {"extract": 8, "probe": 2, "read_text": 2, **BELOW_PROBE}),
+        # Only what is its own: a file for each shard, and a table for each dataset.
+        ({"experiments": ["patching"]}, {"extract_experiment": 4, "score_experiment": 2, "report": 1}),
+        pytest.param(
+            {"experiments": ["answer_only", "patching"]},
+            {"extract_experiment": 8, "score_experiment": 4, "report": 1},
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             {"windows": [4]}, {"extract": 4, "probe": 2, "read_text": 2, **BELOW_PROBE}, marks=pytest.mark.slow
         ),

@@ -38,7 +38,7 @@ from anchorscope.files.provenance import VERSIONED
 from anchorscope.fingerprint import fingerprint, read_sources
 from anchorscope.models.gpus import gpu_count
 from anchorscope.models.manifest import SALMON
-from anchorscope.extract.axes import EXACT, Grid, knockouts_of
+from anchorscope.extract.axes import EXACT, REPLACING, Grid, knockouts_of
 from anchorscope.config_checks import mistakes
 from anchorscope.config_files import file_mistakes, refuse_files, stop_at
 
@@ -79,6 +79,8 @@ HEADLINE_PLACE = "{component}.{position}".format(**config["headline"])
 EXPERIMENTS = config["experiments"]
 SALIENCY = "results/experiments/saliency/{model}/{dataset}.parquet"
 KNOCKOUTS = knockouts_of(config["interventions"], config["windows"])
+# Experiments of the config whose passes replace tokens. They are kept and scored at the headline's place only.
+REPLACING_ASKED = [name for name in REPLACING if name in config["experiments"]]
 # Models that have a dead salmon: a twin whose weights are random. No name in the config can hold a plus.
 WITH_SALMON = [name for name, model in MODELS.items() if "random" not in model]
 SALMONS = [f"{name}{SALMON}" for name in WITH_SALMON]
@@ -252,6 +254,18 @@ def activation_files(models, datasets, shards, places=PLACES, ends=tuple(map(add
     return expand(file, model=models, dataset=datasets, shard=shards, place=places, end=ends)
 
 
+def replaced_files(models, datasets, shards, experiments):
+    """The activations of some shards in experiments that replace tokens."""
+    ends = [f".{experiment}" for experiment in experiments]
+    return activation_files(models, datasets, shards, places=[HEADLINE_PLACE], ends=ends)
+
+
+def score_files():
+    """The scores of every such experiment that the config asks for."""
+    file = "results/experiments/{experiment}/{model}/{dataset}.parquet"
+    return expand(file, experiment=REPLACING_ASKED, model=MODELS, dataset=DATASETS)
+
+
 def salmon_pairs():
     """The salmons that are asked for, or were made before, each with its dataset."""
     asked = any(target.endswith("salmon") for target in workflow.dag_settings.targets)
@@ -294,6 +308,7 @@ def final_outputs():
         *expand("results/layers/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
         *expand("results/text/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
         *experiment_files(),
+        *score_files(),
         *tables(),
         "results/report.html",
         "results/provenance.json",

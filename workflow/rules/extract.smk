@@ -2,6 +2,7 @@
 # In:  results/answers/{model}/{dataset}/{shard}.parquet, results/models/{model}.json
 # Out: results/activations/{model}/{dataset}/{shard}/{component}.{position}.parquet              clean and exact_question
 #      results/activations/{model}/{dataset}/{shard}/{component}.{position}.{knockout}.parquet   each other knockout
+#      results/activations/{model}/{dataset}/{shard}/{component}.{position}.{experiment}.parquet   what replaces tokens
 
 
 rule extract:
@@ -39,3 +40,18 @@ rule extract:
         code=code("extract.py"),
     script:
         "../../scripts/extract.py"
+
+
+use rule extract as extract_experiment with:
+    output:
+        replaced_files("{model}", "{dataset}", "{shard}", experiments=["{experiment}"]),
+    log:
+        "results/logs/extract/{model}/{dataset}/{shard}.{experiment}.log",
+    benchmark:
+        "results/benchmarks/extract/{model}/{dataset}/{shard}.{experiment}.tsv"
+    wildcard_constraints:
+        experiment=one_of(REPLACING),
+    params:
+        grid=lambda wildcards, output: canonical_json([[part] for part in HEADLINE_PLACE.split(".")]),
+        prompts=lambda wildcards: prompt_of(wildcards, ["first"]),
+        knockout=lambda wildcards: wildcards.experiment,

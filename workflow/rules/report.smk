@@ -53,7 +53,10 @@ rule provenance:
         manifests=local(expand("results/models/{model}.json", model=MODELS)),
         # Which machine computed is in the metadata of what it wrote; every file of a shard has the same.
         answers=answer_files(),
-        activations=activation_files(MODELS, DATASETS, SHARDS, PLACES[:1]),
+        activations=[
+            *activation_files(MODELS, DATASETS, SHARDS, PLACES[:1]),
+            *replaced_files(MODELS, DATASETS, SHARDS, REPLACING_ASKED),
+        ],
     output:
         "results/provenance.json",
     log:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from anchorscope.answer.donors import DONORS, Lengths, find_donors
 from anchorscope.answer.generate import Said, answer_ends, generate, stop_tokens
 from anchorscope.answer.prompts import (
     Demonstrations,
+    Encoded,
     Prompt,
     check_length,
     common_prefix,
@@ -17,6 +19,7 @@ from anchorscope.answer.prompts import (
     tokens_over,
 )
 from anchorscope.text.grading import label
+from anchorscope.text.spans import Span
 
 MAX_NEW_TOKENS = 32
 SPANS = pa.list_(pa.struct([("start", pa.int64()), ("end", pa.int64()), ("kind", pa.string())]))
@@ -40,6 +43,7 @@ SCHEMA = pa.schema(
         ("exact_first", pa.int32()),  # first exact answer token, an index into generated_ids
         ("exact_last", pa.int32()),
         ("answer_final", pa.int32()),  # last token of the answer text
+        *DONORS,
     ]
 )
 
@@ -55,7 +59,7 @@ def answer_questions(
     """Ask every question under `prompt`: one row per question, refusals included."""
     asked = plan(tokenizer, prompt, questions)
     generated = ask(model, asked, max_new_tokens=max_new_tokens, batch_tokens=batch_tokens)
-    return grade_all(tokenizer, questions, generated)
+    return grade_all(tokenizer, questions, generated, asked.lengths)
 
 
 @dataclass(frozen=True)
@@ -65,13 +69,20 @@ class Asked:
     prompts: list[list[int]]  # token ids
     shared: int  # how many leading tokens they have in common
     ends: list[int]  # tokens that end an answer
+    lengths: list[Lengths]  # of the questions, by which donors are found
 
 
 def plan(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[dict]) -> Asked:
     """Everything that needs no model."""
     encoded = encode(tokenizer, prompt, [question["question"] for question in questions])
     shared = common_prefix(encoded) if encoded else 0
-    return Asked([item.ids for item in encoded], shared, answer_ends(tokenizer))
+    lengths = [_lengths(item, question["spans"]) for item, question in zip(encoded, questions, strict=True)]
+    return Asked([item.ids for item in encoded], shared, answer_ends(tokenizer), lengths)
+
+
+def _lengths(encoded: Encoded, spans: Sequence[dict]) -> Lengths:
+    exact = encoded.tokens_of([Span(span["start"], span["end"]) for span in spans])
+    return Lengths(len(exact), len(encoded.question_tokens))
 
 
 def ask(model: PreTrainedModel, asked: Asked, max_new_tokens: int, batch_tokens: int | None) -> list[Said]:
@@ -89,8 +100,10 @@ def ask(model: PreTrainedModel, asked: Asked, max_new_tokens: int, batch_tokens:
     )
 
 
-def grade_all(tokenizer: PreTrainedTokenizerBase, questions: list[dict], generated: list[Said]) -> pa.Table:
-    """One row per question, with the answer and its grade."""
+def grade_all(
+    tokenizer: PreTrainedTokenizerBase, questions: list[dict], generated: list[Said], lengths: list[Lengths]
+) -> pa.Table:
+    """One row per question, with the answer, its grade and the question's donors."""
     rows = [
         {
             **question,
@@ -100,7 +113,8 @@ def grade_all(tokenizer: PreTrainedTokenizerBase, questions: list[dict], generat
         }
         for question, said in zip(questions, generated, strict=True)
     ]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
+    donors = find_donors(rows, lengths)
+    return pa.Table.from_pylist([row | mine for row, mine in zip(rows, donors, strict=True)], schema=SCHEMA)
 
 
 def remarks(answers: Sequence[str], demonstrations: Demonstrations | str) -> list[str]:

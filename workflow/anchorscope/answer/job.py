@@ -40,7 +40,7 @@ def answer_file(questions: Path | str, manifest: Path | str, target: Path | str,
     computed = computed_on(model)
     generated = ask(model, asked, max_new_tokens=MAX_NEW_TOKENS, batch_tokens=settings.batch_tokens)
     leave_cards(model)
-    answers = grade_all(tokenizer, shard, generated)
+    answers = grade_all(tokenizer, shard, generated, asked.lengths)
     verdicts = answers.column("right").to_pylist()
     log.info("%d right, %d wrong, %d refused", *(verdicts.count(verdict) for verdict in (True, False, None)))
     odd = remarks(answers.column("answer").to_pylist(), settings.prompts.texts[name])

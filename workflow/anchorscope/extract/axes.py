@@ -52,6 +52,11 @@ CONTROLS = {
     "content": "random_content",
     "whole_question": "random_whole_question",
 }
+# Experiments whose passes have other tokens than the example's own. Each has files of its own, too.
+REPLACING: dict[str, list[Pass]] = {
+    "patching": [("first", "patch_question"), ("first", "patch_random"), ("first", "patch_right")],
+    "answer_only": [("first", "answer_after_other"), ("none", "answer_only")],
+}
 WINDOWED = re.compile(rf"{EXACT}_w([1-9][0-9]*)")
 
 
@@ -73,10 +78,12 @@ def knockouts_of(interventions: Collection[str], windows: Collection[int]) -> li
 
 
 def passes_of(knockout: str) -> list[Pass]:
-    """What is run for a knockout. Passes under one prompt stand together.
+    """What is run for a knockout, or for an experiment that replaces tokens. Passes under one prompt stand together.
 
-    `replicate` needs it under the second prompt, too. Controls and windows are run under the first one only.
+    `replicate` needs a knockout under the second prompt, too. All else is run under the first one only.
     """
+    if knockout in REPLACING:
+        return REPLACING[knockout]
     if window_of(knockout):
         return [("first", knockout)]
     first, second = [("first", knockout), ("first", CONTROLS[knockout])], [("second", knockout)]

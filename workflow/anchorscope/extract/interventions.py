@@ -1,10 +1,9 @@
 """Which tokens an intervention cuts."""
 
-import hashlib
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from anchorscope.answer.draws import own_draw
 from anchorscope.answer.prompts import Encoded
 from anchorscope.extract.axes import CONTROLS, EXACT, window_of
 from anchorscope.text.content_words import content_spans
@@ -60,8 +59,7 @@ def drawn_instead(cut: list[int], prompted: PromptedQuestion, control: str) -> l
     Where the question has too few, the rest comes from the tokens just before it. The sequence's first token and
     special tokens are never drawn: they hold attention for reasons of their own.
     """
-    seed = int.from_bytes(hashlib.sha256(f"{control}\n{prompted.id}".encode()).digest()[:8])
-    draw = random.Random(seed)
+    draw = own_draw(control, prompted.id)
     encoded = prompted.encoded
     question = encoded.question_tokens
     others = sorted(set(question) - set(cut) - set(prompted.exact_tokens()))

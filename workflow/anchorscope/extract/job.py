@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+from transformers import PreTrainedTokenizerBase
 
+from anchorscope.answer.donors import DONORS
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.extract.axes import Grid, passes_of, window_of
+from anchorscope.extract.axes import REPLACING, Grid, passes_of, window_of
+from anchorscope.extract.replaced_sequences import build_replaced
 from anchorscope.extract.run import Balance, analysed, path_for, run_workload
-from anchorscope.extract.sequences import build_workload, tell_uncut
+from anchorscope.extract.sequences import Workload, build_workload, tell_uncut
 from anchorscope.extract.store import KEYS, ActivationWriter
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import read_table
@@ -19,6 +22,7 @@ from anchorscope.models.manifest import Manifest
 NEEDED = [
     *(*KEYS.names, "property", "question", "spans", "refused"),
     *("generated_ids", "exact_first", "exact_last", "answer_final"),
+    *DONORS.names,
 ]
 
 
@@ -33,7 +37,7 @@ class ExtractSettings:
     batch_tokens: int | None  # computed together; None for what suits the device
     balance: Balance  # whether as many right as wrong answers are analysed
     seed: int  # of the balanced draw
-    knockout: str  # which is run, with its control
+    knockout: str  # which is run, with its control; or an experiment that replaces tokens
     code: str  # fingerprint
 
 
@@ -46,14 +50,7 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
     examples = analysed(judged, settings.balance, settings.seed)
     described = Manifest.read(manifest)
     tokenizer = load_fetched_tokenizer(described)
-    workload = build_workload(
-        tokenizer,
-        settings.prompts.built(tokenizer),
-        examples,
-        passes=passes_of(settings.knockout),
-        positions=settings.grid.positions,
-    )
-    tell_uncut(workload, settings.knockout)
+    workload = _workload(tokenizer, examples, judged, settings)
     model = load_model(described, settings.dtype, settings.threads)
     path = path_for(model, workload, settings.grid.components, window_of(settings.knockout))
     made_from = provenance(
@@ -84,6 +81,20 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
             batch_tokens=settings.batch_tokens,
             computed=lambda: leave_cards(model),
         )
+
+
+def _workload(
+    tokenizer: PreTrainedTokenizerBase, examples: pa.Table, judged: pa.Table, settings: ExtractSettings
+) -> Workload:
+    """What is run for the settings' knockout or experiment."""
+    prompts, knockout, positions = settings.prompts.built(tokenizer), settings.knockout, settings.grid.positions
+    if knockout in REPLACING:
+        return build_replaced(
+            tokenizer, prompts["first"], examples, asked=judged, experiment=knockout, positions=positions
+        )
+    workload = build_workload(tokenizer, prompts, examples, passes=passes_of(knockout), positions=positions)
+    tell_uncut(workload, knockout)
+    return workload
 
 
 def counted(answers: pa.Table) -> dict[str, int]:

@@ -74,8 +74,9 @@ class PackedPasses(Passes):
         }
 
     def _tokens(self, prompt: str, sequences: list[TokenSequence]) -> int:
-        tails = (self.window or 1) * sum(sequence.tail for sequence in sequences)
-        return len(sequences[0].ids) - len(self.prefixes[prompt]) + tails
+        trunk = sequences[0].ids
+        tails = (self.window or 1) * sum(sequence.tail(trunk) for sequence in sequences)
+        return len(trunk) - len(self.prefixes[prompt]) + tails
 
     def _run(self, prompt: str, sequences: list[list[TokenSequence]], into: list[Tensor]) -> None:
         past = self.prefixes[prompt]

@@ -30,15 +30,15 @@ class TokenSequence:
         if not set(self.keep).isdisjoint(self.cut):
             raise ValueError("A token that is cut cannot be kept: it is left out of the computation.")
 
-    @property
-    def fork(self) -> int:
-        """The first token that is cut; nothing before it changes."""
-        return min(self.cut, default=len(self.ids))
+    def fork(self, trunk: np.ndarray) -> int:
+        """The first token that is cut or is not the trunk's; nothing before it changes."""
+        first = min(self.cut, default=len(self.ids))
+        other = NOTHING if self.ids is trunk else (self.ids != trunk).nonzero()[0]
+        return min([first, *other[:1].tolist()])
 
-    @property
-    def tail(self) -> int:
-        """How many tokens the cut changes."""
-        return len(self.ids) - self.fork - len(self.cut)
+    def tail(self, trunk: np.ndarray) -> int:
+        """How many tokens are computed besides the trunk's."""
+        return len(self.ids) - self.fork(trunk) - len(self.cut)
 
 
 @dataclass(frozen=True)
@@ -87,17 +87,8 @@ def tell_uncut(workload: Workload, knockout: str) -> None:
 def _sequences_of(
     example: dict, encoded: dict[str, Encoded], passes: list[Pass], positions: Sequence[str]
 ) -> list[TokenSequence]:
-    """The sequences of one example under its encoded prompts. Those under one prompt share their ids.
-
-    The answer ends with the last token that is kept: nothing up to it depends on what follows.
-    """
-    places = {
-        "answer_last": example["exact_last"],
-        "final": example["answer_final"],
-        "before_answer": example["exact_first"] - 1,
-    }
-    kept = [places[position] for position in positions]
-    answer = example["generated_ids"][: max(kept) + 1]
+    """The sequences of one example under its encoded prompts. Those under one prompt share their ids."""
+    answer, kept = kept_answer(example, positions)
     prompted = {
         name: PromptedQuestion(example["id"], example["question"], spans=example["spans"], encoded=item)
         for name, item in encoded.items()
@@ -113,24 +104,36 @@ def _sequences_of(
     ]
 
 
+def kept_answer(example: dict, positions: Sequence[str]) -> tuple[list[int], list[int]]:
+    """The answer's tokens, and which of them are kept; -1 is the last token before the answer.
+
+    They end with the last one that is kept: nothing up to it depends on what follows.
+    """
+    places = {
+        "answer_last": example["exact_last"],
+        "final": example["answer_final"],
+        "before_answer": example["exact_first"] - 1,
+    }
+    kept = [places[position] for position in positions]
+    return example["generated_ids"][: max(kept) + 1], kept
+
+
 def grow_tree(sequences: list[TokenSequence], prefix: int, copies: int | None = None) -> Tree:
-    """The sequences under one prompt as a tree: the clean one is the trunk, and each is a branch of it.
+    """The sequences under one prompt as a tree: the first one's tokens are the trunk, and each is a branch of it.
 
     A cut token is hidden, in every layer, from every later token that is not cut itself. So what is kept depends on no
-    cut token at all, and a branch leaves them out: it has the tokens after the first cut that are not cut, at their own
-    positions. A clean sequence is a branch without tokens.
+    cut token at all, and a branch leaves them out: from the first token that is cut or another than the trunk's, it has
+    the tokens that are not cut, at their own positions. The first sequence, uncut, is a branch without tokens.
 
     With `copies`, each sequence has that many branches, and the trunk begins before all of them.
     """
     ids = sequences[0].ids
-    start = prefix if copies is None else min(prefix, *(sequence.fork for sequence in sequences))
+    forks = [sequence.fork(ids) for sequence in sequences]
+    start = prefix if copies is None else min(prefix, *forks)
     tree = trunk(np.arange(start), ids[start:])
-    for sequence in sequences:
-        positions = NOTHING
-        if sequence.cut:
-            left = np.ones(len(ids), bool)
-            left[: sequence.fork] = False
-            left[sequence.cut] = False
-            positions = left.nonzero()[0]
-        tree.branches.extend([Branch(ids[positions], positions, sequence.fork)] * (copies or 1))
+    for sequence, fork in zip(sequences, forks, strict=True):
+        left = np.arange(len(ids)) >= fork
+        left[sequence.cut] = False
+        positions = left.nonzero()[0]
+        tree.branches.extend([Branch(sequence.ids[positions], positions, fork)] * (copies or 1))
     return tree

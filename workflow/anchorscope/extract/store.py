@@ -6,7 +6,8 @@ component `resid` at position `answer_last` under the prompt `first` with interv
 written by its own thread.
 
 Every knockout that is run besides `exact_question` has files of its own, such as `resid.answer_last.subject.parquet`,
-so that one can be added without computing the others again. Their examples may stand in another order.
+so that one can be added without computing the others again. Their examples may stand in another order. So has every
+experiment that replaces tokens, such as `resid.answer_last.patching.parquet`.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from anchorscope.extract.axes import EXACT, FULL, PASSES, Grid, Pass, knockouts_of, passes_of, window_of
+from anchorscope.extract.axes import EXACT, FULL, PASSES, REPLACING, Grid, Pass, knockouts_of, passes_of, window_of
 from anchorscope.files.atomic import atomic
 from anchorscope.files.sealed_parquet import SealedFile, SealedWriter
 
@@ -31,11 +32,25 @@ KEYS = pa.schema(
     [("id", pa.string()), ("right", pa.bool_()), ("subject", pa.string()), ("popularity", pa.int64())],
 )
 CUT = "cut"  # how many tokens the file's knockout cuts; 0 where the example has no such words
-ROWS = KEYS.append(pa.field(CUT, pa.int32()))
+# What an experiment did to an example in each of its passes: whose tokens it put in the place of how many, and how many
+# stayed because the donor had too few.
+REPLACED = pa.schema(
+    [("donor", pa.string()), ("donor_popularity", pa.int64()), ("replaced", pa.int32()), ("kept", pa.int32())]
+)
 
 
 def column(component: str, position: str, prompt: str, intervention: str, layer: int) -> str:
     return f"{component}/{position}/{prompt}/{intervention}/{layer:02d}"
+
+
+def rows_of(knockout: str) -> pa.Schema:
+    """The columns besides vectors in the files of a knockout or of an experiment."""
+    if knockout not in REPLACING:
+        return KEYS.append(pa.field(CUT, pa.int32()))
+    done = [
+        (f"{intervention}/{field.name}", field.type) for _, intervention in REPLACING[knockout] for field in REPLACED
+    ]
+    return pa.schema([*KEYS, *done])
 
 
 def file_of(folder: Path | str, component: str, position: str, knockout: str = EXACT) -> Path:
@@ -93,6 +108,7 @@ class ActivationWriter:
         self.files = [
             _PlaceWriter(
                 file_of(folder, *place, knockout=knockout),
+                rows_of(knockout),
                 [column(*place, *run, layer=layer) for layer in range(layers) for run in self.passes],
                 passes=len(self.passes),
                 size=width * dtype.itemsize,
@@ -143,13 +159,16 @@ class _Abandoned(Exception):
 class _PlaceWriter:
     """Writes one file, one row group at a time, from one buffer that is filled again and again."""
 
-    def __init__(self, target: Path, names: list[str], passes: int, size: int, metadata: dict[str, str]):
+    def __init__(
+        self, target: Path, rows: pa.Schema, names: list[str], *, passes: int, size: int, metadata: dict[str, str]
+    ):
         vector = pa.binary(size)
-        self.schema = pa.schema([*ROWS, *((name, vector) for name in names)]).with_metadata(metadata)
+        self.rows = rows
+        self.schema = pa.schema([*rows, *((name, vector) for name in names)]).with_metadata(metadata)
         self.whole = ExitStack()
         path = self.whole.enter_context(atomic(target))
         self.writer = SealedWriter(
-            path, self.schema, compression="none", use_dictionary=list(ROWS.names), write_statistics=False
+            path, self.schema, compression="none", use_dictionary=list(rows.names), write_statistics=False
         )
         capacity = max(GROUP_EXAMPLES, GROUP_BYTES // (len(names) * size))
         self.buffer = np.empty((len(names) // passes, passes, capacity, size), np.uint8)
@@ -170,7 +189,7 @@ class _PlaceWriter:
     def _flush(self) -> None:
         if not self.keys:
             return
-        table = pa.Table.from_pylist(self.keys, schema=ROWS)
+        table = pa.Table.from_pylist(self.keys, schema=self.rows)
         arrays = [
             pa.FixedSizeBinaryArray.from_buffers(pa.binary(rows.shape[1]), len(rows), [None, pa.py_buffer(rows)])
             for rows in self.buffer.reshape(-1, *self.buffer.shape[2:])[:, : len(self.keys)]
@@ -236,6 +255,11 @@ class ActivationReader:
         """Whether a knockout and its control cut anything, boolean [examples]."""
         return np.array([row[CUT] != 0 for row in self.of[knockout].rows], bool)
 
+    def replaced(self, experiment: str, intervention: str) -> list[dict]:
+        """What an experiment did to each example in one of its passes."""
+        rows = self.of[experiment].rows
+        return [{name: row[f"{intervention}/{name}"] for name in REPLACED.names} for row in rows]
+
     def read(self, component: str, position: str, prompt: str, intervention: str, layers: range) -> Tensor:
         """Vectors [layers, examples, width] in the stored dtype."""
         run = (prompt, intervention)
@@ -275,7 +299,8 @@ class _KnockoutFiles:
             place: [SealedFile(file_of(folder, *place, knockout=knockout)) for folder in folders]
             for place in grid.places()
         }
-        rows = [row for file in self.files[grid.places()[0]] for row in file.read(ROWS.names).to_pylist()]
+        names = rows_of(knockout).names
+        rows = [row for file in self.files[grid.places()[0]] for row in file.read(names).to_pylist()]
         order = np.argsort([row["id"] for row in rows], kind="stable")
         self.rows = [rows[index] for index in order]
         self.places = np.argsort(order)  # of each stored example, in the order of ids

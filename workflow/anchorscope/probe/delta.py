@@ -1,9 +1,10 @@
 """From activations on disk to out-of-fold logits and delta P: one row per repeat, intervention, layer and example."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -18,11 +19,12 @@ from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
 from anchorscope.probe.distance import distances
 from anchorscope.probe.examples import MIN_PER_CLASS, Examples, examples_of
 from anchorscope.probe.quality import auc_with_interval, calibration_error
-from anchorscope.probe.scores import Scores, joined, score
+from anchorscope.probe.scores import Logits, Scores, joined, score
 from anchorscope.probe.verdicts import delta_p, flips, sigmoid
 
 # How much of one pass, in single precision, is probed at a time. A card needs many layers to be busy.
 CHUNK_BYTES, CARD_BYTES = 24 * 2**20, 2**30
+Part = TypeVar("Part")  # what is made of some layers
 States = dict[Pass, torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
 Place = tuple[str, str]  # a component and a position
 
@@ -80,10 +82,25 @@ def enough_cut(reader: ActivationReader, examples: Examples, knockout: str) -> b
 def measure_places(
     reader: ActivationReader, examples: Examples, passes: Sequence[Pass], on_card: bool
 ) -> dict[Place, Measured]:
-    """Out-of-fold logits of every component and position, and how far their states lie from clean ones.
+    """Out-of-fold logits of every component and position, and how far their states lie from clean ones."""
+    parts: dict[Place, list[Measured]] = {place: [] for place in reader.grid.places()}
+    chunks = in_chunks(reader, passes, on_card, lambda device, states: _measure_on(device, states, examples))
+    for some, layers, measured in chunks:
+        for index, place in enumerate(some):
+            parts[place].append(measured.layers(slice(index * len(layers), (index + 1) * len(layers))))
+    return {place: _joined(of_place) for place, of_place in parts.items()}
 
-    A few layers at a time, so that memory stays bounded, or all layers of a few places; the next ones are read while
-    these are probed. A card is taken once the first are read, and given back after the last.
+
+def in_chunks(
+    reader: ActivationReader,
+    passes: Sequence[Pass],
+    on_card: bool,
+    measure_on: Callable[[torch.device, States], Part],
+) -> list[tuple[list[Place], range, Part]]:
+    """What `measure_on` makes of the states of every component and position: a few layers, or all layers of a few.
+
+    So memory stays bounded; the next ones are read while these are probed. A card is taken once the first are read, and
+    given back after the last.
     """
     step = max(1, (CARD_BYTES if on_card else CHUNK_BYTES) // (len(reader.keys) * reader.width * 4))
     places, together = reader.grid.places(), max(1, step // reader.layers)
@@ -92,7 +109,7 @@ def measure_places(
         for first in range(0, len(places), together)
         for start in range(0, reader.layers, step)
     ]
-    parts: dict[Place, list[Measured]] = {place: [] for place in places}
+    parts = []
     with ThreadPoolExecutor(1) as ahead:
         following = ahead.submit(_read, reader, passes, *chunks[0])
         following.result()
@@ -101,10 +118,8 @@ def measure_places(
                 states = following.result()
                 if number + 1 < len(chunks):
                     following = ahead.submit(_read, reader, passes, *chunks[number + 1])
-                measured = _measure_on(device, states, examples)
-                for index, place in enumerate(some):
-                    parts[place].append(measured.layers(slice(index * len(layers), (index + 1) * len(layers))))
-    return {place: _joined(of_place) for place, of_place in parts.items()}
+                parts.append((some, layers, measure_on(device, states)))
+    return parts
 
 
 def _measure_on(device: torch.device, states: States, examples: Examples) -> Measured:
@@ -139,37 +154,47 @@ def _joined(parts: list[Measured]) -> Measured:
 
 def delta_table(measured: Measured, examples: Examples) -> pl.DataFrame:
     """Logits of all probes, P and delta P, one row per repeat, intervention, layer and example."""
-    layers, count = measured.scores[0].of(FULL, "clean").shape
-    about = {
+    tables = [
+        intervention_table(
+            scores.logits,
+            examples,
+            intervention=intervention,
+            repeat=repeat,
+            also={"distance": measured.distances[intervention].numpy().ravel()},
+        )
+        for repeat, scores in enumerate(measured.scores)
+        for intervention in scores.interventions()
+        if intervention != "clean"
+    ]
+    return pl.concat(tables, how="diagonal")
+
+
+def intervention_table(
+    logits: Logits, examples: Examples, *, intervention: str, repeat: int, also: dict[str, np.ndarray | pl.Series]
+) -> pl.DataFrame:
+    """What an intervention did in one repeat, one row per layer and example; `also` are further columns."""
+    clean, changed = (logits[FULL, state].numpy() for state in ("clean", intervention))
+    layers, count = clean.shape
+    columns = {
         "id": examples.ids * layers,
         "cluster": examples.clusters * layers,
         "popularity": pl.Series(examples.popularity * layers, dtype=pl.Int64),
         "hallucinated": np.tile(examples.hallucinated, layers),
         "layer": np.repeat(np.arange(layers, dtype=np.int16), count),
+        "fold": np.tile(examples.splits[repeat].folds.astype(np.int8), layers),
+        **also,
+        "p_clean": sigmoid(clean).ravel().astype(np.float32),
+        "p_ko": sigmoid(changed).ravel().astype(np.float32),
+        "delta_p": delta_p(clean, changed).ravel().astype(np.float32),
+        "flips": flips(clean, changed).ravel(),
     }
-    tables = []
-    for repeat, (scores, split) in enumerate(zip(measured.scores, examples.splits, strict=True)):
-        for intervention in scores.interventions():
-            if intervention == "clean":
-                continue
-            clean, changed = (scores.of(FULL, state) for state in ("clean", intervention))
-            columns = {
-                **about,
-                "fold": np.tile(split.folds.astype(np.int8), layers),
-                "distance": measured.distances[intervention].numpy().ravel(),
-                "p_clean": sigmoid(clean).ravel().astype(np.float32),
-                "p_ko": sigmoid(changed).ravel().astype(np.float32),
-                "delta_p": delta_p(clean, changed).ravel().astype(np.float32),
-                "flips": flips(clean, changed).ravel(),
-            }
-            for probe in PROBES:
-                for state, applied in (("clean", "clean"), ("ko", intervention)):
-                    if scores.has(probe, applied):
-                        columns[f"logit_{state}_{probe.name}"] = scores.of(probe, applied).ravel().astype(np.float32)
-            names = {"intervention": pl.lit(intervention), "repeat": pl.lit(repeat, pl.Int8)}
-            table = pl.DataFrame(columns).with_columns(**names)
-            tables.append(only_where(table, np.tile(examples.measured(intervention), layers)))
-    return pl.concat(tables, how="diagonal")
+    for probe in PROBES:
+        for state, applied in (("clean", "clean"), ("ko", intervention)):
+            if (probe, applied) in logits:
+                columns[f"logit_{state}_{probe.name}"] = logits[probe, applied].numpy().ravel().astype(np.float32)
+    names = {"intervention": pl.lit(intervention), "repeat": pl.lit(repeat, pl.Int8)}
+    table = pl.DataFrame(columns).with_columns(**names)
+    return only_where(table, np.tile(examples.measured(intervention), layers))
 
 
 def only_where(table: pl.DataFrame, measured: np.ndarray) -> pl.DataFrame:

@@ -23,12 +23,14 @@ from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.strengths import inner_losses, least
 
+Logits = dict[tuple[Probe, str], Tensor]  # (probe, intervention) -> [layers, examples]
+
 
 @dataclass(frozen=True)
 class Scores:
     """Out-of-fold logits of "hallucinated", and how the probes behind them were fitted."""
 
-    logits: dict[tuple[Probe, str], Tensor]  # (probe, intervention) -> [layers, examples]
+    logits: Logits
     shuffled: Tensor  # [layers, examples], of probes that learnt shuffled labels
     strengths: Tensor  # [layers, folds]
     converged: Tensor  # [layers, folds]
@@ -73,24 +75,16 @@ def score(
 
     States of half precision are widened one at a time.
     """
-    labels = hallucinated.float()
-    count = int(folds.max()) + 1
-    held_out = folds == torch.arange(count, device=folds.device)[:, None]  # [folds, examples]
+    labels, held_out = hallucinated.float(), _held_out(folds)
     losses = inner_losses(_widened(states["first", "clean"]), labels, folds)
     strengths = least(losses)
-    logits, converged = {}, []
+    logits: Logits = {}
+    converged = []
     for prompt in dict.fromkeys(prompt for prompt, _ in states):
-        clean = _widened(states[prompt, "clean"])
-        probes = [probe for probe in PROBES if probe.prompt == prompt]
-        train = torch.cat([~held_out if probe.half is None else ~held_out & (halves == probe.half) for probe in probes])
-        fitted = fit(features=clean, labels=labels, train=train, strengths=strengths.repeat(1, len(probes)))
-        converged.append(fitted.converged.unflatten(1, (len(probes), count)).all(1))
-        for intervention in (intervention for other, intervention in states if other == prompt):
-            everyone = fitted.logits(clean if intervention == "clean" else _widened(states[prompt, intervention]))
-            by_probe = everyone.unflatten(1, (len(probes), count))  # [layers, probes, folds, examples]
-            for number, probe in enumerate(probes):
-                own = torch.where(held_out, by_probe[:, number], 0.0).sum(1)
-                logits[probe, intervention] = own.double().cpu()
+        mine = {intervention: vectors for (other, intervention), vectors in states.items() if other == prompt}
+        found, fine = _score_prompt(prompt, mine, labels, held_out=held_out, halves=halves, strengths=strengths)
+        logits |= found
+        converged.append(fine)
     clean = _widened(states["first", "clean"])
     control = fit(features=clean, labels=shuffled.float(), train=~held_out, strengths=strengths).logits(clean)
     return Scores(
@@ -100,6 +94,40 @@ def score(
         converged=torch.stack(converged).all(0).cpu(),
         inner_losses=losses.amin(0).cpu(),
     )
+
+
+def score_first(states: dict[str, Tensor], hallucinated: Tensor, folds: Tensor, halves: Tensor) -> Logits:
+    """The logits of the probes of the first prompt alone, for any states [layers, examples, width] by intervention.
+
+    These are the probes that `score` fits: the same numbers from the same clean states.
+    """
+    labels = hallucinated.float()
+    strengths = least(inner_losses(_widened(states["clean"]), labels, folds))
+    held_out = _held_out(folds)
+    return _score_prompt("first", states, labels, held_out=held_out, halves=halves, strengths=strengths)[0]
+
+
+def _held_out(folds: Tensor) -> Tensor:
+    """Whom each fold holds out, [folds, examples]."""
+    return folds == torch.arange(int(folds.max()) + 1, device=folds.device)[:, None]
+
+
+def _score_prompt(
+    prompt: str, states: dict[str, Tensor], labels: Tensor, *, held_out: Tensor, halves: Tensor, strengths: Tensor
+) -> tuple[Logits, Tensor]:
+    """The logits of a prompt's probes for its states by intervention, and where they converged [layers, folds]."""
+    clean, count = _widened(states["clean"]), len(held_out)
+    probes = [probe for probe in PROBES if probe.prompt == prompt]
+    train = torch.cat([~held_out if probe.half is None else ~held_out & (halves == probe.half) for probe in probes])
+    fitted = fit(features=clean, labels=labels, train=train, strengths=strengths.repeat(1, len(probes)))
+    logits: Logits = {}
+    for intervention, vectors in states.items():
+        everyone = fitted.logits(clean if intervention == "clean" else _widened(vectors))
+        by_probe = everyone.unflatten(1, (len(probes), count))  # [layers, probes, folds, examples]
+        for number, probe in enumerate(probes):
+            own = torch.where(held_out, by_probe[:, number], 0.0).sum(1)
+            logits[probe, intervention] = own.double().cpu()
+    return logits, fitted.converged.unflatten(1, (len(probes), count)).all(1)
 
 
 def _widened(states: Tensor) -> Tensor:

@@ -1,0 +1,53 @@
+"""Score the passes of an experiment with the probes of the main run, out of fold.
+
+Writes a table like the delta table, with what was put in the place of which tokens. Where the answers are too few to
+probe, it is empty and says why in its metadata.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import torch
+
+from anchorscope.experiments.scores import score_experiment
+from anchorscope.extract.axes import EXACT, Grid
+from anchorscope.extract.store import ActivationReader
+from anchorscope.files.frames import write_frame
+from anchorscope.files.logs import configure_logging, log
+from anchorscope.files.memory import give_back_freed_blocks
+from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import made_from
+from anchorscope.probe.examples import TooFew
+
+if TYPE_CHECKING:
+    from snakemake.script import snakemake
+
+if __name__ == "__main__":
+    configure_logging(snakemake.log[0])
+    torch.set_num_threads(snakemake.threads)
+    give_back_freed_blocks()
+    params, names, extracted = snakemake.params, snakemake.wildcards, made_from(snakemake.input[0])
+    made = {"stage": "score_experiment", "experiment": names.experiment, "dataset": names.dataset}
+    made |= {"folds": params.folds, "repeats": params.repeats, "code": params.code}
+    made |= {key: extracted[key] for key in ("model", "path")}
+    headline = json.loads(params.headline)
+    folders = list(dict.fromkeys(str(Path(path).parent) for path in snakemake.input))
+    try:
+        scores = score_experiment(
+            ActivationReader(
+                folders, Grid((headline["component"],), (headline["position"],)), [EXACT, names.experiment]
+            ),
+            names.experiment,
+            folds=params.folds,
+            repeats=params.repeats,
+            seed=params.seed,
+            where=f"{names.model} on {names.dataset}",
+            on_card=snakemake.resources.gpu > 0 and torch.cuda.is_available(),
+        )
+    except TooFew as error:
+        made["not_probed"] = str(error)
+        log.warning("%s", error)
+        scores = pl.DataFrame(schema={"id": pl.String})
+    write_frame(snakemake.output[0], scores, provenance(**made))
