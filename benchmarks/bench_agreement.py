@@ -178,8 +178,15 @@ if __name__ == "__main__":
     parser.add_argument("results", type=Path, nargs="+", help="the results folder of a finished run, or of two")
     parser.add_argument("--record", type=Path, help="write the results to this JSON file")
     options = parser.parse_args()
+    for folder in options.results:
+        if not (folder / "provenance.json").is_file():
+            parser.error(f"{folder} has no provenance.json, so it is not the results folder of a finished run")
+    if len(options.results) > 2:
+        parser.error(f"two results folders can be compared, not {len(options.results)}")
     if len(options.results) == 1:
         found = list(measured_again(options.results[0], settings(options.results[0])))
     else:
-        found = list(between_runs(options.results[:2]))
+        found = list(between_runs(options.results))
+    if not found:
+        parser.error(f"{' and '.join(map(str, options.results))} have no gap of the same model and dataset to compare")
     report(rows_of(found), machine(), options.record)
