@@ -20,9 +20,11 @@ from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import choose, examples_section, not_probed, with_answers
 from anchorscope.report.figures import Link, figures_section, files_section, make_pictures, opening_section
 from anchorscope.report.page import Section, chart_section, page, provenance_section
+from anchorscope.report.survives import survives_section
 from anchorscope.report.tables import (
     accuracy,
     deepest_layers,
+    distance_table,
     kept_questions,
     named,
     numbers_section,
@@ -41,13 +43,18 @@ def read_csv(path: str) -> pl.DataFrame:
     return pl.read_csv(path, schema_overrides={"model": pl.String, "dataset": pl.String})
 
 
-def read_tables(files: Any, summary: pl.DataFrame, headline: Headline) -> dict[str, pl.DataFrame]:
-    """The tables that the report shows."""
-    layers = read_frame(files.layers).filter(pl.col("model").is_in(summary["model"].unique().to_list()))
+def read_tables(
+    files: Any, found: dict[str, pl.DataFrame], summary: pl.DataFrame, headline: Headline
+) -> dict[str, pl.DataFrame]:
+    """The tables that the report shows, without salmons."""
+    layers, strata = (
+        found[name].filter(pl.col("model").is_in(summary["model"].unique().to_list())) for name in ("layers", "strata")
+    )
     return {
         "deepest": deepest_layers(summary, headline),
         "auc": reference_auc(layers, headline),
-        "text": text_alone(read_frame(files.text), headline),
+        "text": text_alone(found["text"], headline),
+        "distances": distance_table(layers, strata, headline),
         "accuracy": accuracy(read_csv(files.examples)),
         "questions": kept_questions(read_csv(files.questions)),
     }
@@ -89,10 +96,12 @@ if __name__ == "__main__":
     drawn = {name: list(some) for name, some in groupby(files.figures, lambda path: Path(path).parent.name)}
     pictures = make_pictures(drawn, sets, target)
     chart = family_chart(summary, View(plain, datasets, headline=headline, style=read_style(files.style)))
-    tables = read_tables(files, summary, headline)
+    found = {name: read_frame(files[name]) for name in ("text", "layers", "series", "strata")}
+    tables = read_tables(files, found, summary, headline)
     examples = read_examples(deepest=files.deepest, answers=files.answers, models=models, datasets=datasets)
     sections = [
         Section("Claims", claims_section(claims, models, datasets)),
+        Section("What survives", survives_section(found, headline, models, datasets)),
         Section("ΔP by layer", chart_section(chart)),
         Section("Figures", figures_section(pictures)),
         Section("Numbers", numbers_section({name: named(table, models, datasets) for name, table in tables.items()})),
@@ -107,6 +116,6 @@ if __name__ == "__main__":
     warnings = [*notes(summary, plain, datasets), *plain_paths(made, models), unprobed(made, plain, datasets)]
     warnings += read_remarks(files.answers, models, datasets)
     with atomic(target) as path:
-        found = {models[name]: sentence for name, sentence in claims["bottom_line"].items()}
-        html = page(opening_section(pictures, found), filter(None, warnings), sections)
+        sentences = {models[name]: sentence for name, sentence in claims["bottom_line"].items()}
+        html = page(opening_section(pictures, sentences), filter(None, warnings), sections)
         path.write_text(html, encoding="utf-8")

@@ -16,9 +16,11 @@ from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import choose, examples_section, with_answers
 from anchorscope.report.figures import Link
 from anchorscope.report.page import Section, chart_section, provenance_section
+from anchorscope.report.survives import survives_section
 from anchorscope.report.tables import (
     accuracy,
     deepest_layers,
+    distance_table,
     kept_questions,
     named,
     numbers_section,
@@ -27,6 +29,7 @@ from anchorscope.report.tables import (
 )
 from anchorscope.summarise.claims import STATEMENTS
 from anchorscope.summarise.push import LOGITS
+from anchorscope.summarise.strata import DISTANCE
 from anchorscope.summarise.two_lines import COMPARED
 
 HEADLINE = Headline("resid", "answer_last")
@@ -86,9 +89,9 @@ def make_layers(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     rows = [
         {"model": model, "dataset": dataset, **asdict(HEADLINE), "intervention": state, "layer": layer, "auc": auc}
         | {"auc_low": auc - 0.05, "auc_high": auc + 0.05, "calibration_error": 0.04, "is_reference": layer == 2}
-        | {"auc_shuffled": 0.5}
+        | {"auc_shuffled": 0.5, "selectivity": auc - 0.5, "distance": distance, "distance_along_probe": 2 * distance}
         for model, dataset in product(layers, datasets)
-        for state, auc in zip(states, (0.85, 0.6, 0.84), strict=True)
+        for state, auc, distance in zip(states, (0.85, 0.6, 0.84), (0.8, 1.0, 0.88), strict=True)
         for layer in range(layers[model])
     ]
     return pl.DataFrame(rows)
@@ -103,6 +106,32 @@ def make_text(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
         for model, dataset in product(layers, datasets)
         for reader, auc in areas.items()
     )
+
+
+def make_series(models: list[str], datasets: list[str]) -> pl.DataFrame:
+    """The whole curve of each gap, by rule and logits; the cut makes one of -10 and less, its control one of -1."""
+    names = ("model", "dataset", "intervention", "rule", "logits")
+    choices = product(models, datasets, CUT_AND_CONTROL, ("flip", "replicate"), LOGITS)
+    rows = []
+    for number, choice in enumerate(choices):
+        area = -1.0 if choice[2] == "random_question" else -10.0 - number
+        ends = {"area": area, "area_low": area - 2, "area_high": area + 2}
+        ends |= {f"{name.replace('area', 'area_logit')}": value / 25 for name, value in ends.items()}
+        ends |= {f"{name.replace('area', 'area_null')}": -3.0 for name in ("area", "area_low", "area_high")}
+        rows.append({**dict(zip(names, choice, strict=True)), **asdict(HEADLINE), "labels": "plotted", **ends})
+    return pl.DataFrame(rows).with_columns(anchor=pl.lit("gap"))
+
+
+def make_strata(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
+    """The honest gap of each third by distance, deeper the farther; in the first layer a third has no interval."""
+    rows = [
+        {"model": model, "dataset": dataset, **asdict(HEADLINE), "intervention": cut, "stratum": third, "layer": layer}
+        | {"rule": "replicate", "anchor": "gap", "delta_p": -5.0 * (rank + 1) - layer, "low": -50.0 if layer else None}
+        for model, dataset, cut in product(layers, datasets, CUT_AND_CONTROL)
+        for rank, third in enumerate(DISTANCE)
+        for layer in range(layers[model])
+    ]
+    return pl.DataFrame(rows)
 
 
 def make_deepest(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
@@ -204,10 +233,17 @@ def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words
         for model, dataset in product(layers, datasets)
     }
     counts = {"asked": ASKED, "right": 150, "wrong": 240, "refused": 10, "left_out_by_balance": 90, "analysed": 300}
+    found = {
+        "text": make_text(layers, datasets),
+        "layers": make_layers(layers, datasets),
+        "series": make_series(list(layers), datasets),
+        "strata": make_strata(layers, datasets),
+    }
     tables = {
         "deepest": deepest_layers(summary, HEADLINE),
-        "auc": reference_auc(make_layers(layers, datasets), HEADLINE),
-        "text": text_alone(make_text(layers, datasets), HEADLINE),
+        "auc": reference_auc(found["layers"], HEADLINE),
+        "text": text_alone(found["text"], HEADLINE),
+        "distances": distance_table(found["layers"], found["strata"], HEADLINE),
         "accuracy": accuracy(
             pl.DataFrame([{"model": one, "dataset": two, **counts} for one, two in product(layers, datasets)])
         ),
@@ -215,6 +251,7 @@ def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words
     }
     contents = {
         "Claims": claims_section(make_claims(layers, datasets), models, titles),
+        "What survives": survives_section(found, HEADLINE, models, titles),
         "ΔP by layer": chart_section(family_chart(summary, View(models, titles))),
         "Numbers": numbers_section({name: named(frame, models, titles) for name, frame in tables.items()}),
         "Examples": examples_section(examples),

@@ -26,9 +26,28 @@ from anchorscope.report.examples import COUNT, Stretch, choose, examples_section
 from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures, opening_section
 from anchorscope.report.page import Section, chart_section, page
 from anchorscope.report.rendering import ENVIRONMENT
-from anchorscope.report.tables import accuracy, deepest_layers, kept_questions, named, reference_auc
+from anchorscope.report.survives import survives_section
+from anchorscope.report.tables import (
+    accuracy,
+    deepest_layers,
+    distance_table,
+    kept_questions,
+    named,
+    reference_auc,
+)
 from anchorscope.summarise.two_lines import COMPARED
-from synthetic_run import HEADLINE, make_deepest, make_layers, make_lines, make_summary, sections, write_answers
+from synthetic_run import (
+    HEADLINE,
+    make_deepest,
+    make_layers,
+    make_lines,
+    make_series,
+    make_strata,
+    make_summary,
+    make_text,
+    sections,
+    write_answers,
+)
 
 HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(1)> & \"quotes\" 'too'"
 FOUR = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
@@ -131,6 +150,59 @@ def test_tables_count_questions_and_answers():
     assert answers["right, % of asked"].to_list() == [25.0, 25.0]
     shown = named(answers, {"m": "Model"}, {"one": "One", "two": "Two"})
     assert shown.select("model", "dataset").rows() == [("Model", "One"), ("Model", "Two")]
+
+
+def rows_of(html: str) -> list[tuple[str, list[str]]]:
+    """The first cell of each row, and the others."""
+    rows = re.findall(r"<tr><td>(.*?)</td>(.*?)</tr>", html)
+    return [(what, re.findall(r"<td[^>]*>(.*?)</td>", cells)) for what, cells in rows]
+
+
+def test_what_survives_stands_side_by_side_and_has_a_dash_where_nothing_was_measured():
+    """One dataset has a salmon and another choice of words, the other has neither."""
+    whole, some = ["m"], ["one", "two"]
+    series = make_series(whole, some)
+    twin = make_series(["m+salmon"], ["one"])
+    subject = series.filter(dataset="one", intervention="exact_question").with_columns(intervention=pl.lit("subject"))
+    tables = {
+        "text": make_text({"m": 4}, some),
+        "layers": pl.concat([make_layers({"m": 4}, some), make_layers({"m+salmon": 4}, ["one"])]),
+        "series": pl.concat([series, twin, subject.with_columns(area=pl.lit(-7.0))]),
+        "strata": make_strata({"m": 4}, some),
+    }
+    html = str(survives_section(tables, HEADLINE, {"m": "Model"}, {"two": "Two", "one": "One"}))
+    assert re.findall(r"<h3>(.*?)</h3>", html) == ["Model"]
+    assert re.search("Two</th>.*One</th>", html)
+    shown = rows_of(html)
+    control = "control: as many other words cut"
+    assert [cells for what, cells in shown if what == control] == [["−1.0 (−3.0 … 1.0)"] * 2, ["1.10"] * 2]
+    rows = dict(shown)
+    assert rows["best layer"] == ["0.85", "0.85"]
+    assert rows["words of both"] == ["0.62", "0.62"]
+    assert rows["shuffled labels"] == ["0.50", "0.50"]
+    assert rows["random weights, best layer"] == ["–", "0.85"]
+    honest = [
+        series.filter(dataset=name, intervention="exact_question", rule="replicate", logits="measured")["area"][0]
+        for name in ("two", "one")
+    ]
+    points, logits = (
+        [f"{area / by:.{digits}f} ({(area - 2) / by:.{digits}f} … {(area + 2) / by:.{digits}f})" for area in honest]
+        for by, digits in ((1, 1), (25, 2))
+    )
+    assert rows["honest, ΔP"] == [text.replace("-", "−") for text in points]
+    assert rows["honest, Δlogit"] == [text.replace("-", "−") for text in logits]
+    assert rows["subject cut"][0] == "–"
+    assert rows["subject cut"][1].startswith("−7.0 (")
+    assert rows["random weights, honest, ΔP"][0] == "–"
+    assert rows["honest gap in ΔP, near third"] == ["−7.0", "−7.0"]  # layers 1 to 3 of 4
+
+
+def test_distances_are_in_those_of_clean_states_and_gaps_leave_out_layers_without_an_interval():
+    found = distance_table(make_layers({"m": 4}, ["d"]), make_strata({"m": 4}, ["d"]), HEADLINE)
+    assert found.rows() == [
+        ("m", "d", "exact question words cut", "1.25", "1.25", -7.0, -12.0, -17.0),
+        ("m", "d", "control: as many other words cut", "1.10", "1.10", -7.0, -12.0, -17.0),
+    ]
 
 
 def test_the_probes_are_those_of_the_reference_layer():

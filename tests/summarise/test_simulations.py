@@ -5,6 +5,7 @@ as if they were layers.
 """
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from anchorscope.summarise.bootstrap import Resamples, interval, resample
 from anchorscope.summarise.curves import Curve, curves, series_row
 from anchorscope.summarise.dip import dip_test
 from anchorscope.summarise.grouping import PlaceLogits, group
+from anchorscope.summarise.push import LOGITS
 from anchorscope.summarise.two_kinds import unexplained_shifts
 from planted_logits import TRUTHS, account_of, gap_without, planted_logits
 
@@ -30,17 +32,17 @@ RESAMPLES = 500
 pytestmark = pytest.mark.slow
 
 
-def split(side: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+def split(side: np.ndarray, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Folds and halves."""
     ids = names(len(side))
-    folds = assign_folds(ids, groups=ids, labels=side > 0, folds=5, seed=0)
-    halves = assign_halves(ids, groups=ids, labels=side > 0, seed=0)
+    folds = assign_folds(ids, groups=ids, labels=side > 0, folds=5, seed=seed)
+    halves = assign_halves(ids, groups=ids, labels=side > 0, seed=seed)
     return torch.from_numpy(folds), torch.from_numpy(halves)
 
 
-def scored(states: dict, side: np.ndarray) -> Scores:
-    """Scores of states [draws or layers, examples, width]."""
-    folds, halves = split(side)
+def scored(states: dict, side: np.ndarray, seed: int = 0) -> Scores:
+    """Scores of states [draws or layers, examples, width], with the folds and halves of a seed."""
+    folds, halves = split(side, seed)
     return score(
         {run: single(part) for run, part in states.items()},
         hallucinated=torch.from_numpy(side > 0),
@@ -215,6 +217,68 @@ def test_false_alarms_stay_at_most_at_seven_in_a_hundred(kind, count, width, dra
     assert {name: found[name] for name in honest if found[name] > 0.07 * draws} == {}, found
     if kind == "N2":
         assert found["crossfit"] > 0.5 * draws, "why `replicate` exists: one mechanism deceives `crossfit`"
+
+
+# Runs on other questions. Evidence lies in four of the dimensions, whose spread falls from the first to the last.
+OTHERS, WIDTH, REPEATS = 120, 32, 3
+SPREAD = (1 + np.arange(WIDTH)) ** -0.35
+EVIDENCE = np.where((np.arange(WIDTH) >= 8) & (np.arange(WIDTH) < 12), 0.5, 0.0)
+CHANGES = {  # what the knockout adds to an example's evidence, from that and the example's own draws
+    "a push": lambda evidence, normal, uniform: np.full_like(evidence, 2.0),
+    "by degrees": lambda evidence, normal, uniform: 2.0 + 1.6 * normal,
+    "two kinds": lambda evidence, normal, uniform: np.where(uniform < SHARE, -evidence, 0.0),
+    "noise alone": lambda evidence, normal, uniform: np.zeros_like(evidence),
+}
+
+
+def other_questions(kind: str, draws: int) -> Iterator[tuple[dict, np.ndarray]]:
+    """States [AT_ONCE, examples, width] of as many sets of questions."""
+    generator = np.random.default_rng([11, len(kind)])
+    side = np.where(np.arange(OTHERS) % 2 == 0, 1, -1)
+    shape = (AT_ONCE, OTHERS, WIDTH)
+
+    def noise(scale: float) -> np.ndarray:
+        return scale * SPREAD * generator.normal(size=shape)
+
+    for _ in range(draws // AT_ONCE):
+        evidence = 2 * side + 1.2 * generator.normal(size=shape[:2])
+        change = CHANGES[kind](evidence, generator.normal(size=shape[:2]), generator.random(shape[:2]))
+        own, states = noise(1.0), {}
+        for prompt in ("first", "second"):
+            clean = own + noise(0.5) + SPREAD[8] * evidence[..., None] * EVIDENCE
+            cut = clean + noise(1.6 if kind == "noise alone" else 0.5) + SPREAD[8] * change[..., None] * EVIDENCE
+            states |= {(prompt, "clean"): clean, (prompt, "exact_question"): cut}
+        yield states, side
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_intervals_hold_what_other_questions_and_other_probes_give_on_average(kind):
+    """The truth is the mean estimate over all sets of questions. 95 % is promised; the bounds allow for 200 draws.
+
+    Under `flip` probes share most of what they learnt from, so that three repeats tell less about other questions.
+    """
+    drawn = resample(names(OTHERS), REPEATS, RESAMPLES, seed=0)
+    found: dict[tuple[str, str], list[np.ndarray]] = {}
+    for number, (states, side) in enumerate(other_questions(kind, draws=200)):
+        seeds = [1000 * repeat + number for repeat in range(REPEATS)]
+        scores = [scored(states, side, seed) for seed in seeds]
+        place = PlaceLogits(
+            {probe.name: np.stack([each.of(probe, "clean") for each in scores]) for probe in PROBES},
+            {
+                (probe.name, "exact_question"): np.stack([each.of(probe, "exact_question") for each in scores])
+                for probe in PROBES
+            },
+            folds=np.stack([split(side, seed)[0].numpy() for seed in seeds]),
+        )
+        for rule, logits in product(("flip", "replicate"), LOGITS):
+            gap = curves(group(place, rule, "exact_question", logits), drawn)["gap"].delta_p
+            found.setdefault((rule, logits), []).append(np.stack([gap.mean, *interval(gap.resampled)]))
+    held = {}
+    for key, parts in found.items():
+        mean, low, high = np.concatenate(parts, axis=1)
+        held[key] = float(((low <= mean.mean()) & (mean.mean() <= high)).mean())
+    assert min(rate for (rule, _), rate in held.items() if rule == "replicate") >= 0.92, held
+    assert min(held.values()) >= 0.85, held
 
 
 LOGIT_DRAWS, EXAMPLES = 200, 400

@@ -47,7 +47,9 @@ def sigmoid(logit):
 def role_result(anchored: np.ndarray, delta: np.ndarray) -> RoleResult:
     """Of one repeat, from arrays [layers, examples]."""
     everyone = np.ones((1, *delta.shape), dtype=bool)
-    return RoleResult(anchored[None], delta[None], delta_logit=delta[None], judged_right=everyone, counted=everyone)
+    return RoleResult(
+        anchored[None], delta[None], delta_logit=delta[None], judged_right=everyone, counted=everyone, trained=0.8
+    )
 
 
 def keys(hallucinated: np.ndarray) -> list[dict]:
@@ -653,7 +655,10 @@ def test_what_is_taken_out_is_fitted_on_the_other_folds():
 
 
 def test_repeats_are_averaged_and_widen_the_interval_by_how_far_they_differ():
-    """Against the variance of a mean: resampling alone gives one part, the repeats' own spread the other."""
+    """Against the variance of a mean, and of what other questions give to probes that saw a share of these.
+
+    Resampling alone gives one part, the repeats' own spread the others.
+    """
     generator = np.random.default_rng(2)
     anchored = np.broadcast_to(np.arange(400) < 150, (5, 1, 400))
     base = generator.normal(size=(1, 1, 400)) - 10 * anchored
@@ -661,13 +666,14 @@ def test_repeats_are_averaged_and_widen_the_interval_by_how_far_they_differ():
     everyone = np.ones_like(anchored)
     drawn = resample([str(index) for index in range(400)], 5, 4000, seed=0)
 
-    def question(delta: np.ndarray) -> Estimate:
-        return curves([RoleResult(anchored, delta, delta, everyone, everyone)], drawn)["question"].delta_p
+    def question(delta: np.ndarray, trained: float) -> Estimate:
+        return curves([RoleResult(anchored, delta, delta, everyone, everyone, trained)], drawn)["question"].delta_p
 
-    same, different = question(np.broadcast_to(base, anchored.shape)), question(base + apart)
-    assert different.mean == pytest.approx(same.mean)
-    added = different.resampled.var() - same.resampled.var()
-    assert added == pytest.approx(np.var([-3, -1, 0, 1, 3], ddof=1) / 5, rel=0.1)
+    for trained, other_questions in ((0.8, 4), (0.4, 2 / 3)):
+        same, different = (question(delta, trained) for delta in (np.broadcast_to(base, anchored.shape), base + apart))
+        assert different.mean == pytest.approx(same.mean)
+        added = different.resampled.var() - same.resampled.var()
+        assert added == pytest.approx(np.var([-3, -1, 0, 1, 3], ddof=1) * (1 / 5 + other_questions), rel=0.1)
 
 
 def test_the_auc_of_every_resample_is_that_of_the_examples_drawn():
@@ -694,7 +700,7 @@ def test_labels_at_reference_layers_are_averaged_over_the_layers_near_the_best()
     anchored = generator.random((1, 3, 300)) < 0.4
     delta = generator.normal(size=(1, 3, 300))
     everyone = np.ones_like(anchored)
-    result = RoleResult(anchored, delta, delta, everyone, everyone)
+    result = RoleResult(anchored, delta, delta, everyone, everyone, trained=0.4)
     found = reference_curves([result], drawn, layers)["question"].delta_p.mean
     expected = [[delta[0, at, anchored[0, label]].mean() for at in range(3)] for label in np.flatnonzero(layers.chosen)]
     np.testing.assert_allclose(found, np.mean(expected, axis=0))

@@ -1,6 +1,7 @@
 # Report: everything a run shows, on one page.
-# In:  results/{summary,layers,deepest,text}.parquet, results/claims.json, results/{examples,questions}.csv,
-#      results/answers/…, results/figures/*/*.png, results/models/*.json, the style file
+# In:  results/{summary,series,strata,layers,deepest,text}.parquet, results/claims.json,
+#      results/{examples,questions}.csv, results/answers/…, results/figures/*/*.png,
+#      results/models/*.json, the style file
 # Out: results/report.html
 #      results/provenance.json   settings, code, models, datasets, libraries and devices that made the run
 
@@ -12,6 +13,8 @@ rule report:
     """Put what was found, claims, figures, tables, examples and settings on one self-contained page."""
     input:
         summary="results/summary.parquet",
+        series="results/series.parquet",
+        strata="results/strata.parquet",
         layers="results/layers.parquet",
         deepest="results/deepest.parquet",
         text="results/text.parquet",

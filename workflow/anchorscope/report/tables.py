@@ -6,9 +6,11 @@ from dataclasses import asdict
 import polars as pl
 from markupsafe import Markup
 
+from anchorscope.draw.figures import intervention_title
 from anchorscope.extract.axes import Headline
 from anchorscope.report.rendering import render
 from anchorscope.summarise.numbers import between
+from anchorscope.summarise.strata import DISTANCE
 
 Titles = Mapping[str, str]
 
@@ -26,7 +28,7 @@ def named(frame: pl.DataFrame, models: Titles, datasets: Titles) -> pl.DataFrame
 
 
 def numbers_section(tables: Mapping[str, pl.DataFrame]) -> Markup:
-    """The tables `deepest`, `auc`, `text`, `accuracy` and `questions`, each with what it shows."""
+    """The tables `deepest`, `auc`, `text`, `distances`, `accuracy` and `questions`, each with what it shows."""
     return render("numbers.html", tables=tables)
 
 
@@ -118,3 +120,33 @@ def text_alone(text: pl.DataFrame, headline: Headline) -> pl.DataFrame:
     gains = rows.filter(reader="both words").select(*keys, gain.alias("gain over both words (95 % interval)"))
     areas = rows.with_columns(auc=_hundredths("auc")).pivot("reader", index=keys, values="auc", maintain_order=True)
     return areas.join(gains, on=keys, how="left", maintain_order="left")
+
+
+def distances(layers: pl.DataFrame, strata: pl.DataFrame) -> pl.DataFrame:
+    """One row per model, dataset and intervention: means over layers, from the headline's rows.
+
+    How far cut states lie from clean ones, in distances of clean states, altogether and along the probe; and the honest
+    gap of each third by distance, where it has one.
+    """
+    keys = ["model", "dataset", "intervention"]
+    names = {"distance": "distance", "along_the_probe": "distance_along_probe"}
+    place = ["model", "dataset", "layer"]
+    clean = layers.filter(intervention="clean").select(*place, *names.values())
+    cut = layers.filter(pl.col("intervention") != "clean").join(clean, on=place, suffix="_clean")
+    ratios = cut.group_by(keys, maintain_order=True).agg(
+        **{title: (pl.col(name) / pl.col(f"{name}_clean")).mean() for title, name in names.items()}
+    )
+    thirds = strata.filter(pl.col("stratum").is_in(DISTANCE), rule="replicate", anchor="gap")
+    gaps = thirds.group_by(keys).agg(
+        **{third: pl.col("delta_p").filter(pl.col("low").is_not_null(), stratum=third).mean() for third in DISTANCE}
+    )
+    return ratios.join(gaps, on=keys, how="left", maintain_order="left")
+
+
+def distance_table(layers: pl.DataFrame, strata: pl.DataFrame, headline: Headline) -> pl.DataFrame:
+    """The distances with their interventions in words."""
+    found = distances(layers.filter(**asdict(headline)), strata.filter(**asdict(headline)))
+    return found.with_columns(
+        pl.col("intervention").map_elements(intervention_title, return_dtype=pl.String),
+        *(_hundredths(name) for name in ("distance", "along_the_probe")),
+    ).rename({third: f"gap, {third} third" for third in DISTANCE})

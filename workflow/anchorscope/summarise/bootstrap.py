@@ -2,8 +2,8 @@
 
 A resample is a row of weights that says how often each example is drawn, whole clusters at a time. So every estimate
 that is a ratio of sums is one matrix product for all resamples at once. An estimate is the mean over repeats, each with
-its own folds and halves. A resample adds to it a random combination of the repeats' distances from their mean, with the
-variance that the mean of so many repeats has.
+its own folds and halves. A resample adds to it a random combination of the repeats' distances from their mean: as much
+as other folds, and probes that learnt from other questions, would change.
 """
 
 import zlib
@@ -17,7 +17,7 @@ class Resamples:
     """What each resample draws."""
 
     weights: np.ndarray  # [draws, examples], how often; in single precision, far finer than the draws are
-    repeats: np.ndarray  # [draws, repeats], factors of the repeats' distances from their mean
+    repeats: np.ndarray  # [draws, repeats], factors of the repeats' distances from their mean: a repeat's own variance
 
 
 def resample(clusters: list[str], repeats: int, draws: int, seed: int) -> Resamples:
@@ -25,8 +25,18 @@ def resample(clusters: list[str], repeats: int, draws: int, seed: int) -> Resamp
     names, cluster_of = np.unique(np.array(clusters), return_inverse=True)
     generator = np.random.default_rng([seed, zlib.crc32("\n".join(names).encode())])
     counts = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)
-    factors = generator.standard_normal((draws, repeats)) / np.sqrt(max(1, repeats * (repeats - 1)))
+    factors = generator.standard_normal((draws, repeats)) / np.sqrt(max(1, repeats - 1))
     return Resamples(counts.astype(np.float32)[:, cluster_of], factors)
+
+
+def training_variance(repeats: int, trained: float) -> float:
+    """The variance that folds and probes bring into the mean of so many repeats, in variances of one repeat.
+
+    A probe learns from the share `trained` of the questions, drawn without replacement. To first order, such draws vary
+    by (1 - trained) / trained of what the whole set of questions would vary by, were it drawn anew. So the repeats tell
+    of both: their mean over other draws from these questions, and what other questions would give.
+    """
+    return 1 / repeats + trained / (1 - trained)
 
 
 def group_means(

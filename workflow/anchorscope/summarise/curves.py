@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from anchorscope.summarise.bootstrap import Resamples, group_means, interval
+from anchorscope.summarise.bootstrap import Resamples, group_means, interval, training_variance
 from anchorscope.summarise.grouping import RoleResult
 
 ANCHORS = ("question", "answer", "all", "gap")  # gap: question minus answer
@@ -42,10 +42,11 @@ def curves(results: list[RoleResult], resamples: Resamples) -> dict[str, Curve]:
         np.stack([_means(result, weights) for result in results])
         for weights in (np.ones((1, resamples.weights.shape[1])), resamples.weights)
     )  # [roles, repeats, groups, values, draws, layers]
+    factors = resamples.repeats * np.sqrt(training_variance(inside.shape[1], results[0].trained))
     found = {}
     for number, (anchor, count) in enumerate(counts.items()):
         delta_p, delta_logit, judged_right, share = (
-            _estimate(once[:, :, number, value], drawn[:, :, number, value], resamples) for value in range(4)
+            _estimate(once[:, :, number, value], drawn[:, :, number, value], factors) for value in range(4)
         )
         found[anchor] = Curve(
             n=count.mean((0, 1)),
@@ -68,12 +69,15 @@ def _means(result: RoleResult, weights: np.ndarray) -> np.ndarray:
     return np.stack(by_repeat)
 
 
-def _estimate(once: np.ndarray, drawn: np.ndarray, resamples: Resamples) -> Estimate:
-    """Averaged over roles and repeats [roles, repeats, draws, layers]; repeats without an estimate are left out."""
+def _estimate(once: np.ndarray, drawn: np.ndarray, factors: np.ndarray) -> Estimate:
+    """Averaged over roles and repeats [roles, repeats, draws, layers]; repeats without an estimate are left out.
+
+    Each resample adds the repeats' distances from their mean, times its `factors` [draws, repeats].
+    """
     by_repeat = once.mean(0)[:, 0]  # [repeats, layers]
     mean = _known_mean(by_repeat)
     apart = np.nan_to_num(by_repeat - mean)
-    return Estimate(mean, _known_mean(drawn.mean(0)) + resamples.repeats @ apart)
+    return Estimate(mean, _known_mean(drawn.mean(0)) + factors @ apart)
 
 
 def _known_mean(values: np.ndarray) -> np.ndarray:

@@ -39,6 +39,7 @@ class RoleResult:
     delta_logit: np.ndarray
     judged_right: np.ndarray  # bool: the labelling probe's clean verdict
     counted: np.ndarray  # bool: part of the estimate
+    trained: float  # the share of the examples that the smaller of its probes learnt from
 
     def labelled_at(self, layer: int) -> "RoleResult":
         """The same examples at every layer: those that are Question-Anchored at this one."""
@@ -93,4 +94,10 @@ def _role_result(place: PlaceLogits, role: Role, intervention: str, logits: str)
         delta_logit=np.nan_to_num(delta_logit(measured, changed)),
         judged_right=labelled < 0,
         counted=np.isfinite(changed),
+        trained=min(_trained(probe, place.folds) for probe in (role.labels, role.measures)),
     )
+
+
+def _trained(probe: Probe, folds: np.ndarray) -> float:
+    """The share of the examples that a probe learns from: all folds but one, or a half of them."""
+    return (1 - 1 / len(np.unique(folds))) * (1.0 if probe.half is None else 0.5)

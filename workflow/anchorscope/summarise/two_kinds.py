@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from anchorscope.summarise.bootstrap import Resamples, interval
+from anchorscope.summarise.bootstrap import Resamples, interval, training_variance
 from anchorscope.summarise.dip import dip_test
 from anchorscope.summarise.grouping import RoleResult
 from anchorscope.summarise.mixture import two_normals
@@ -20,7 +20,11 @@ def agreement(roles: list[RoleResult], layer: int, resamples: Resamples) -> dict
     """Do the two prompts of `replicate` agree on the anchors, and on delta P, at a layer? Averaged over repeats."""
     labels = np.stack([role.question_anchored[:, layer] for role in roles], axis=1)  # [repeats, prompts, examples]
     changes = np.stack([role.delta_p[:, layer] for role in roles], axis=1)
-    found = (*_over_repeats(_kappa, labels, resamples), *_over_repeats(_correlation, changes, resamples))
+    trained = roles[0].trained
+    found = (
+        *_over_repeats(_kappa, labels, resamples, trained),
+        *_over_repeats(_correlation, changes, resamples, trained),
+    )
     return dict(zip(AGREEMENT, found, strict=True))
 
 
@@ -68,14 +72,18 @@ def _correlation(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
 
 
 def _over_repeats(
-    estimate: Callable[[np.ndarray, np.ndarray], np.ndarray], values: np.ndarray, resamples: Resamples
+    estimate: Callable[[np.ndarray, np.ndarray], np.ndarray], values: np.ndarray, resamples: Resamples, trained: float
 ) -> Estimated:
-    """The mean over repeats of an estimate from values [repeats, 2, examples], with its interval."""
+    """The mean over repeats of an estimate from values [repeats, 2, examples], with its interval.
+
+    Its probes learnt from the share `trained` of the examples.
+    """
     once = np.ones((1, resamples.weights.shape[1]))
     each = np.array([estimate(of_repeat, once)[0] for of_repeat in values])
     mean = float(each.mean())
     if not np.isfinite(mean):
         return None, None, None
     drawn = np.mean([estimate(of_repeat, resamples.weights) for of_repeat in values], axis=0)
-    low, high = interval((drawn + resamples.repeats @ (each - mean))[:, None])
+    factors = resamples.repeats * np.sqrt(training_variance(len(values), trained))
+    low, high = interval((drawn + factors @ (each - mean))[:, None])
     return mean, float(low[0]), float(high[0])

@@ -1,0 +1,143 @@
+"""What survives: beside each model's gap, what else could explain it, one column per dataset."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import polars as pl
+from markupsafe import Markup
+
+from anchorscope.draw.figures import intervention_title
+from anchorscope.extract.axes import CONTROLS, EXACT, Headline
+from anchorscope.models.manifest import SALMON
+from anchorscope.report.rendering import render
+from anchorscope.report.tables import Titles, distances
+from anchorscope.summarise.numbers import MINUS, between
+from anchorscope.summarise.strata import DISTANCE
+
+TABLES = ("text", "layers", "series", "strata")
+READERS = {
+    "best_layer": "best layer",
+    "first_layer": "first layer",
+    "question_words": "words of the question",
+    "answer_words": "words of the answer",
+    "both_words": "words of both",
+    "answer_length": "length of the answer",
+    "exact_length": "length of the exact answer",
+}
+GAPS = {  # rules and logits
+    ("flip", "measured"): "published rule",
+    ("replicate", "measured"): "honest",
+    ("replicate", "recentred"): "honest, recentred",
+    ("replicate", "residual"): "honest, residual",
+}
+Tables = Mapping[str, pl.DataFrame]  # those of one model on one dataset, at the headline
+Cells = dict[str, str]  # what is measured, and what it came to
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One model's rows, each with a cell per dataset, under headings."""
+
+    model: str
+    rows: dict[str, dict[str, list[str | None]]]  # heading -> what is measured -> cells
+
+
+def survives_section(tables: Tables, headline: Headline, models: Titles, datasets: Titles) -> Markup:
+    """A table for each model, of all its datasets side by side; models and datasets by name, with their titles."""
+    shown = {name: tables[name].filter(**asdict(headline)) for name in TABLES}
+    comparisons = [
+        Comparison(title, _side_by_side([_of_pair(shown, model, dataset) for dataset in datasets]))
+        for model, title in models.items()
+    ]
+    return render("survives.html", comparisons=comparisons, datasets=list(datasets.values()))
+
+
+def _side_by_side(pairs: list[dict[str, Cells]]) -> dict[str, dict[str, list[str | None]]]:
+    """The cells of each dataset as rows, without rows that have nothing for any of them."""
+    return {
+        heading: {
+            what: [pair[heading].get(what) for pair in pairs]
+            for what in dict.fromkeys(what for pair in pairs for what in pair[heading])
+        }
+        for heading in pairs[0]
+    }
+
+
+def _of_pair(tables: Tables, model: str, dataset: str) -> dict[str, Cells]:
+    """Everything about one model on one dataset, by heading."""
+    own, salmon = (
+        {name: table.filter(model=name_of, dataset=dataset) for name, table in tables.items()}
+        for name_of in (model, f"{model}{SALMON}")
+    )
+    return {
+        "Who can tell right from hallucinated: AUC": _ranking(own, salmon),
+        "The gap, mean over layers, with its 95 % interval": _gaps(own, salmon),
+        "The honest gap in ΔP where other words are cut": _other_words(own),
+        "How far cut states lie from clean ones, in distances of clean states": _lying(own),
+    }
+
+
+def _ranking(own: Tables, salmon: Tables) -> Cells:
+    """Probes, readers of text, random weights and shuffled labels."""
+    areas = dict(own["text"].select("reader", "auc").iter_rows())
+    cells = {title: _plain(areas[reader], 2) for reader, title in READERS.items() if reader in areas}
+    for twin in _reference(salmon["layers"]):
+        cells["random weights, best layer"] = _plain(twin["auc"], 2)
+    for row in _reference(own["layers"]):
+        cells["shuffled labels"] = _plain(row["auc_shuffled"], 2)
+        cells["selectivity: the probe's less that of shuffled labels"] = _plain(row["selectivity"], 2)
+    return cells
+
+
+def _reference(layers: pl.DataFrame) -> list[dict]:
+    """The row of the clean probe at the reference layer, if there is one."""
+    return layers.filter("is_reference", intervention="clean").to_dicts()
+
+
+def _gaps(own: Tables, salmon: Tables) -> Cells:
+    """Each gap in points of ΔP and in logits, and what one mechanism and random weights give."""
+    cells = {}
+    for (rule, logits), title in GAPS.items():
+        for row in _areas(own, EXACT, rule, logits):
+            cells[f"{title}, ΔP"] = _with_ends(row, "area", 1)
+            cells[f"{title}, Δlogit"] = _with_ends(row, "area_logit", 2)
+            if rule == "replicate" and row["area_null"] is not None:
+                cells[f"{title}: one mechanism, ΔP"] = _with_ends(row, "area_null", 1)
+    for twin in _areas(salmon, EXACT):
+        cells["random weights, honest, ΔP"] = _with_ends(twin, "area", 1)
+    return cells
+
+
+def _other_words(own: Tables) -> Cells:
+    """The control, and every choice of words that was run."""
+    return {
+        intervention_title(name): _with_ends(row, "area", 1)
+        for name in (CONTROLS[EXACT], *(knockout for knockout in CONTROLS if knockout != EXACT))
+        for row in _areas(own, name)
+    }
+
+
+def _areas(tables: Tables, intervention: str, rule: str = "replicate", logits: str = "measured") -> list[dict]:
+    """The row of a gap's whole curve, if it has an area."""
+    wanted = {"intervention": intervention, "rule": rule, "labels": "plotted", "logits": logits, "anchor": "gap"}
+    return tables["series"].filter(pl.col("area").is_not_null(), **wanted).to_dicts()
+
+
+def _lying(own: Tables) -> Cells:
+    """Distances under the knockout and its control, and the honest gap in thirds by distance."""
+    found = {row["intervention"]: row for row in distances(own["layers"], own["strata"]).to_dicts()}
+    shown = {intervention_title(name): found[name] for name in (EXACT, CONTROLS[EXACT]) if name in found}
+    cells = {title: _plain(row["distance"], 2) for title, row in shown.items()}
+    cells |= {f"{title}, along the probe": _plain(row["along_the_probe"], 2) for title, row in shown.items()}
+    for third in DISTANCE:
+        if EXACT in found and found[EXACT][third] is not None:
+            cells[f"honest gap in ΔP, {third} third"] = _plain(found[EXACT][third], 1)
+    return cells
+
+
+def _with_ends(row: Mapping, name: str, decimals: int) -> str:
+    return f"{_plain(row[name], decimals)} ({between(row[f'{name}_low'], row[f'{name}_high'], decimals)})"
+
+
+def _plain(value: float, decimals: int) -> str:
+    return f"{value:.{decimals}f}".replace("-", MINUS)
