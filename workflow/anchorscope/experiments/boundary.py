@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.estimates import Sample, by_anchor, matched_gap, rows, to_table
+from anchorscope.experiments.estimates import EQUAL_LOGIT, Sample, by_anchor, matched_gap, rows, to_table
 from anchorscope.experiments.groups import Groups
 from anchorscope.experiments.new_passes import thirds
 from anchorscope.summarise.bootstrap import Resamples
 from anchorscope.summarise.strata import POPULARITY
 
 ACCURACY, UNSURE, SUBJECT, LOGPROB = "accuracy", "unsure", "popularity", "logprob"  # what is measured
-EVERYONE, MATCHED = "all_answers", "matched"  # conditions
+EVERYONE = "all_answers"  # the condition
 ANSWERS_NEEDED = ["id", "right", "refused", "property", "logprobs", "answer_final"]
 
 
@@ -77,9 +77,9 @@ def _boundary(known: Known, groups: Groups, resamples: Resamples) -> Iterator[di
             for stratum, counted in strata.items():
                 if counted.any():
                     sample = Sample(inside, counted, known.stands_for)
-                    names = {"measure": measure, "stratum": stratum, "rule": rule}
+                    names = {"measure": measure, "condition": EVERYONE, "rule": rule}
                     for anchor, curve in by_anchor(values, sample, resamples).items():
-                        yield from rows(curve, **names, condition=EVERYONE, anchor=anchor)
+                        yield from rows(curve, **names, stratum=stratum, anchor=anchor)
                     if stratum == "all":
                         curve = matched_gap(values, sample, grouping.labelling, resamples)
-                        yield from rows(curve, **names, condition=MATCHED, anchor="gap")
+                        yield from rows(curve, **names, stratum=EQUAL_LOGIT, anchor="gap")

@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 
 from anchorscope.experiments.awareness import GAIN, LOGIT, SIGNED
-from anchorscope.experiments.boundary import ACCURACY, EVERYONE, MATCHED, SUBJECT
+from anchorscope.experiments.boundary import ACCURACY, EVERYONE, SUBJECT
+from anchorscope.experiments.estimates import EQUAL_LOGIT
 from anchorscope.experiments.groups import RULES
 from anchorscope.experiments.modes import ONE_MODE, TWO_MODES
 from anchorscope.experiments.new_passes import DELTA_P, FLIPS
@@ -33,6 +34,7 @@ class Wanted:
     measure: str
     condition: str
     anchor: str | None = "gap"
+    stratum: str = "all"
     less: str | None = None  # a condition whose effect is subtracted
     region: Region = ABOVE_ZERO
     needed: bool = True  # else it is left out where it was not measured
@@ -44,7 +46,8 @@ CLAIMS = {
         7,
         (
             Wanted("Q minus A", FLIPS, "patch_question"),
-            Wanted("the same, less that of other words", FLIPS, "patch_question", less="patch_random"),
+            Wanted("Q minus A at equal clean logit", FLIPS, "patch_question", stratum=EQUAL_LOGIT),
+            Wanted("Q minus A, less that of other words", FLIPS, "patch_question", less="patch_random"),
         ),
     ),
     "answer_only": (
@@ -59,9 +62,9 @@ CLAIMS = {
         9,
         (
             Wanted("accuracy", ACCURACY, EVERYONE),
-            Wanted("accuracy at equal clean logit", ACCURACY, MATCHED),
+            Wanted("accuracy at equal clean logit", ACCURACY, EVERYONE, stratum=EQUAL_LOGIT),
             Wanted("popularity", SUBJECT, EVERYONE, needed=False),
-            Wanted("popularity at equal clean logit", SUBJECT, MATCHED, needed=False),
+            Wanted("popularity at equal clean logit", SUBJECT, EVERYONE, stratum=EQUAL_LOGIT, needed=False),
         ),
     ),
     "awareness": (
@@ -125,7 +128,7 @@ def _effect(wanted: Wanted, table: pl.DataFrame, rule: str) -> Effect | None:
 
 
 def _mean_over_layers(wanted: Wanted, table: pl.DataFrame, rule: str, condition: str) -> Effect | None:
-    names = {"measure": wanted.measure, "condition": condition, "stratum": "all", "rule": rule}
+    names = {"measure": wanted.measure, "condition": condition, "stratum": wanted.stratum, "rule": rule}
     row = table.filter(
         pl.col("layer").is_null(), pl.col("value").is_not_null(), pl.col("anchor").eq_missing(wanted.anchor), **names
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.estimates import Sample, by_anchor, rows, to_table
+from anchorscope.experiments.estimates import EQUAL_LOGIT, Sample, by_anchor, matched_gap, rows, to_table
 from anchorscope.experiments.groups import RULES, Grouping, Groups
 from anchorscope.probe.verdicts import delta_logit, delta_p, flips
 from anchorscope.summarise.bootstrap import Resamples
@@ -33,10 +33,12 @@ def _patching(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> Ite
         for stratum, members in _strata(unit, clean, groups).items():
             counted = np.isfinite(changed) & members
             if counted.any():
-                found = by_anchor(flipped, _sample(grouping, counted), resamples)
-                for anchor, curve in found.items():
-                    names = {"measure": FLIPS, "condition": condition, "stratum": stratum}
-                    yield from rows(curve, **names, rule=rule, anchor=anchor)
+                sample, names = _sample(grouping, counted), {"measure": FLIPS, "condition": condition, "rule": rule}
+                for anchor, curve in by_anchor(flipped, sample, resamples).items():
+                    yield from rows(curve, **names, stratum=stratum, anchor=anchor)
+                if stratum == "all":
+                    curve = matched_gap(flipped, sample, grouping.labelling, resamples)
+                    yield from rows(curve, **names, stratum=EQUAL_LOGIT, anchor="gap")
 
 
 def answer_only_table(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> pl.DataFrame:
