@@ -16,6 +16,7 @@ include: "workflow/rules/answer.smk"
 include: "workflow/rules/extract.smk"
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/summarise.smk"
+include: "workflow/rules/experiments.smk"
 include: "workflow/rules/draw.smk"
 include: "workflow/rules/report.smk"
 

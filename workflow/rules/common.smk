@@ -24,6 +24,7 @@ os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from anchorscope.draw.kinds import kinds_drawn
+from anchorscope.experiments import NAMES as EXPERIMENT_NAMES
 from anchorscope.files.disk import temporary_fault
 from anchorscope.files.identity import (
     canonical_json,
@@ -74,6 +75,10 @@ GRID = Grid.of(
     config.get("positions", [config["headline"]["position"]]),
 )
 PLACES = [".".join(place) for place in GRID.places()]
+HEADLINE_PLACE = "{component}.{position}".format(**config["headline"])
+# In the order of the claims about them, whatever the config's order.
+EXPERIMENTS = [name for name in EXPERIMENT_NAMES if name in config["experiments"]]
+ESTIMATED = "results/experiments/{experiment}/{model}/{dataset}.estimates.parquet"
 KNOCKOUTS = knockouts_of(config["interventions"], config["windows"])
 # Models that have a dead salmon: a twin whose weights are random. No name in the config can hold a plus.
 WITH_SALMON = [name for name, model in MODELS.items() if "random" not in model]
@@ -81,7 +86,7 @@ SALMONS = [f"{name}{SALMON}" for name in WITH_SALMON]
 PAIRS = [[model, dataset] for model in MODELS for dataset in DATASETS]
 FORMATS = ["png", "pdf", "svg"]
 KINDS_DRAWN = kinds_drawn(
-    len(GRID), words=len(config["interventions"]), windows=1 + len(config["windows"])
+    len(GRID), words=len(config["interventions"]), windows=1 + len(config["windows"]), experiments=EXPERIMENTS
 )  # of figures
 WIDTHS = ["", "_column"]  # of a page and of a column
 ESTIMATES = ["summary", "series", "kinds", "lines", "strata", "deepest", "resampled"]
@@ -259,10 +264,20 @@ def with_salmons(file):
     return lambda wildcards: [file.format(model=model, dataset=dataset) for model, dataset in PAIRS + salmon_pairs()]
 
 
+def estimates_of(experiment, pairs):
+    """What an experiment shows of each model on each dataset."""
+    return [ESTIMATED.format(experiment=experiment, model=model, dataset=dataset) for model, dataset in pairs]
+
+
+def experiment_salmons(wildcards):
+    """Salmons that an experiment is compared with; only saliency is."""
+    return salmon_pairs() if wildcards.experiment == "saliency" else []
+
+
 def tables():
     """Every table that has all models and datasets, and the claims."""
     return [
-        *expand("results/{table}.{format}", table=TABLES, format=["parquet", "csv"]),
+        *expand("results/{table}.{format}", table=TABLES + EXPERIMENTS, format=["parquet", "csv"]),
         *expand("results/claims.{format}", format=["json", "md"]),
         *expand("results/{table}.csv", table=["examples", "questions"]),
     ]

@@ -146,5 +146,6 @@ def known(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def to_table(some: Iterator[dict] | list[dict]) -> pl.DataFrame:
-    return pl.DataFrame(list(some), schema=SCHEMA, orient="row")
+def to_table(some: Iterator[dict], **more: Any) -> pl.DataFrame:
+    """Rows as `SCHEMA` has them, with more columns."""
+    return pl.DataFrame(list(some), schema={**SCHEMA, **more}, orient="row")

@@ -36,8 +36,11 @@ def at_layer(values: pl.DataFrame, layer: int) -> pl.DataFrame:
 
 
 def saliency_table(values: pl.DataFrame, layer: int, seed: int) -> pl.DataFrame:
-    """Dip and mean of each kind of flow at the reference layer, for all examples and by label."""
-    return to_table(_saliency(at_layer(values, layer), layer, seed))
+    """Dip and mean of each kind of flow at the reference layer, for all examples and by label.
+
+    The rows of a mean also have the `sample` that it is of.
+    """
+    return to_table(_saliency(at_layer(values, layer), layer, seed), sample=pl.List(pl.Float32))
 
 
 def _saliency(values: pl.DataFrame, layer: int, seed: int) -> Iterator[dict]:
@@ -55,7 +58,7 @@ def _saliency(values: pl.DataFrame, layer: int, seed: int) -> Iterator[dict]:
                 yield {**names, "measure": measure, "value": value}
             error = 1.96 * sample.std() / np.sqrt(len(sample))
             mean = sample.mean()
-            yield {**names, "measure": MEAN, "value": mean, "low": mean - error, "high": mean + error}
+            yield {**names, "measure": MEAN, "value": mean, "low": mean - error, "high": mean + error, "sample": sample}
 
 
 def chance_of_two(depth: float, count: int, seed: int) -> float:
