@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from anchorscope.draw.figures import View
 from anchorscope.draw.panels import read_style
+from anchorscope.draw.views import View
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import atomic
 from anchorscope.files.frames import read_frame

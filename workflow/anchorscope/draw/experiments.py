@@ -208,7 +208,7 @@ def density(sample: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = sample / max(sample.mean(), np.finfo(float).tiny)
     spread = min(values.std(), (np.quantile(values, 0.75) - np.quantile(values, 0.25)) / 1.34) or 1.0
     width = 0.9 * spread * len(values) ** -0.2  # Silverman's rule
-    reach = np.linspace(0, np.quantile(values, 0.99), POINTS)
+    reach = np.linspace(0, np.quantile(values, 0.99) + 3 * width, POINTS)
     # What would lie below zero is folded back.
     near = np.exp(-0.5 * ((reach[:, None] - np.concatenate([values, -values])) / width) ** 2)
     return reach, near.sum(1) / (len(values) * width * np.sqrt(2 * np.pi))
