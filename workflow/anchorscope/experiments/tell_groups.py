@@ -25,6 +25,7 @@ from anchorscope.experiments.groups import RULES, Grouping, Groups
 from anchorscope.extract.axes import Headline
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import progress
+from anchorscope.probe.anchor_rules import Role
 from anchorscope.probe.folds import shuffle_labels
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.strengths import choose_strengths
@@ -61,16 +62,17 @@ def _told(states: torch.Tensor, groups: Groups, rule: str, layer: int, seed: int
     )
     if min(anchored.sum(), (~anchored).sum()) < ENOUGH:
         return table.with_columns(**dict.fromkeys(READERS, pl.lit(None, pl.Float32)))
-    seen = _features(states, grouping, layer)
+    seen = _features(states, RULES[rule], grouping, layer)
     strengths = {reader: _strengths(some, anchored, folds) for reader, some in seen.items()}
     logits = {reader: _read(some, anchored, folds, strengths[reader]) for reader, some in seen.items()}
     logits[SHUFFLED] = _read(states, shuffled, folds, strengths[STATES])
     return table.with_columns(**{reader: pl.Series(logits[reader], dtype=pl.Float32) for reader in READERS})
 
 
-def _features(states: torch.Tensor, grouping: Grouping, layer: int) -> dict[str, torch.Tensor]:
+def _features(states: torch.Tensor, role: Role, grouping: Grouping, layer: int) -> dict[str, torch.Tensor]:
     """What each reader of the groups sees, [examples, features]: states, or clean logits of both probes of the rule."""
-    signed = torch.from_numpy(np.stack([grouping.labelling[0, layer], grouping.measuring[0, layer]], axis=1)).float()
+    logits = {role.labels: grouping.labelling, role.measures: grouping.measuring}  # one where both are one probe
+    signed = torch.from_numpy(np.stack([some[0, layer] for some in logits.values()], axis=1)).float()
     return {STATES: states, SIGNED: signed, ABSOLUTE: signed.abs(), LOGIT: torch.hstack([signed, signed.abs()])}
 
 
