@@ -6,10 +6,11 @@ import numpy as np
 import polars as pl
 
 from anchorscope.experiments.awareness import OTHER_PROMPT, READERS
-from anchorscope.experiments.boundary import ACCURACY, EVERYONE, LOGPROB, SUBJECT, UNSURE
-from anchorscope.experiments.estimates import EQUAL_LOGIT, SCHEMA
+from anchorscope.experiments.boundary import EVERYONE
+from anchorscope.experiments.estimates import SCHEMA
 from anchorscope.experiments.groups import RULES
-from anchorscope.experiments.modes import DIP, FLOWS, LABELS, MEAN, ONE_MODE, TWO_MODES
+from anchorscope.experiments.modes import DIP, FLOWS, LABELS, ONE_MODE, TWO_MODES
+from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, LOGPROB, MEAN, SUBJECT, UNSURE
 from anchorscope.experiments.new_passes import ANSWERS, DELTA_P, FLIPS, PATCHES
 from anchorscope.summarise.strata import POPULARITY
 

@@ -48,16 +48,32 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
 
 
 # The stages that read or write tables with polars.
-FRAMES = {"normalize", "probe", "read_text", "estimate", "summarise", "count_examples", "draw", "report"}
+OF_EXPERIMENTS = {"tell_groups", "estimate_experiment", "summarise_experiments"}
+FRAMES = {
+    "normalize",
+    "probe",
+    "read_text",
+    "estimate",
+    "summarise",
+    "count_examples",
+    "draw",
+    "report",
+    *OF_EXPERIMENTS,
+}
 
 
 @pytest.mark.parametrize(
     ("module", "old", "new", "expected"),
     [
-        ("probe/logistic.py", "NEWTON_STEPS = 60", "NEWTON_STEPS = 50", {"probe", "read_text"}),
+        ("probe/logistic.py", "NEWTON_STEPS = 60", "NEWTON_STEPS = 50", {"probe", "read_text", "tell_groups"}),
         ("summarise/estimates.py", "NULL_DRAWS = 400", "NULL_DRAWS = 500", {"estimate"}),
-        ("summarise/bootstrap.py", "quantile(0.025)", "quantile(0.05)", {"estimate", "summarise", "report"}),
-        ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report"}),
+        (
+            "summarise/bootstrap.py",
+            "quantile(0.025)",
+            "quantile(0.05)",
+            {"estimate", "summarise", "report", *OF_EXPERIMENTS},
+        ),
+        ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report", "summarise_experiments"}),
         ("extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract"}),
         ("text/content_words.py", "please tell give", "please tell", {"normalize", "answer", "extract"}),
         ("files/logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
@@ -84,9 +100,10 @@ STAGES = {
     "models": {"fetch_model", "describe_salmon", "answer", "extract", "probe", "draw", "report"},
     "engine": {"answer", "extract"},
     "answer": {"answer", "extract"},
-    "extract": {"extract", "probe", "estimate", "summarise", "draw", "report"},
-    "probe": {"probe", "read_text", "estimate", "summarise", "report"},
-    "summarise": {"estimate", "summarise", "count_examples", "draw", "report"},
+    "extract": {"extract", "probe", "estimate", "summarise", "draw", "report", *OF_EXPERIMENTS},
+    "probe": {"probe", "read_text", "estimate", "summarise", "report", *OF_EXPERIMENTS},
+    "summarise": {"estimate", "summarise", "count_examples", "draw", "report", *OF_EXPERIMENTS},
+    "experiments": {"summarise", "draw", "report", *OF_EXPERIMENTS},
     "draw": {"draw", "report"},
     "report": {"report"},
 }

@@ -11,12 +11,8 @@ from matplotlib.figure import Figure
 
 from anchorscope.draw.panels import FEW, count_layers, draw_curve, label_rows, looks, name_panels, sheet
 from anchorscope.draw.views import ANCHOR_LETTERS, View, finish
-from anchorscope.experiments.boundary import ACCURACY, LOGPROB, SUBJECT, UNSURE
-from anchorscope.experiments.estimates import EQUAL_LOGIT
-from anchorscope.experiments.groups import RULES
-from anchorscope.experiments.modes import MEAN
+from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, LOGPROB, MEAN, RULE_NAMES, SUBJECT, UNSURE
 from anchorscope.models.manifest import SALMON
-from anchorscope.summarise.strata import POPULARITY
 
 Tables = dict[str, pl.DataFrame]
 READER_TITLES = {
@@ -100,7 +96,7 @@ def draw_boundary(tables: Tables, view: View) -> Figure:
     at_reference = view.of(tables["layers"]).filter("is_reference", intervention="clean")
     rows = view.of(table).join(at_reference.select("model", "dataset", "layer"), on=["model", "dataset", "layer"])
     lines = _boundary_lines(rows, view)
-    columns = len(view.models) * len(RULES)
+    columns = len(view.models) * len(RULE_NAMES)
     with sheet(view.style, columns, rows=len(lines), row_height=0.7, sharey="row") as (figure, panels):
         for line, (title, places) in zip(panels, lines.items(), strict=True):
             for panel, (model, rule) in zip(line, _columns(view), strict=True):
@@ -122,10 +118,11 @@ GAPS = ("right, Q − A, points", "log₁₀ popularity, Q − A")
 
 def _boundary_lines(rows: pl.DataFrame, view: View) -> dict[str, dict[str, dict]]:
     """The rows of panels that have something to show: where each bar stands, and which rows it is of."""
-    wanted = {
+    thirds = [name for name in rows["stratum"].unique(maintain_order=True) if name not in ("all", EQUAL_LOGIT)]
+    wanted: dict[str, tuple[str, Sequence[str]]] = {
         "right, %": (ACCURACY, ("all",)),
         GAPS[0]: (ACCURACY, ("all",)),
-        "right, %, by popularity": (ACCURACY, POPULARITY),
+        "right, %, by popularity": (ACCURACY, thirds),
         '"I don\'t know", %': (UNSURE, ("all",)),
         "log₁₀ popularity": (SUBJECT, ("all",)),
         GAPS[1]: (SUBJECT, ("all",)),
@@ -216,12 +213,12 @@ def density(sample: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _both_rules(view: View) -> AbstractContextManager[tuple[Figure, np.ndarray]]:
     """A row of panels for each dataset, a column for each model under each rule."""
-    columns = len(view.models) * len(RULES)
+    columns = len(view.models) * len(RULE_NAMES)
     return sheet(view.style, columns, rows=len(view.datasets), row_height=0.7, sharey=True, sharex="col")
 
 
 def _columns(view: View) -> list[tuple[str, str]]:
-    return [(model, rule) for model in view.models for rule in RULES]
+    return [(model, rule) for model in view.models for rule in RULE_NAMES]
 
 
 def _each_panel(panels: np.ndarray, view: View) -> list[tuple[Axes, dict]]:
@@ -234,7 +231,7 @@ def _each_panel(panels: np.ndarray, view: View) -> list[tuple[Axes, dict]]:
 
 
 def _titles(view: View, table: pl.DataFrame) -> list[str]:
-    return [f"{title}, {rule}" for title in view.titles(table) for rule in RULES]
+    return [f"{title}, {rule}" for title in view.titles(table) for rule in RULE_NAMES]
 
 
 def _name(panels: np.ndarray, view: View, table: pl.DataFrame, unit: str) -> None:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.estimates import EQUAL_LOGIT, Sample, by_anchor, matched_gap, rows, to_table
+from anchorscope.experiments.estimates import Sample, by_anchor, matched_gap, rows, to_table
 from anchorscope.experiments.groups import Groups
+from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, LOGPROB, SUBJECT, UNSURE
 from anchorscope.experiments.new_passes import thirds
 from anchorscope.summarise.bootstrap import Resamples
 from anchorscope.summarise.strata import POPULARITY
 
-ACCURACY, UNSURE, SUBJECT, LOGPROB = "accuracy", "unsure", "popularity", "logprob"  # what is measured
 EVERYONE = "all_answers"  # the condition
 ANSWERS_NEEDED = ["id", "right", "refused", "property", "logprobs", "answer_final"]
 

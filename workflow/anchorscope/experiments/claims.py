@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 
 from anchorscope.experiments.awareness import GAIN, LOGIT, SIGNED
-from anchorscope.experiments.boundary import ACCURACY, EVERYONE, SUBJECT
-from anchorscope.experiments.estimates import EQUAL_LOGIT
+from anchorscope.experiments.boundary import EVERYONE
 from anchorscope.experiments.groups import RULES
 from anchorscope.experiments.modes import ONE_MODE, TWO_MODES
+from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, SUBJECT
 from anchorscope.experiments.new_passes import DELTA_P, FLIPS
 from anchorscope.summarise.bootstrap import interval
 from anchorscope.summarise.claims import BELOW_ZERO, NEAR_ZERO, Effect, JudgedClaim, Part, Region, verdict_on

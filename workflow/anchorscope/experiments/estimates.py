@@ -10,7 +10,6 @@ import polars as pl
 from anchorscope.summarise.bootstrap import Resamples, interval
 from anchorscope.summarise.curves import Estimate, known_mean, over_repeats
 
-EQUAL_LOGIT = "equal_logit"  # the stratum of a gap that is measured at equal clean logit
 ENOUGH = 20  # examples that the smaller group needs at a layer, for the layer to count in the mean over layers
 BINS = 6  # of the clean logit on either side of zero
 SCHEMA: dict[str, Any] = {

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from anchorscope.experiments.names import FLIP, HONEST
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import FULL, HALF_A, SECOND_B, Probe, Role
 from anchorscope.probe.verdicts import flips
@@ -13,8 +14,8 @@ from anchorscope.summarise.headline import at_headline
 
 # `flip` as published; `honest` is the role of `replicate` whose measuring probe reads the first prompt, because
 # experiments are run under that prompt only.
-RULES = {"flip": Role(FULL, FULL), "honest": Role(SECOND_B, HALF_A)}
-OTHER_PROMPT = {"flip": SECOND_B, "honest": HALF_A}  # the probe that labels under the prompt that the rule does not
+RULES = {FLIP: Role(FULL, FULL), HONEST: Role(SECOND_B, HALF_A)}
+OTHER_PROMPT = {FLIP: SECOND_B, HONEST: HALF_A}  # the probe that labels under the prompt that the rule does not
 EXAMPLE = ["id", "cluster", "popularity", "hallucinated"]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.experiments.estimates import to_table
+from anchorscope.experiments.names import MEAN
 from anchorscope.summarise.dip import LARGEST_SIMULATED, SIMULATIONS, dip_test, dips
 
 FLOWS = ("exact", "random")
@@ -19,7 +20,6 @@ DIP, ONE_MODE, TWO_MODES = (
     "one_mode",
     "two_modes",
 )  # the dip, and the chance of it with one mode and with two, in %
-MEAN = "mean"
 CLEAR = 4.0  # standard deviations between two clear modes; two examples in three are in one, one in the other
 LABELS = {"all": None, "right": False, "hallucinated": True}  # strata by the answer
 FEWEST = 20  # examples without which nothing is said of a distribution

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.estimates import EQUAL_LOGIT, Sample, by_anchor, matched_gap, rows, to_table
+from anchorscope.experiments.estimates import Sample, by_anchor, matched_gap, rows, to_table
 from anchorscope.experiments.groups import RULES, Grouping, Groups
+from anchorscope.experiments.names import EQUAL_LOGIT
 from anchorscope.probe.verdicts import delta_logit, delta_p, flips
 from anchorscope.summarise.bootstrap import Resamples
 from anchorscope.summarise.grouping import by_layer
