@@ -100,7 +100,7 @@ def _judge(
     claim: int, model: str, dataset: str | None, rule: str, wanted: tuple[Wanted, ...], tables: list[pl.DataFrame]
 ) -> JudgedClaim:
     """By one rule, averaged over some datasets."""
-    names: dict = {"claim": claim, "model": model, "dataset": dataset, "rule": rule}
+    names: dict = {"claim": claim, "model": model, "dataset": dataset, "logits": "measured", "rule": rule}
     if not tables:
         return JudgedClaim(**names, verdict="undecided", because=CHANCE)
     found = [_part(part, [effect for table in tables if (effect := _effect(part, table, rule))]) for part in wanted]
@@ -147,7 +147,7 @@ def _part(wanted: Wanted, effects: list[Effect]) -> Part:
 def _modes(pair: Pair, table: pl.DataFrame, readable: bool) -> JudgedClaim:
     """Claim 11: two modes of the flow from the question, and not of the flow from as many other words."""
     model, dataset = pair
-    names: dict = {"claim": MODES, "model": model, "dataset": dataset, "rule": None}
+    names: dict = {"claim": MODES, "model": model, "dataset": dataset, "logits": "measured", "rule": None}
     chances = {
         (row["condition"], row["measure"]): row["value"] for row in table.filter(stratum="all").iter_rows(named=True)
     }

@@ -108,14 +108,14 @@ class JudgedClaim:
     claim: int
     model: str
     dataset: str | None
+    logits: str
     verdict: str
-    logits: str = "measured"
-    rule: str | None = RULE  # None where no groups are compared
     effect: float | None = None
     low: float | None = None
     high: float | None = None
     because: str | None = None  # why there is no effect
     in_logits: InLogits | None = None
+    rule: str | None = RULE  # None where no groups are compared
     parts: list[Part] = field(default_factory=list)  # of an experiment's claim
 
 
@@ -381,7 +381,7 @@ def _not_applicable(claim: int, scope: Scope, because: str) -> JudgedClaim:
 
 
 def _without_effect(claim: int, scope: Scope, verdict: str, because: str) -> JudgedClaim:
-    return JudgedClaim(claim, scope.model, scope.dataset, logits=scope.logits, verdict=verdict, because=because)
+    return JudgedClaim(claim, scope.model, scope.dataset, scope.logits, verdict=verdict, because=because)
 
 
 def _mean(values: np.ndarray) -> float:
