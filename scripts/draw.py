@@ -20,7 +20,7 @@ if __name__ == "__main__":
         Sheet(name.removesuffix("_column"), name.endswith("_column"), list(paths)) for name, paths in outputs.items()
     ]
     source = Source(
-        tables={name: files[name] for name in ("summary", "layers", "deepest", "lines")},
+        tables={name: path for name, path in files.items() if name != "style"},
         models=models,
         datasets=datasets,
         headline=Headline(**json.loads(params.headline)),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from anchorscope.draw.figures import View
 from anchorscope.draw.panels import read_style
+from anchorscope.draw.views import View
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import atomic
 from anchorscope.files.frames import read_frame
@@ -18,7 +18,8 @@ from anchorscope.files.sealed_parquet import made_from
 from anchorscope.report.chart import family_chart
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import choose, examples_section, not_probed, with_answers
-from anchorscope.report.figures import Link, figures_section, files_section, make_pictures, opening_section
+from anchorscope.report.experiments import TITLES, experiment_section
+from anchorscope.report.figures import Link, Picture, figures_section, files_section, make_pictures, opening_section
 from anchorscope.report.page import Section, chart_section, page, provenance_section
 from anchorscope.report.survives import survives_section
 from anchorscope.report.tables import (
@@ -84,6 +85,28 @@ def read_remarks(answers: list[str], models: dict[str, str], datasets: dict[str,
     ]
 
 
+def experiment_sections(
+    files: Any, pictures: dict[str, list[Picture]], claims: dict, models: dict[str, str], datasets: dict[str, str]
+) -> list[Section]:
+    """A section for each experiment that was run."""
+    drawn = [picture for of_set in pictures.values() for picture in of_set]
+    return [
+        Section(
+            title,
+            experiment_section(
+                name,
+                read_frame(files[name]),
+                pictures=[picture for picture in drawn if picture.kind.name == name],
+                claims=claims,
+                models=models,
+                datasets=datasets,
+            ),
+        )
+        for name, title in TITLES.items()
+        if name in dict(files.items())
+    ]
+
+
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files, target = snakemake.params, snakemake.input, snakemake.output[0]
@@ -104,6 +127,7 @@ if __name__ == "__main__":
         Section("What survives", survives_section(found, headline, models, datasets)),
         Section("ΔP by layer", chart_section(chart)),
         Section("Figures", figures_section(pictures)),
+        *experiment_sections(files, pictures, claims, models, datasets),
         Section("Numbers", numbers_section({name: named(table, models, datasets) for name, table in tables.items()})),
         Section("Examples", examples_section(examples)),
         Section(

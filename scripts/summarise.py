@@ -6,17 +6,21 @@ stand behind all others in the tables, and no claim is about them.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
+from anchorscope.experiments import NAMES
+from anchorscope.experiments.gather import judge_all
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import atomic
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.provenance import provenance
 from anchorscope.summarise.claims_page import claims_page
 from anchorscope.summarise.findings import Comparison, find
+from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.tables import gather, read_coverage, write_tables
 
 if TYPE_CHECKING:
@@ -42,12 +46,20 @@ if __name__ == "__main__":
     tables = gather(coverage, files=files, sources=json.loads(params.sources))
     write_tables(tables, outputs, provenance(stage="summarise", code=params.code, **coverage.metadata()))
     judged = coverage.first(len(pairs))
+    headline = Headline(**json.loads(params.headline))
     findings = find(
         tables,
         resampled=judged.files_of_probed(files.resampled[: len(pairs)]),
-        headline=Headline(**json.loads(params.headline)),
+        headline=headline,
         coverage=judged,
         comparison=read_comparison(files.landmarks, params.families, params.layouts),
     )
+    others = judge_all(
+        {name: paths for name, paths in files.items() if name in NAMES},
+        pairs=judged.pairs,
+        probed=judged.probed(),
+        layers=at_headline(tables["layers"], headline),
+    )
+    findings = replace(findings, claims=findings.claims + others)
     write_text(outputs.claims, findings.to_json())
     write_text(outputs.claims_page, claims_page(findings))

@@ -6,15 +6,22 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import torch
 
+from anchorscope.experiments import NAMES
+from anchorscope.experiments.tell_groups import tell_groups
 from pages import anchor_of
+from planted_experiments import COUNT, LAYERS, World, patching, saliency
 from small_things import ROOT
 
 PAGE = ROOT / "docs/formats.md"
 PARTS = re.split(r"^## +(.*)$", PAGE.read_text(), flags=re.M)[1:]
 SECTIONS = dict(zip(PARTS[::2], PARTS[1::2], strict=True))
+EXPERIMENT = (
+    "`experiments/",
+    "`{patching,",
+)  # what such a section begins with; tests of experiments look at its tables
 BEGINNING = "What every gathered table begins with"
-EXPERIMENT = "`experiments/"  # what such a section begins with; the tests of each experiment look at its tables
 
 
 def expanded(text: str) -> list[str]:
@@ -97,5 +104,16 @@ def test_the_figures_that_the_page_names_are_drawn(finished):
     (heading,) = (name for name in SECTIONS if name.startswith("`figures/"))
     kinds = set(re.findall(r"^\| `(\w+)` \|", SECTIONS[heading], re.M))
     drawn = {path.stem.removesuffix("_column") for path in (finished / "results/figures/main").iterdir()}
-    assert kinds - drawn == {"words", "windows"}, "one choice of words, and no window"
+    assert kinds - drawn == {"words", "windows", *NAMES}, "one choice of words, no window, no experiment"
     assert drawn <= kinds
+
+
+def test_the_sections_on_experiments_name_the_columns_of_their_tables():
+    (told,) = (name for name in SECTIONS if name.startswith("`experiments/awareness"))
+    (estimated,) = (name for name in SECTIONS if ".estimates." in name)
+    (gathered,) = (name for name in SECTIONS if name.startswith("`{patching,"))
+    world = World(seed=0, two_kinds=True)
+    states = (torch.from_numpy(world.random.normal(size=(COUNT, 2))).float() for _ in range(LAYERS))
+    assert columns(told) == set(tell_groups(states, world.groups(), seed=0).columns)
+    assert columns(estimated) == set(saliency("holds", 0).columns) == {*patching("holds", 0).columns, "sample"}
+    assert columns(gathered) == columns(estimated) - {"resampled"} | columns(BEGINNING)

@@ -15,13 +15,15 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.draw.figures import DRAW, PUBLISHED, TEXT_ORDER, View, intervention_title, plot_family
+from anchorscope.draw.figures import DRAW, TEXT_ORDER, intervention_title, plot_family
 from anchorscope.draw.kinds import FIGURE_KINDS, kinds_drawn
 from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, read_style, save
 from anchorscope.draw.sheets import Sheet, Source, draw_all
+from anchorscope.draw.views import PUBLISHED, View
 from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.frames import write_frame
 from anchorscope.summarise.notes import mark_random, notes, plain_paths, unprobed
+from read_figures import outside
 from small_things import ROOT
 
 DATASETS = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
@@ -41,6 +43,7 @@ PAIRS = [(dataset, anchor) for dataset in DATASETS for anchor in ("question", "a
 SHIFTS = {("flip", "measured"): 0.0, ("replicate", "measured"): 10.0}
 SHIFTS |= {("replicate", "recentred"): 12.0, ("replicate", "residual"): 14.0}
 HONEST = SHIFTS["replicate", "measured"]
+IN_EVERY_RUN = [kind.name for kind in FIGURE_KINDS if not kind.experiment]
 
 
 def value(model: str, dataset: str, anchor: str, layer: int) -> float:
@@ -138,7 +141,7 @@ def summary(tables) -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def figures(tables) -> dict[str, Figure]:
-    return {kind: draw(tables, View(MODELS, DATASETS)) for kind, draw in DRAW.items()}
+    return {kind: DRAW[kind](tables, View(MODELS, DATASETS)) for kind in IN_EVERY_RUN}
 
 
 def shown(panel: Axes) -> dict[str, Line2D]:
@@ -450,7 +453,7 @@ def test_a_model_that_was_not_run_in_packs_is_named():
 def test_a_panel_without_a_series_says_so_and_takes_nothing_from_the_legend(tables, figures):
     """The model on the left could not be probed on any dataset."""
     right = {name: table.filter(model="large") for name, table in tables.items()}
-    for kind, draw in DRAW.items():
+    for kind, draw in ((kind, DRAW[kind]) for kind in IN_EVERY_RUN):
         figure = draw(right, View(MODELS, DATASETS))
         assert legend(figure) == legend(figures[kind]), kind
         said = ["not probed" in [text.get_text() for text in panel.texts] for panel in figure.axes]
@@ -486,7 +489,7 @@ def test_a_run_without_the_control_is_drawn(tables):
         name: table.filter(pl.col("intervention") != "random_question") if "intervention" in table.columns else table
         for name, table in tables.items()
     }
-    for kind, draw in DRAW.items():
+    for kind, draw in ((kind, DRAW[kind]) for kind in IN_EVERY_RUN):
         assert draw(cut, View({"small": "Small"}, DATASETS)).axes, kind
 
 
@@ -494,25 +497,6 @@ def test_without_names_everything_is_shown_in_the_order_of_the_summary(summary):
     figure = plot_family(summary)
     assert [panel.get_title() for panel in figure.axes] == list(MODELS)
     assert legend(figure) == [f"{'QA'[number % 2]} {list(DATASETS)[number // 2]}" for number in range(8)]
-
-
-def outside(figure: Figure) -> list[str]:
-    """Texts that do not lie wholly on the sheet, or that lie on another one."""
-    renderer = figure._get_renderer()
-    sheet = figure.get_window_extent(renderer).padded(1)
-    titles = [panel.title for panel in figure.axes if panel.get_title()]
-    texts = [figure._suptitle, *titles, *(panel.yaxis.label for panel in figure.axes), *figure.legends[0].get_texts()]
-    boxes = {text: text.get_window_extent(renderer) for text in texts if text.get_text()}
-    off = [
-        text.get_text() for text, box in boxes.items() if not (sheet.contains(*box.min) and sheet.contains(*box.max))
-    ]
-    over = [
-        one.get_text()
-        for one in titles
-        for other in titles
-        if one is not other and boxes[one].padded(-1).overlaps(boxes[other].padded(-1))
-    ]
-    return off + over
 
 
 @pytest.mark.parametrize(
@@ -534,10 +518,10 @@ def test_figures_of_any_number_of_models_are_readable_at_both_widths(tables, cou
     many["summary"] = many["summary"].with_columns(source=pl.lit("bundled"), weights=pl.lit("random"))
     datasets = {**DATASETS, "hotpotqa": "HotpotQA with the distracting paragraphs of its second release"}
     view = View({name: f"Llama-3.2-{name}-Instruct" for name in names}, datasets, style=read_style(column=column))
-    for kind, draw in DRAW.items():
+    for kind in IN_EVERY_RUN:
         if (kind, count) == ("grid", 4):
             continue  # it grows downwards only, and takes long
-        figure = draw(many, view)
+        figure = DRAW[kind](many, view)
         assert outside(figure) == [], kind
         if count <= 2:
             assert figure.get_figwidth() == (3.3 if column else 6.9), kind
@@ -580,6 +564,7 @@ def test_a_kind_that_compares_places_is_drawn_only_where_there_are_several():
     assert kinds_drawn(1, words=1, windows=1) == always
     assert set(kinds_drawn(9, words=1, windows=1)) == {*always, "grid"}
     assert set(kinds_drawn(1, words=3, windows=2)) == {*always, "words", "windows"}
+    assert kinds_drawn(1, words=1, windows=1, experiments=["awareness"]) == [*always, "awareness"]
 
 
 def test_the_list_of_kinds_takes_snakemake_no_time_to_import():

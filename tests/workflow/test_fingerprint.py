@@ -50,9 +50,11 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
 
 
 # The stages that read or write tables with polars.
+OF_EXPERIMENTS = {"tell_groups", "estimate_experiment", "summarise_experiments"}
 FRAMES = {
     *("normalize", "probe", "read_text", "score_experiment"),
     *("estimate", "summarise", "count_examples", "draw", "report"),
+    *OF_EXPERIMENTS,
 }
 
 
@@ -63,11 +65,16 @@ FRAMES = {
             "probe/logistic.py",
             "NEWTON_STEPS = 60",
             "NEWTON_STEPS = 50",
-            {"probe", "read_text", "saliency", "score_experiment"},
+            {"probe", "read_text", "saliency", "score_experiment", "tell_groups"},
         ),
         ("summarise/estimates.py", "NULL_DRAWS = 400", "NULL_DRAWS = 500", {"estimate"}),
-        ("summarise/bootstrap.py", "quantile(0.025)", "quantile(0.05)", {"estimate", "summarise", "report"}),
-        ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report"}),
+        (
+            "summarise/bootstrap.py",
+            "quantile(0.025)",
+            "quantile(0.05)",
+            {"estimate", "summarise", "report", *OF_EXPERIMENTS},
+        ),
+        ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report", "summarise_experiments"}),
         ("extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract", "saliency"}),
         ("text/content_words.py", "please tell give", "please tell", {"normalize", "answer", "extract", "saliency"}),
         ("files/logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
@@ -103,10 +110,16 @@ STAGES = {
     },
     "engine": {"answer", "extract", "saliency"},
     "answer": {"answer", "extract", "saliency"},
-    "extract": {"extract", "probe", "saliency", "score_experiment", "estimate", "summarise", "draw", "report"},
-    "probe": {"probe", "read_text", "saliency", "score_experiment", "estimate", "summarise", "report"},
-    "summarise": {"estimate", "summarise", "count_examples", "draw", "report"},
-    "experiments": {"saliency", "score_experiment"},
+    "extract": {
+        *("extract", "probe", "saliency", "score_experiment", "estimate", "summarise", "draw", "report"),
+        *OF_EXPERIMENTS,
+    },
+    "probe": {
+        *("probe", "read_text", "saliency", "score_experiment", "estimate", "summarise", "report"),
+        *OF_EXPERIMENTS,
+    },
+    "summarise": {"estimate", "summarise", "count_examples", "draw", "report", *OF_EXPERIMENTS},
+    "experiments": {"saliency", "score_experiment", "summarise", "draw", "report", *OF_EXPERIMENTS},
     "draw": {"draw", "report"},
     "report": {"report"},
 }

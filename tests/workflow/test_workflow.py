@@ -27,7 +27,8 @@ from small_things import ROOT, tiny_model
 
 # What runs again whenever a model or dataset has new examples.
 AGGREGATION = {"summarise": 1, "count_examples": 1, "draw": 1, "report": 1, "provenance": 1}
-BELOW_PROBE = {"estimate": 2, "summarise": 1, "draw": 1, "report": 1}
+SHOWN_AGAIN = {"summarise": 1, "draw": 1, "report": 1}
+BELOW_PROBE = {"estimate": 2, **SHOWN_AGAIN}
 
 
 @pytest.fixture
@@ -394,6 +395,11 @@ def test_more_questions_run_only_the_new_shards(rerun):
         pytest.param({"headline": {"component": "mlp"}}, BELOW_PROBE, marks=pytest.mark.slow),
         ({"folds": 4}, {"probe": 2, "read_text": 2, **BELOW_PROBE}),
         ({"components": ["mlp", "resid"]}, {"probe": 2, "read_text": 2, **BELOW_PROBE}),
+        # Only what is its own, a file for each dataset, and what shows it.
+        (
+            {"experiments": ["awareness"]},
+            {"tell_groups": 2, "estimate_experiment": 2, "summarise_experiments": 1, **SHOWN_AGAIN},
+        ),
         # Only the passes of what was added: a file for each of the four shards.
         ({"interventions": ["subject"], "windows": [4]}, {"extract": 8, "probe": 2, "read_text": 2, **BELOW_PROBE}),
         # Only what is its own: a file for each shard, and a table for each dataset.

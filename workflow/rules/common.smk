@@ -24,6 +24,7 @@ os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from anchorscope.draw.kinds import kinds_drawn
+from anchorscope.experiments import NAMES as EXPERIMENT_NAMES
 from anchorscope.files.disk import temporary_fault
 from anchorscope.files.identity import (
     canonical_json,
@@ -76,8 +77,10 @@ GRID = Grid.of(
 )
 PLACES = [".".join(place) for place in GRID.places()]
 HEADLINE_PLACE = "{component}.{position}".format(**config["headline"])
-EXPERIMENTS = config["experiments"]
+# In the order of the claims about them, whatever the config's order.
+EXPERIMENTS = [name for name in EXPERIMENT_NAMES if name in config["experiments"]]
 SALIENCY = "results/experiments/saliency/{model}/{dataset}.parquet"
+ESTIMATED = "results/experiments/{experiment}/{model}/{dataset}.estimates.parquet"
 KNOCKOUTS = knockouts_of(config["interventions"], config["windows"])
 # Experiments of the config whose passes replace tokens. They are kept and scored at the headline's place only.
 REPLACING_ASKED = [name for name in REPLACING if name in config["experiments"]]
@@ -87,7 +90,7 @@ SALMONS = [f"{name}{SALMON}" for name in WITH_SALMON]
 PAIRS = [[model, dataset] for model in MODELS for dataset in DATASETS]
 FORMATS = ["png", "pdf", "svg"]
 KINDS_DRAWN = kinds_drawn(
-    len(GRID), words=len(config["interventions"]), windows=1 + len(config["windows"])
+    len(GRID), words=len(config["interventions"]), windows=1 + len(config["windows"]), experiments=EXPERIMENTS
 )  # of figures
 WIDTHS = ["", "_column"]  # of a page and of a column
 ESTIMATES = ["summary", "series", "kinds", "lines", "strata", "deepest", "resampled"]
@@ -260,12 +263,6 @@ def replaced_files(models, datasets, shards, experiments):
     return activation_files(models, datasets, shards, places=[HEADLINE_PLACE], ends=ends)
 
 
-def score_files():
-    """The scores of every such experiment that the config asks for."""
-    file = "results/experiments/{experiment}/{model}/{dataset}.parquet"
-    return expand(file, experiment=REPLACING_ASKED, model=MODELS, dataset=DATASETS)
-
-
 def salmon_pairs():
     """The salmons that are asked for, or were made before, each with its dataset."""
     asked = any(target.endswith("salmon") for target in workflow.dag_settings.targets)
@@ -283,10 +280,20 @@ def with_salmons(file):
     return lambda wildcards: [file.format(model=model, dataset=dataset) for model, dataset in PAIRS + salmon_pairs()]
 
 
+def estimates_of(experiment, pairs):
+    """What an experiment shows of each model on each dataset."""
+    return [ESTIMATED.format(experiment=experiment, model=model, dataset=dataset) for model, dataset in pairs]
+
+
+def experiment_salmons(wildcards):
+    """Salmons that an experiment is compared with; only saliency is."""
+    return salmon_pairs() if wildcards.experiment == "saliency" else []
+
+
 def tables():
     """Every table that has all models and datasets, and the claims."""
     return [
-        *expand("results/{table}.{format}", table=TABLES, format=["parquet", "csv"]),
+        *expand("results/{table}.{format}", table=TABLES + EXPERIMENTS, format=["parquet", "csv"]),
         *expand("results/claims.{format}", format=["json", "md"]),
         *expand("results/{table}.csv", table=["examples", "questions"]),
     ]
@@ -295,9 +302,11 @@ def tables():
 def experiment_files():
     """What the experiments of the config measure for each model and dataset."""
     unsure = "results/unsure/{model}/{dataset}/{shard}.parquet"
+    measured = "results/experiments/{experiment}/{model}/{dataset}.parquet"
+    others = [name for name in EXPERIMENTS if name != "boundary"]
     return [
         *(expand(unsure, model=MODELS, dataset=DATASETS, shard=SHARDS) if "boundary" in EXPERIMENTS else []),
-        *(expand(SALIENCY, model=MODELS, dataset=DATASETS) if "saliency" in EXPERIMENTS else []),
+        *expand(measured, experiment=others, model=MODELS, dataset=DATASETS),
     ]
 
 
@@ -308,7 +317,6 @@ def final_outputs():
         *expand("results/layers/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
         *expand("results/text/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
         *experiment_files(),
-        *score_files(),
         *tables(),
         "results/report.html",
         "results/provenance.json",

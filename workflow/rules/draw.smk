@@ -1,5 +1,5 @@
 # Figures: every kind for each set of models that the config names, one panel per model.
-# In:  results/summary.parquet, results/layers.parquet, results/deepest.parquet, results/lines.parquet, the style file
+# In:  results/{summary,layers,deepest,lines}.parquet, results/{experiment}.parquet, the style file
 # Out: results/figures/{figure}/{kind}.png, .pdf, .svg          as wide as a page
 #      results/figures/{figure}/{kind}_column.png, .pdf, .svg   as wide as a column
 
@@ -7,6 +7,7 @@
 rule draw:
     """Draw every kind of figure for one set of models."""
     input:
+        **{experiment: f"results/{experiment}.parquet" for experiment in EXPERIMENTS},
         summary="results/summary.parquet",
         layers="results/layers.parquet",
         deepest="results/deepest.parquet",

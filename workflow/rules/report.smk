@@ -1,5 +1,5 @@
 # Report: everything a run shows, on one page.
-# In:  results/{summary,series,strata,layers,deepest,text}.parquet, results/claims.json,
+# In:  results/{summary,series,strata,layers,deepest,text}.parquet, results/{experiment}.parquet, results/claims.json,
 #      results/{examples,questions}.csv, results/answers/…, results/figures/*/*.png,
 #      results/models/*.json, the style file
 # Out: results/report.html
@@ -12,6 +12,7 @@ TEMPLATES = ROOT / "workflow" / "anchorscope" / "report" / "templates"
 rule report:
     """Put what was found, claims, figures, tables, examples and settings on one self-contained page."""
     input:
+        **{experiment: f"results/{experiment}.parquet" for experiment in EXPERIMENTS},
         summary="results/summary.parquet",
         series="results/series.parquet",
         strata="results/strata.parquet",

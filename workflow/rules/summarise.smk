@@ -2,7 +2,7 @@
 # In:  results/delta/…, results/layers/…, results/text/…, results/answers/…, results/activations/…, results/questions/…
 # Out: results/estimates/{model}/{dataset}/*.parquet   all estimates of one model on one dataset
 #      results/{summary,series,kinds,lines,strata,deepest,layers,text}.parquet and .csv   those of all models and datasets
-#      results/claims.json and .md   the six claims, each with its verdict, and the published landmarks
+#      results/claims.json and .md   the claims, each with its verdict, and the published landmarks
 #      results/examples.csv, results/questions.csv   how many answers and questions were kept or left out, and why
 
 
@@ -38,6 +38,7 @@ rule summarise:
     """Put all estimates into one table per kind, and judge the claims."""
     input:
         **{table: with_salmons(f"results/estimates/{{model}}/{{dataset}}/{table}.parquet") for table in ESTIMATES},
+        **{experiment: estimates_of(experiment, PAIRS) for experiment in EXPERIMENTS},
         layers=with_salmons("results/layers/{model}/{dataset}.parquet"),
         text=expand("results/text/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
         landmarks=local(ancient(str(LANDMARKS))),

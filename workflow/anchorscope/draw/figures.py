@@ -5,31 +5,29 @@ such a function and add a record to `kinds.FIGURE_KINDS`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from anchorscope.draw import experiments
 from anchorscope.draw.kinds import FIGURE_KINDS
 from anchorscope.draw.panels import (
     FEW,
     Style,
-    add_heading,
-    add_legend,
     count_layers,
     draw_curve,
     label_rows,
     looks,
     name_panels,
     read_style,
-    say_where_nothing_is,
     sheet,
 )
+from anchorscope.draw.views import ANCHOR_LETTERS, ONE_MECHANISM, View, finish
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, Headline, window_of
 from anchorscope.models.manifest import SALMON
-from anchorscope.summarise.notes import mark_random, notes
 
 
 @dataclass(frozen=True)
@@ -42,10 +40,7 @@ class Quantity:
     high: str
 
 
-ANCHOR_LETTERS = {"question": "Q", "answer": "A"}
 TEXT_ORDER = ("before_answer", "answer_last", "final")  # of the positions
-ONE_MECHANISM = "if one mechanism"
-PUBLISHED = Headline("resid", "answer_last")
 GREY = "0.4"
 SURE = (pl.col("n") >= FEW) & pl.col("better_than_chance")  # the rest is drawn faint
 CONTROL = "control"
@@ -104,28 +99,6 @@ class Shown:
         labels = "reference" if self.rule == "fixed" else "plotted"
         wanted = {"rule": self.rule, "labels": labels, "intervention": self.intervention, "logits": self.logits}
         return rows.filter(**wanted).with_columns(sure=SURE)
-
-
-@dataclass(frozen=True)
-class View:
-    """What a figure shows: models and datasets by name and title, in order, and the probe that is read."""
-
-    models: Mapping[str, str]
-    datasets: Mapping[str, str]
-    headline: Headline = PUBLISHED
-    note: str = ""
-    style: Style = field(default_factory=read_style)
-
-    def of(self, table: pl.DataFrame) -> pl.DataFrame:
-        """The part of a table that the figure shows; a table of the headline alone does not name it."""
-        shown = table.filter(pl.col("model").is_in(list(self.models)), pl.col("dataset").is_in(list(self.datasets)))
-        headline = {name: value for name, value in asdict(self.headline).items() if name in table.columns}
-        return shown.filter(**headline)
-
-    def titles(self, table: pl.DataFrame) -> list[str]:
-        """The models' titles; those of models with random weights say so."""
-        weights = dict(table.select("model", "weights").unique().iter_rows())
-        return list(mark_random(self.models, weights).values())
 
 
 def plot_family(
@@ -193,7 +166,7 @@ def _family(summary: pl.DataFrame, view: View, shown: Shown) -> Figure:
         count_layers(panels)
         cut = intervention_title(shown.intervention)
         common = "" if shown.logits == "measured" else f"; {TAKEN_OUT[shown.logits]}"
-        _finish(figure, panels, view, summary=summary, heading=f"{cut}; {RULE_TITLES[shown.rule]}{common}")
+        finish(figure, panels, view, summary=summary, heading=f"{cut}; {RULE_TITLES[shown.rule]}{common}")
     return figure
 
 
@@ -221,7 +194,7 @@ def draw_honest(tables: dict[str, pl.DataFrame], view: View) -> Figure:
         name_panels(panels[0], view.titles(summary))
         count_layers(panels)
         heading = f"{RULE_TITLES['replicate']}; control: as many other words cut"
-        _finish(figure, panels, view, summary=summary, heading=heading)
+        finish(figure, panels, view, summary=summary, heading=heading)
     return figure
 
 
@@ -242,7 +215,7 @@ def draw_push(tables: dict[str, pl.DataFrame], view: View) -> Figure:
         name_panels(panels[0], view.titles(summary))
         count_layers(panels)
         heading = f"gap: Question-Anchored minus Answer-Anchored, in points of ΔP; {RULE_TITLES['replicate']}"
-        _finish(figure, panels, view, summary=summary, heading=heading, together=1)
+        finish(figure, panels, view, summary=summary, heading=heading, together=1)
     return figure
 
 
@@ -276,7 +249,7 @@ def _by_knockout(tables: dict[str, pl.DataFrame], view: View, knockouts: Sequenc
         name_panels(panels[0], view.titles(tables["summary"]))
         count_layers(panels)
         heading = f"gap: Question-Anchored minus Answer-Anchored, in points of ΔP; {RULE_TITLES['replicate']}"
-        _finish(figure, panels, view, summary=tables["summary"], heading=heading, together=1)
+        finish(figure, panels, view, summary=tables["summary"], heading=heading, together=1)
     return figure
 
 
@@ -295,7 +268,7 @@ def draw_lines(tables: dict[str, pl.DataFrame], view: View) -> Figure:
         for panel in panels[-1]:
             panel.set_xlabel("clean logit")
         heading = 'logits of "hallucinated" with the exact question words cut, against clean ones; at the deepest layer'
-        _finish(figure, panels, view, summary=tables["summary"], heading=heading, together=1, last=UNCHANGED)
+        finish(figure, panels, view, summary=tables["summary"], heading=heading, together=1, last=UNCHANGED)
     return figure
 
 
@@ -340,7 +313,7 @@ def draw_auc(tables: dict[str, pl.DataFrame], view: View) -> Figure:
         name_panels(panels[0], view.titles(tables["summary"]))
         count_layers(panels)
         heading = "clean, and with the exact question words cut; dotted: probes that learnt shuffled labels"
-        _finish(figure, panels, view, summary=tables["summary"], heading=heading, last=SHUFFLED)
+        finish(figure, panels, view, summary=tables["summary"], heading=heading, last=SHUFFLED)
     return figure
 
 
@@ -357,7 +330,7 @@ def draw_share(tables: dict[str, pl.DataFrame], view: View) -> Figure:
         panels[0, 0].set(ylabel="Question-Anchored, %", ylim=(0, None))
         name_panels(panels[0], view.titles(summary))
         count_layers(panels)
-        _finish(figure, panels, view, summary=summary, heading=RULE_TITLES["flip"], together=1)
+        finish(figure, panels, view, summary=summary, heading=RULE_TITLES["flip"], together=1)
     return figure
 
 
@@ -385,7 +358,7 @@ def draw_grid(tables: dict[str, pl.DataFrame], view: View) -> Figure:
         panels[0, 0].set_ylim(limits(summary))
         count_layers(panels)
         heading = f"{INTERVENTION_TITLES['exact_question']}; {RULE_TITLES['flip']}"
-        _finish(figure, panels, view, summary=tables["summary"], heading=heading)
+        finish(figure, panels, view, summary=tables["summary"], heading=heading)
     return figure
 
 
@@ -406,7 +379,7 @@ def draw_distribution(tables: dict[str, pl.DataFrame], view: View) -> Figure:
         for panel in panels[-1]:
             panel.set_xlabel("ΔP")
         heading = f"at the deepest layer; {RULE_TITLES['flip']}"
-        _finish(figure, panels, view, summary=tables["summary"], heading=heading, together=1, last=CONTROL)
+        finish(figure, panels, view, summary=tables["summary"], heading=heading, together=1, last=CONTROL)
     return figure
 
 
@@ -480,23 +453,8 @@ def limits(rows: pl.DataFrame, quantity: Quantity = QUANTITIES["delta_p"]) -> tu
     return low - margin, high + margin
 
 
-def _finish(
-    figure: Figure,
-    panels: np.ndarray,
-    view: View,
-    *,
-    summary: pl.DataFrame,
-    heading: str,
-    together: int = len(ANCHOR_LETTERS),
-    last: str = ONE_MECHANISM,
-) -> None:
-    """Add legend and heading, with what a reader must know before taking the figure for the published one."""
-    say_where_nothing_is(panels)
-    add_legend(figure, together, last)
-    add_heading(figure, heading, *notes(summary, view.models, view.datasets), view.note)
-
-
-# By the name of the kind. A kind whose function is not in this module stops the import.
+# By the name of the kind. A kind whose function is neither in this module nor in that of experiments stops the import.
 DRAW: dict[str, Callable[[dict[str, pl.DataFrame], View], Figure]] = {
-    kind.name: globals()[kind.function] for kind in FIGURE_KINDS
+    kind.name: getattr(experiments, kind.function) if kind.experiment else globals()[kind.function]
+    for kind in FIGURE_KINDS
 }

@@ -3,6 +3,7 @@
 Snakemake reads this list when it starts, so nothing heavy is imported here.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +17,7 @@ class FigureKind:
     caption: str  # on the report
     placement: Literal["top", "open", "folded"] = "folded"  # on the report: top is where it begins
     compares: Literal["places", "words", "windows"] | None = None  # drawn only where several of these were measured
+    experiment: bool = False  # drawn only where the experiment of that name was run, in a section of the report for it
 
 
 FIGURE_KINDS = (
@@ -75,13 +77,44 @@ FIGURE_KINDS = (
         function="draw_distribution",
         caption="Every example at the deepest layer",
     ),
+    FigureKind(
+        name="patching",
+        function="draw_patching",
+        caption="How often verdicts flip when the question's words are those of another question",
+        experiment=True,
+    ),
+    FigureKind(
+        name="answer_only",
+        function="draw_answer_only",
+        caption="What the probe says of the answer alone",
+        experiment=True,
+    ),
+    FigureKind(
+        name="boundary",
+        function="draw_boundary",
+        caption="What the model knows: accuracy, refusals, popularity and certainty of each group",
+        experiment=True,
+    ),
+    FigureKind(
+        name="awareness",
+        function="draw_awareness",
+        caption="How well clean states tell the group, and clean logits alone",
+        experiment=True,
+    ),
+    FigureKind(
+        name="saliency",
+        function="draw_saliency",
+        caption="How much flows from the question to the answer, over examples",
+        experiment=True,
+    ),
 )
 
 
-def kinds_drawn(places: int, words: int, windows: int) -> list[str]:
+def kinds_drawn(places: int, words: int, windows: int, experiments: Collection[str] = ()) -> list[str]:
     """The names of the kinds that have something to show.
 
-    So many places of the grid, choices of words and windows (all layers are one) are measured.
+    So many places of the grid, choices of words and windows (all layers are one) are measured, and these experiments.
     """
     several = {None: True, "places": places > 1, "words": words > 1, "windows": windows > 1}
-    return [kind.name for kind in FIGURE_KINDS if several[kind.compares]]
+    drawn = [kind for kind in FIGURE_KINDS if several[kind.compares]]
+    return [kind.name for kind in drawn if not kind.experiment or kind.name in experiments]

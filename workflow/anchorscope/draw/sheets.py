@@ -54,8 +54,9 @@ def _start(sheets: list[Sheet], source: Source) -> subprocess.Popen:
 def draw(sheets: list[Sheet], source: Source) -> None:
     """Draw some sheets, one after another."""
     # Seconds to import, which the process that starts the others need not wait for.
-    from anchorscope.draw.figures import DRAW, View
+    from anchorscope.draw.figures import DRAW
     from anchorscope.draw.panels import read_style, save
+    from anchorscope.draw.views import View
     from anchorscope.files.frames import read_frame
 
     tables = {name: read_frame(file) for name, file in source.tables.items()}

@@ -9,18 +9,9 @@ import polars as pl
 import vl_convert
 from matplotlib.colors import to_hex
 
-from anchorscope.draw.figures import (
-    ANCHOR_LETTERS,
-    QUANTITIES,
-    RULE_TITLES,
-    SURE,
-    TAKEN_OUT,
-    TEXT_ORDER,
-    View,
-    intervention_title,
-    limits,
-)
+from anchorscope.draw.figures import QUANTITIES, RULE_TITLES, SURE, TAKEN_OUT, TEXT_ORDER, intervention_title, limits
 from anchorscope.draw.panels import FAINT, MARKED, looks
+from anchorscope.draw.views import ANCHOR_LETTERS, View
 from anchorscope.extract.axes import COMPONENTS
 
 KEYS = ["model", "dataset", "component", "position", "rule", "logits", "intervention", "anchor"]

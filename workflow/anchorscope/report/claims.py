@@ -9,7 +9,7 @@ from markupsafe import Markup
 from anchorscope.report.rendering import render
 from anchorscope.report.tables import named
 from anchorscope.summarise.bottom_line import GAP_CLAIM
-from anchorscope.summarise.claims import EFFECTS
+from anchorscope.summarise.claims import EFFECTS, Part
 from anchorscope.summarise.claims_page import (
     ACCOUNTS,
     BEYOND,
@@ -18,6 +18,7 @@ from anchorscope.summarise.claims_page import (
     LOGITS_TITLES,
     ONE_MECHANISM,
     TWO_LINES,
+    part_text,
 )
 from anchorscope.summarise.numbers import MINUS, between, signed
 from anchorscope.summarise.two_lines import COMPARED
@@ -56,7 +57,7 @@ def claims_section(claims: Mapping, models: Mapping[str, str], datasets: Mapping
         "claims.html",
         explained=EXPLAINED,
         claims=[
-            _claim(number, statements[number], rows=some, models=models, datasets=datasets)
+            one_claim(number, statements[number], rows=some, models=models, datasets=datasets)
             for number, some in rows.items()
             if some
         ],
@@ -69,9 +70,10 @@ def claims_section(claims: Mapping, models: Mapping[str, str], datasets: Mapping
     )
 
 
-def _claim(
+def one_claim(
     number: int, statement: str, rows: list[dict], models: Mapping[str, str], datasets: Mapping[str, str]
 ) -> Claim:
+    """A claim with its verdicts for each model on all datasets, and on each."""
     on_all = {row["model"] for row in rows if row["dataset"] is None}
     first = [row for row in rows if row["dataset"] is None or row["model"] not in on_all]
     others = [row for row in rows if row not in first]
@@ -93,6 +95,9 @@ def _verdict(row: Mapping, models: Mapping[str, str], datasets: Mapping[str, str
     about = (
         f"{model}, {dataset}" if row["claim"] != GAP_CLAIM else f"{model}, {dataset}, {LOGITS_TITLES[row['logits']]}"
     )
+    if row.get("parts"):
+        effect = "; ".join(f"{part['title']} {part_text(Part(**part))}" for part in row["parts"])
+        about = f"{about}, {row['rule']}" if row["rule"] else about
     other = row["in_logits"]["verdict"] if row["in_logits"] else row["verdict"]
     return Verdict(row["verdict"], about, effect, in_logits=None if other == row["verdict"] else other)
 

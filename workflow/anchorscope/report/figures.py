@@ -73,8 +73,11 @@ def opening_section(pictures: Mapping[str, list[Picture]], bottom_line: Mapping[
 
 
 def figures_section(pictures: Mapping[str, list[Picture]]) -> Markup:
-    """All other pictures, by set of models."""
-    others = [[picture for picture in of_set if picture.kind.placement != "top"] for of_set in pictures.values()]
+    """All other pictures, by set of models; those of experiments have sections of their own."""
+    others = [
+        [picture for picture in of_set if picture.kind.placement != "top" and not picture.kind.experiment]
+        for of_set in pictures.values()
+    ]
     return render("figures.html", sets=[(of_set[0].models, of_set) for of_set in others])
 
 

@@ -19,6 +19,10 @@ class Resamples:
     weights: np.ndarray  # [draws, examples], how often; in single precision, far finer than the draws are
     repeats: np.ndarray  # [draws, repeats], factors of the repeats' distances from their mean: a repeat's own variance
 
+    def factors(self, trained: float) -> np.ndarray:
+        """The same for an estimate whose probes learn from the share `trained` of the questions: [draws, repeats]."""
+        return self.repeats * np.sqrt(training_variance(self.repeats.shape[1], trained))
+
 
 def resample(clusters: list[str], repeats: int, draws: int, seed: int) -> Resamples:
     """All clusters, drawn with replacement, each with all its examples."""

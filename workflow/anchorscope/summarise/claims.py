@@ -1,4 +1,4 @@
-"""The six claims behind the published figure, each judged by an interval.
+"""The six claims behind the published figure, each judged by an interval, and what a verdict consists of.
 
 A claim says that an effect lies in some region. It is supported when the whole 95 % interval lies inside the region,
 contradicted when it lies outside, and undecided otherwise. Groups are those of `replicate`, because under `flip` even
@@ -7,7 +7,7 @@ does not saturate. The first claim is also judged with the knockout's common pus
 """
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations, pairwise
 from statistics import NormalDist
 
@@ -32,6 +32,11 @@ STATEMENTS = {
     4: "the larger model of the family goes deeper",
     5: f"the datasets' Question-Anchored curves are within {SIMILAR:.0f} points of each other in every third of depth",
     6: f"the random control moves the probe by at most {NOTHING:.0f} points in every layer",
+    7: "patching the question flips Question-Anchored verdicts more than Answer-Anchored ones, and beyond its control",
+    8: f"the answer alone moves Question-Anchored and leaves Answer-Anchored within {NEAR_ZERO:.0f} points of zero",
+    9: "Question-Anchored answers are more often right and about more popular subjects, also at equal clean logit",
+    10: "the group can be told from clean states better than from the clean logit alone",
+    11: "saliency has two modes",
 }
 EFFECTS = {
     1: "gap, mean over layers",
@@ -40,7 +45,13 @@ EFFECTS = {
     4: "deepest ΔP, larger minus smaller model",
     5: "largest difference of two datasets in a third of the depth",
     6: "ΔP under the control in its farthest layer",
+    7: "percentage of verdicts that flip, Q minus A, mean over layers",
+    8: "ΔP, Q minus A, mean over layers",
+    9: "percentage of right answers, Q minus A, mean over layers",
+    10: "AUC in percent, states minus clean logits, mean over layers",
+    11: "chance of such a dip with one mode, in percent",
 }
+OF_EXPERIMENTS = (7, 8, 9, 10, 11)  # claims that need passes of their own; the others are judged in every run
 Region = tuple[float, float]
 BELOW_ZERO: Region = (-np.inf, 0.0)
 Effect = tuple[float, np.ndarray]  # a number, and its resamples [draws]
@@ -80,6 +91,17 @@ class InLogits:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One of several effects that an experiment's claim is about."""
+
+    title: str
+    verdict: str
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
 class JudgedClaim:
     """A claim with its verdict, the effect behind it and its interval."""
 
@@ -93,6 +115,8 @@ class JudgedClaim:
     high: float | None = None
     because: str | None = None  # why there is no effect
     in_logits: InLogits | None = None
+    rule: str | None = RULE  # None where no groups are compared
+    parts: list[Part] = field(default_factory=list)  # of an experiment's claim
 
 
 @dataclass(frozen=True)
@@ -108,7 +132,12 @@ class Findings:
     note: str
 
     def to_json(self) -> str:
-        return json.dumps({"statements": STATEMENTS, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
+        return json.dumps({"statements": self.statements(), **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
+
+    def statements(self) -> dict[int, str]:
+        """The claims in words, those of experiments that were not run left out."""
+        judged = {row.claim for row in self.claims}
+        return {claim: text for claim, text in STATEMENTS.items() if claim in judged or claim not in OF_EXPERIMENTS}
 
 
 def read_run(
@@ -344,11 +373,15 @@ def _everywhere(claim: int, scope: Scope, curves: list[Estimate], bound: float) 
 
 
 def _undecided(claim: int, scope: Scope, because: str) -> JudgedClaim:
-    return JudgedClaim(claim, scope.model, scope.dataset, scope.logits, verdict="undecided", because=because)
+    return _without_effect(claim, scope, "undecided", because)
 
 
 def _not_applicable(claim: int, scope: Scope, because: str) -> JudgedClaim:
-    return JudgedClaim(claim, scope.model, scope.dataset, scope.logits, verdict="does not apply", because=because)
+    return _without_effect(claim, scope, "does not apply", because)
+
+
+def _without_effect(claim: int, scope: Scope, verdict: str, because: str) -> JudgedClaim:
+    return JudgedClaim(claim, scope.model, scope.dataset, scope.logits, verdict=verdict, because=because)
 
 
 def _mean(values: np.ndarray) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from anchorscope.summarise.claims import EFFECTS, STATEMENTS, Findings, JudgedClaim
+from anchorscope.summarise.claims import EFFECTS, OF_EXPERIMENTS, STATEMENTS, Findings, JudgedClaim, Part
 from anchorscope.summarise.two_lines import COMPARED
 
 
@@ -12,7 +12,8 @@ def claims_page(findings: Findings) -> str:
     for number, statement in STATEMENTS.items():
         rows = [row for row in findings.claims if row.claim == number]
         if rows:
-            parts += [f"## {number}. {statement[0].upper()}{statement[1:]}", _claim_table(rows, EFFECTS[number])]
+            table = _parts_table(rows) if number in OF_EXPERIMENTS else _claim_table(rows, EFFECTS[number])
+            parts += [f"## {number}. {statement[0].upper()}{statement[1:]}", table]
     if findings.one_mechanism:
         parts += ["## What one mechanism would show", ONE_MECHANISM, _one_mechanism_table(findings.one_mechanism)]
     if findings.two_lines:
@@ -58,6 +59,27 @@ def _claim_table(rows: list[JudgedClaim], effect: str) -> str:
         cells = (row.model, row.dataset or "all", LOGITS_TITLES[row.logits], row.verdict, value, ends, in_logits(row))
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
+
+
+def _parts_table(rows: list[JudgedClaim]) -> str:
+    """An experiment's claim under both groupings, with every part of it."""
+    titles = list(dict.fromkeys(part.title for row in rows for part in row.parts))
+    lines = [f"| {' | '.join(['model', 'dataset', 'groups', 'verdict', *titles])} |", "|---" * (4 + len(titles)) + "|"]
+    for row in rows:
+        by_title = {part.title: part_text(part) for part in row.parts}
+        found = [by_title.get(title, "–") for title in titles] if row.parts else [row.because, *["–"] * len(titles)]
+        cells = (row.model, row.dataset or "all", row.rule or "–", row.verdict, *found[: len(titles) or 1])
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def part_text(part: Part) -> str:
+    """The effect of a part with its interval; a verdict that is not support stands out."""
+    if part.effect is None:
+        return "–"
+    ends = "" if part.low is None or part.high is None else f" ({_points(part.low)} … {_points(part.high)})"
+    found = f"{_points(part.effect)}{ends}"
+    return found if part.verdict == "supported" else f"{found}, {part.verdict}"
 
 
 def in_logits(row: JudgedClaim) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from anchorscope.summarise.bootstrap import Resamples, group_means, interval, training_variance
+from anchorscope.summarise.bootstrap import Resamples, group_means, interval
 from anchorscope.summarise.grouping import RoleResult
 
 ANCHORS = ("question", "answer", "all", "gap")  # gap: question minus answer
@@ -42,11 +42,11 @@ def curves(results: list[RoleResult], resamples: Resamples) -> dict[str, Curve]:
         np.stack([_means(result, weights) for result in results])
         for weights in (np.ones((1, resamples.weights.shape[1])), resamples.weights)
     )  # [roles, repeats, groups, values, draws, layers]
-    factors = resamples.repeats * np.sqrt(training_variance(inside.shape[1], results[0].trained))
+    factors = resamples.factors(results[0].trained)
     found = {}
     for number, (anchor, count) in enumerate(counts.items()):
         delta_p, delta_logit, judged_right, share = (
-            _estimate(once[:, :, number, value], drawn[:, :, number, value], factors) for value in range(4)
+            over_repeats(once[:, :, number, value], drawn[:, :, number, value], factors) for value in range(4)
         )
         found[anchor] = Curve(
             n=count.mean((0, 1)),
@@ -69,18 +69,18 @@ def _means(result: RoleResult, weights: np.ndarray) -> np.ndarray:
     return np.stack(by_repeat)
 
 
-def _estimate(once: np.ndarray, drawn: np.ndarray, factors: np.ndarray) -> Estimate:
+def over_repeats(once: np.ndarray, drawn: np.ndarray, factors: np.ndarray) -> Estimate:
     """Averaged over roles and repeats [roles, repeats, draws, layers]; repeats without an estimate are left out.
 
     Each resample adds the repeats' distances from their mean, times its `factors` [draws, repeats].
     """
     by_repeat = once.mean(0)[:, 0]  # [repeats, layers]
-    mean = _known_mean(by_repeat)
+    mean = known_mean(by_repeat)
     apart = np.nan_to_num(by_repeat - mean)
-    return Estimate(mean, _known_mean(drawn.mean(0)) + factors @ apart)
+    return Estimate(mean, known_mean(drawn.mean(0)) + factors @ apart)
 
 
-def _known_mean(values: np.ndarray) -> np.ndarray:
+def known_mean(values: np.ndarray) -> np.ndarray:
     """The mean over the first axis, without NaN; NaN where there is nothing else."""
     known = np.isfinite(values)
     count = known.sum(0)
@@ -161,7 +161,7 @@ def series_row(curve: Curve, flip: Curve | None = None) -> dict:
     row["area_logit"] = float(np.nanmean(curve.delta_logit.mean[known]))
     estimates = {
         "area": np.nanmean(drawn, 1),
-        "area_logit": _known_mean(curve.delta_logit.resampled[:, known].T),
+        "area_logit": known_mean(curve.delta_logit.resampled[:, known].T),
         "deepest_layer": np.nanargmin(drawn, 1),
         "deepest": drawn[:, deepest],
     }

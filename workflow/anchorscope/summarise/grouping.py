@@ -94,10 +94,11 @@ def _role_result(place: PlaceLogits, role: Role, intervention: str, logits: str)
         delta_logit=np.nan_to_num(delta_logit(measured, changed)),
         judged_right=labelled < 0,
         counted=np.isfinite(changed),
-        trained=min(_trained(probe, place.folds) for probe in (role.labels, role.measures)),
+        trained=trained_on(role, place.folds),
     )
 
 
-def _trained(probe: Probe, folds: np.ndarray) -> float:
-    """The share of the examples that a probe learns from: all folds but one, or a half of them."""
-    return (1 - 1 / len(np.unique(folds))) * (1.0 if probe.half is None else 0.5)
+def trained_on(role: Role, folds: np.ndarray) -> float:
+    """The share of the examples that the smaller of a role's probes learns from: all folds but one, or half of them."""
+    whole = all(probe.half is None for probe in (role.labels, role.measures))
+    return (1 - 1 / len(np.unique(folds))) * (1.0 if whole else 0.5)

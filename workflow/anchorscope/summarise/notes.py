@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import polars as pl
 
 FIRST = (
-    *("model", "weights", "dataset", "source"),
-    *("component", "position", "intervention", "stratum", "rule", "labels", "logits", "anchor", "layer", "reader"),
+    *("model", "weights", "dataset", "source", "component", "position", "measure", "condition"),
+    *("intervention", "stratum", "rule", "labels", "logits", "anchor", "layer", "reader"),
 )
 
 

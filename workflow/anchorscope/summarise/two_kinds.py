@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from anchorscope.summarise.bootstrap import Resamples, interval, training_variance
+from anchorscope.summarise.bootstrap import Resamples, interval
 from anchorscope.summarise.dip import dip_test
 from anchorscope.summarise.grouping import RoleResult
 from anchorscope.summarise.mixture import two_normals
@@ -84,6 +84,5 @@ def _over_repeats(
     if not np.isfinite(mean):
         return None, None, None
     drawn = np.mean([estimate(of_repeat, resamples.weights) for of_repeat in values], axis=0)
-    factors = resamples.repeats * np.sqrt(training_variance(len(values), trained))
-    low, high = interval((drawn + factors @ (each - mean))[:, None])
+    low, high = interval((drawn + resamples.factors(trained) @ (each - mean))[:, None])
     return mean, float(low[0]), float(high[0])

@@ -1,0 +1,22 @@
+"""What can be read off a drawn figure."""
+
+from matplotlib.figure import Figure
+
+
+def outside(figure: Figure) -> list[str]:
+    """Texts that do not lie wholly on the sheet, or that lie on another one."""
+    renderer = figure._get_renderer()
+    sheet = figure.get_window_extent(renderer).padded(1)
+    titles = [panel.title for panel in figure.axes if panel.get_title()]
+    texts = [figure._suptitle, *titles, *(panel.yaxis.label for panel in figure.axes), *figure.legends[0].get_texts()]
+    boxes = {text: text.get_window_extent(renderer) for text in texts if text.get_text()}
+    off = [
+        text.get_text() for text, box in boxes.items() if not (sheet.contains(*box.min) and sheet.contains(*box.max))
+    ]
+    over = [
+        one.get_text()
+        for one in titles
+        for other in titles
+        if one is not other and boxes[one].padded(-1).overlaps(boxes[other].padded(-1))
+    ]
+    return off + over

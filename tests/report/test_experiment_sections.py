@@ -1,0 +1,57 @@
+"""Every experiment has a section with its figure, what it shows, its verdicts and its numbers."""
+
+import re
+
+import pytest
+
+from anchorscope.draw.kinds import FIGURE_KINDS
+from anchorscope.experiments import NAMES
+from anchorscope.experiments.claims import CLAIMS, MODES
+from anchorscope.report.experiments import SHOWN, TITLES, experiment_section, numbers
+from anchorscope.report.figures import Link, Picture
+from anchorscope.summarise.claims import STATEMENTS
+from experiment_tables import make_experiments
+
+TABLES = make_experiments({"small": 3}, ["popqa"])
+NUMBERS = {name: number for name, (number, _) in CLAIMS.items()} | {"saliency": MODES}
+
+
+def claims() -> dict:
+    parts = [{"title": "Q minus A", "verdict": "undecided", "effect": 12.34, "low": -1.0, "high": 25.0}]
+    rows = [
+        {"claim": number, "model": "small", "dataset": "popqa", "logits": "measured", "rule": rule, "parts": parts}
+        | {"verdict": "undecided", "effect": 12.34, "low": -1.0, "high": 25.0, "because": None, "in_logits": None}
+        for number in NUMBERS.values()
+        for rule in ("flip", "honest")
+    ]
+    return {"statements": {str(number): text for number, text in STATEMENTS.items()}, "claims": rows}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_section_has_figure_sentence_verdicts_and_numbers(name):
+    kind = next(kind for kind in FIGURE_KINDS if kind.name == name)
+    picture = Picture(kind, "Small", source="data:image/png;base64,", files=[Link("figures/x.png", "x.png")])
+    html = str(
+        experiment_section(
+            name, TABLES[name], [picture], claims(), models={"small": "Small <1B>"}, datasets={"popqa": "P"}
+        )
+    )
+    text = " ".join(re.sub(r"<[^>]+>", " ", html).split())
+    assert kind.caption.replace("'", "&#39;") in html
+    assert SHOWN[name].split("`")[0].split("'")[0].split("\n")[0] in text
+    assert f"{NUMBERS[name]}. {STATEMENTS[NUMBERS[name]][:10].capitalize()}"[:8] in text
+    assert "Q minus A +12.3 (−1.0 … +25.0), undecided" in text
+    assert "Small &lt;1B&gt;, P, honest" in text
+    assert html.count("<tr>") == 1 + len(numbers(TABLES[name]))
+
+
+def test_every_experiment_has_a_title_and_a_sentence():
+    assert tuple(TITLES) == tuple(SHOWN) == NAMES
+
+
+def test_numbers_are_means_over_layers_with_the_groups_side_by_side():
+    rows = numbers(TABLES["patching"]).to_dicts()
+    assert len(rows) == 3 * 2, "conditions and rules"
+    assert rows[0]["Q"] == "40.0 (37.0 … 43.0)"
+    assert rows[0]["A"] == "10.0 (7.0 … 13.0)"
+    assert "rule" not in numbers(TABLES["saliency"]).columns

@@ -1,0 +1,59 @@
+"""Self-awareness: how well readers tell the groups, and whether clean states tell more than the clean logits alone.
+
+The readers see clean states, or only what the probes of the rule say about them: their clean logits, with the sign,
+without it, or both. `tell_groups` has what each of them says.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from anchorscope.experiments.estimates import ENOUGH, Curve, difference, rows, to_table
+from anchorscope.experiments.groups import RULES
+from anchorscope.probe.quality import auc
+from anchorscope.summarise.bootstrap import Resamples
+from anchorscope.summarise.curves import Estimate
+from anchorscope.summarise.reference import resampled_auc
+
+STATES, SIGNED, ABSOLUTE, LOGIT, SHUFFLED = READERS = ("states", "signed", "absolute", "logit", "shuffled")
+OTHER_PROMPT = "other_prompt"  # the reader of states, compared with the groups of the other prompt
+GROUP, OTHER_GROUP, SHUFFLED_GROUP = "question_anchored", "anchored_other_prompt", "anchored_shuffled"
+AUC, GAIN = "auc", "gain"  # measures
+
+
+def awareness_table(told: pl.DataFrame, resamples: Resamples) -> pl.DataFrame:
+    """The AUC of each reader by layer, and the gain of states over each reader of clean logits."""
+    return to_table(_awareness(told, resamples))
+
+
+def _awareness(told: pl.DataFrame, resamples: Resamples) -> Iterator[dict]:
+    for rule in RULES:
+        layers = told.filter(rule=rule).sort("layer", "id").partition_by("layer", maintain_order=True)
+        names = {"stratum": "all", "rule": rule, "anchor": None}
+        compared = {reader: (reader, GROUP) for reader in READERS}
+        compared |= {SHUFFLED: (SHUFFLED, SHUFFLED_GROUP), OTHER_PROMPT: (STATES, OTHER_GROUP)}
+        curves = {condition: _auc(layers, *pair, resamples) for condition, pair in compared.items()}
+        for condition, curve in curves.items():
+            yield from rows(curve, **names, measure=AUC, condition=condition)
+        for reader in (SIGNED, ABSOLUTE, LOGIT):
+            states, other = curves[STATES], curves[reader]
+            gain = Curve(states.n, states.fewest, difference(states.estimate, other.estimate))
+            yield from rows(gain, **names, measure=GAIN, condition=reader)
+
+
+def _auc(layers: list[pl.DataFrame], ranked: str, group: str, resamples: Resamples) -> Curve:
+    """How well the logits of a reader rank a group, in percent."""
+    fewest, areas, drawn = [], [], []
+    for table in layers:
+        positive = table[group].to_numpy()
+        fewest.append(min(positive.sum(), (~positive).sum()))
+        if table[ranked].null_count() or fewest[-1] < ENOUGH:
+            areas.append(np.nan)
+            drawn.append(np.full(len(resamples.weights), np.nan))
+            continue
+        logits = table[ranked].cast(pl.Float64).to_numpy()[None]
+        areas.append(100 * auc(logits, positive)[0])
+        drawn.append(100 * resampled_auc(logits, positive, resamples.weights)[:, 0])
+    estimate = Estimate(np.array(areas), np.stack(drawn, axis=1))
+    return Curve(np.full(len(layers), len(layers[0])), np.array(fewest), estimate)

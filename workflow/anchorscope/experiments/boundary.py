@@ -1,0 +1,85 @@
+"""The knowledge boundary: are Question-Anchored answers more often right, surer and about more popular subjects?
+
+Over all answers: the balance kept some of a class, so each analysed example weighs as many answers as it stands for.
+And at equal clean logit of the probe that labels: a knockout that pushes every logit one way flips just those verdicts
+that lie near the threshold on one side, which are more often right, without any second pathway.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from anchorscope.experiments.estimates import Sample, by_anchor, matched_gap, rows, to_table
+from anchorscope.experiments.groups import Groups
+from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, LOGPROB, SUBJECT, UNSURE
+from anchorscope.experiments.new_passes import thirds
+from anchorscope.summarise.bootstrap import Resamples
+from anchorscope.summarise.strata import POPULARITY
+
+EVERYONE = "all_answers"  # the condition
+ANSWERS_NEEDED = ["id", "right", "refused", "property", "logprobs", "answer_final"]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of each analysed example besides its group, [examples] each; NaN where it is not."""
+
+    values: dict[str, np.ndarray]  # by measure
+    stands_for: np.ndarray
+
+
+def read_known(groups: Groups, answers: list[pl.DataFrame], unsure: pl.DataFrame, by_property: bool) -> Known:
+    """From the answers of each shard, and the answers to the question that allows "I don't know"."""
+    weighed = pl.concat(_weighed(shard, groups, by_property) for shard in answers)
+    every = groups.examples.join(weighed, on="id", how="left", maintain_order="left").join(
+        unsure.select("id", unsure=100.0 * pl.col("refused").cast(pl.Float64)),
+        on="id",
+        how="left",
+        maintain_order="left",
+    )
+    columns = {
+        ACCURACY: 100.0 * (1 - pl.col("hallucinated").cast(pl.Float64)),
+        UNSURE: pl.col("unsure"),
+        SUBJECT: pl.when(pl.col("popularity") > 0).then(pl.col("popularity").cast(pl.Float64).log10()),
+        LOGPROB: pl.col("logprobs").list.head(pl.col("answer_final") + 1).list.mean().cast(pl.Float64),
+    }
+    found = every.select("stands_for", **columns).fill_null(np.nan)
+    return Known({name: found[name].to_numpy() for name in columns}, found["stands_for"].to_numpy())
+
+
+def _weighed(shard: pl.DataFrame, groups: Groups, by_property: bool) -> pl.DataFrame:
+    """A shard's analysed answers, and how many of their class (and property) each stands for."""
+    usable = shard.filter(~pl.col("refused")).with_columns(kept=pl.col("id").is_in(groups.examples["id"].to_list()))
+    part = ["right", "property"] if by_property else ["right"]
+    return (
+        usable.with_columns(stands_for=pl.len().over(part) / pl.col("kept").sum().over(part))
+        .filter("kept")
+        .select("id", "stands_for", "logprobs", "answer_final")
+    )
+
+
+def boundary_table(known: Known, groups: Groups, resamples: Resamples) -> pl.DataFrame:
+    """Each measure by group and layer, over all answers and at equal clean logit; accuracy also by popularity."""
+    return to_table(_boundary(known, groups, resamples))
+
+
+def _boundary(known: Known, groups: Groups, resamples: Resamples) -> Iterator[dict]:
+    third = thirds(groups.popularity, groups.popularity)
+    for rule, grouping in groups.by_rule.items():
+        inside = grouping.question_anchored
+        for measure, column in known.values.items():
+            values = np.broadcast_to(column, inside.shape)
+            strata = {"all": np.isfinite(values)}
+            if measure == ACCURACY:
+                strata |= {name: strata["all"] & (third == number) for number, name in enumerate(POPULARITY)}
+            for stratum, counted in strata.items():
+                if counted.any():
+                    sample = Sample(inside, counted, known.stands_for, grouping.trained)
+                    names = {"measure": measure, "condition": EVERYONE, "rule": rule}
+                    for anchor, curve in by_anchor(values, sample, resamples).items():
+                        yield from rows(curve, **names, stratum=stratum, anchor=anchor)
+                    if stratum == "all":
+                        curve = matched_gap(values, sample, grouping.labelling, resamples)
+                        yield from rows(curve, **names, stratum=EQUAL_LOGIT, anchor="gap")

@@ -1,0 +1,49 @@
+"""The estimates of one experiment for one model on one dataset, from the files that its passes left."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from anchorscope.experiments.awareness import awareness_table
+from anchorscope.experiments.boundary import ANSWERS_NEEDED, boundary_table, read_known
+from anchorscope.experiments.groups import Groups, read_groups
+from anchorscope.experiments.modes import saliency_table
+from anchorscope.experiments.new_passes import answer_only_table, patching_table
+from anchorscope.extract.axes import Headline
+from anchorscope.files.frames import read_frame
+from anchorscope.summarise.bootstrap import Resamples, resample
+from anchorscope.summarise.headline import at_headline
+
+Files = Mapping[str, str | list[str]]  # by name: delta, layers, and what the experiment measured
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an experiment is estimated."""
+
+    headline: Headline
+    draws: int
+    seed: int
+    by_property: bool  # whether right and wrong answers were balanced within properties
+
+
+def estimate_experiment(experiment: str, files: Files, settings: Settings) -> pl.DataFrame:
+    """One row per measure, condition, stratum, rule, anchor and layer."""
+    if experiment == "saliency":
+        reference = at_headline(read_frame(str(files["layers"])), settings.headline).filter("is_reference")["layer"][0]
+        return saliency_table(read_frame(str(files["measured"])), layer=reference, seed=settings.seed)
+    groups = read_groups(read_frame(str(files["delta"])), settings.headline)
+    resamples = resample(groups.examples["cluster"].to_list(), groups.repeats, settings.draws, settings.seed)
+    if experiment == "boundary":
+        shards = [read_frame(path, ANSWERS_NEEDED) for path in files["answers"]]
+        unsure = pl.concat(read_frame(path, ["id", "refused"]) for path in files["unsure"])
+        return boundary_table(read_known(groups, shards, unsure, settings.by_property), groups, resamples)
+    measured = read_frame(str(files["measured"]))
+    if experiment == "awareness":
+        return awareness_table(measured, resamples)
+    of_passes: dict[str, Callable[[pl.DataFrame, Groups, Resamples], pl.DataFrame]] = {
+        "patching": patching_table,
+        "answer_only": answer_only_table,
+    }
+    return of_passes[experiment](measured, groups, resamples)

@@ -1,0 +1,151 @@
+"""Means of the two groups by layer with their resamples, as they are or at equal clean logit, and their rows."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from anchorscope.summarise.bootstrap import Resamples, interval
+from anchorscope.summarise.curves import Estimate, known_mean, over_repeats
+
+ENOUGH = 20  # examples that the smaller group needs at a layer, for the layer to count in the mean over layers
+BINS = 6  # of the clean logit on either side of zero
+SCHEMA: dict[str, Any] = {
+    **dict.fromkeys(("measure", "condition", "stratum", "rule", "anchor"), pl.String),
+    "layer": pl.Int16,  # null: the mean over layers
+    "n": pl.Int64,
+    **dict.fromkeys(("value", "low", "high"), pl.Float64),
+    "resampled": pl.List(pl.Float32),  # of a mean over layers
+}
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One number for each layer."""
+
+    n: Array  # [layers], examples behind it; the mean over repeats
+    fewest: Array  # [layers], examples in the smallest group and repeat behind it
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Whom an estimate is about: who is counted in which group, and how many answers each example stands for."""
+
+    question_anchored: Array  # bool [repeats, layers, examples]
+    counted: Array  # bool, of the same shape
+    stands_for: Array  # [examples]
+    trained: float  # the share of the examples that probes learnt from
+
+
+def by_anchor(values: Array, sample: Sample, resamples: Resamples) -> dict[str, Curve]:
+    """The mean of values [repeats, layers, examples] in each group, and the gap: question minus answer."""
+    inside = sample.question_anchored
+    masks = {"question": sample.counted & inside, "answer": sample.counted & ~inside}
+    found = {anchor: _group_mean(values, mask, sample, resamples) for anchor, mask in masks.items()}
+    question, answer = found.values()
+    gap = Curve(
+        n=question.n + answer.n,
+        fewest=np.minimum(question.fewest, answer.fewest),
+        estimate=difference(question.estimate, answer.estimate),
+    )
+    return {**found, "gap": gap}
+
+
+def difference(first: Estimate, second: Estimate) -> Estimate:
+    return Estimate(first.mean - second.mean, first.resampled - second.resampled)
+
+
+def _group_mean(values: Array, mask: Array, sample: Sample, resamples: Resamples) -> Curve:
+    """The mean of values over those in a mask, both [repeats, layers, examples]."""
+    count = mask.sum(-1)
+    values = np.where(mask, values, 0.0)
+
+    def means(weights: Array) -> Array:
+        """[repeats, draws, layers]"""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.stack([(weights @ some.T) / (weights @ of.T) for some, of in zip(values, mask, strict=True)])
+
+    once, drawn = means(sample.stands_for[None]), means(resamples.weights * sample.stands_for)
+    return Curve(count.mean(0), count.min(0), over_repeats(once[None], drawn[None], resamples.factors(sample.trained)))
+
+
+def matched_gap(values: Array, sample: Sample, logits: Array, resamples: Resamples) -> Curve:
+    """The gap at equal clean logit: differences within bins of the `logits`, none of which spans zero.
+
+    Everything is [repeats, layers, examples]. A bin weighs as much as it can tell: the product of both groups' weights,
+    divided by their sum.
+    """
+    once, drawn, sizes = [], [], []
+    for value, inside, counted, logit in zip(values, sample.question_anchored, sample.counted, logits, strict=True):
+        member = counted[:, None] & (bins(logit)[:, None] == np.arange(2 * BINS)[:, None])  # [layers, bins, examples]
+        groups = np.stack([member & inside[:, None], member & ~inside[:, None]])
+        sums = groups * np.where(counted, value, 0.0)[:, None]
+        once.append(_within_bins(sample.stands_for[None], groups, sums))
+        drawn.append(_within_bins(resamples.weights * sample.stands_for, groups, sums))
+        count = groups.sum(-1)  # [groups, layers, bins]
+        sizes.append((count * (count.min(0) > 0)).sum(-1))  # of bins that have both groups
+    size = np.stack(sizes)  # [repeats, groups, layers]
+    estimate = over_repeats(np.stack(once)[None], np.stack(drawn)[None], resamples.factors(sample.trained))
+    return Curve(n=size.sum(1).mean(0), fewest=size.min((0, 1)), estimate=estimate)
+
+
+def _within_bins(weights: Array, groups: Array, sums: Array) -> Array:
+    """The difference of two groups [groups, layers, bins, examples], averaged over bins: [draws, layers]."""
+    shape = (len(weights), *groups.shape[:3])
+    size, total = (
+        (weights @ some.reshape(-1, some.shape[-1]).T.astype(np.float64)).reshape(shape) for some in (groups, sums)
+    )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        apart = np.nan_to_num(total[:, 0] / size[:, 0] - total[:, 1] / size[:, 1])
+        weight = np.nan_to_num(size[:, 0] * size[:, 1] / size.sum(1))
+        return (weight * apart).sum(-1) / weight.sum(-1)
+
+
+def bins(logits: Array) -> Array:
+    """The bin of each of some logits [layers, examples]: equally many on each side of zero, of equal size there."""
+    found = np.empty(logits.shape, int)
+    for row, place in zip(logits, found, strict=True):
+        for side, first in ((row < 0, 0), (row >= 0, BINS)):
+            rank = np.argsort(np.argsort(row[side], kind="stable"), kind="stable")
+            place[side] = first + rank * BINS // max(1, side.sum())
+    return found
+
+
+def rows(curve: Curve, **names: str | None) -> Iterator[dict]:
+    """One row per layer and one for the mean over layers, as `SCHEMA` has them. An interval needs two examples."""
+    low, high = interval(curve.estimate.resampled)
+    for layer, (n, fewest, value) in enumerate(zip(curve.n, curve.fewest, curve.estimate.mean, strict=True)):
+        ends = {"low": known(low[layer]), "high": known(high[layer])} if fewest >= 2 else {}
+        yield {**names, "layer": layer, "n": round(n), "value": known(value), **ends}
+    yield {**names, **area(curve)}
+
+
+def area(curve: Curve) -> dict:
+    """The mean over layers in which every group has enough examples; no value where there is no such layer."""
+    used = (curve.fewest >= ENOUGH) & np.isfinite(curve.estimate.mean)
+    if not used.any():
+        return {"layer": None, "n": 0}
+    drawn = known_mean(curve.estimate.resampled[:, used].T)
+    (low,), (high,) = interval(drawn[:, None])
+    return {
+        "layer": None,
+        "n": round(curve.n[used].mean()),
+        "value": float(curve.estimate.mean[used].mean()),
+        "low": float(low),
+        "high": float(high),
+        "resampled": drawn.astype(np.float32).tolist(),
+    }
+
+
+def known(value: float) -> float | None:
+    """A number as a table has it: nothing in place of NaN."""
+    return float(value) if np.isfinite(value) else None
+
+
+def to_table(some: Iterator[dict], **more: Any) -> pl.DataFrame:
+    """Rows as `SCHEMA` has them, with more columns."""
+    return pl.DataFrame(list(some), schema={**SCHEMA, **more}, orient="row")

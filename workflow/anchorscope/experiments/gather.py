@@ -1,0 +1,44 @@
+"""The estimates of an experiment for all models and datasets: as one table, and as what its claim is judged by."""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from anchorscope.experiments.claims import judge_experiment
+from anchorscope.files.frames import read_frame
+from anchorscope.files.sealed_parquet import made_from
+from anchorscope.summarise.claims import JudgedClaim, reads_truth
+from anchorscope.summarise.notes import described
+from anchorscope.summarise.tables import Pair
+
+
+def gather_experiment(pairs: Sequence[Pair], files: Sequence[str], sources: Mapping[str, str]) -> pl.DataFrame:
+    """One table of all pairs that were probed, with what a reader must know about each; without resamples."""
+    tables = [
+        described(
+            read_frame(path).drop("resampled"),
+            model=model,
+            weights=made_from(path)["model"]["weights"],
+            dataset=dataset,
+            source=sources[dataset],
+        )
+        for (model, dataset), path in zip(pairs, files, strict=True)
+        if "not_probed" not in made_from(path)
+    ]
+    if not tables:
+        raise ValueError(f"Nothing could be probed. {made_from(files[0])['not_probed']}")
+    return pl.concat(tables)
+
+
+def judge_all(
+    files: Mapping[str, Sequence[str]], pairs: Sequence[Pair], probed: Sequence[Pair], layers: pl.DataFrame
+) -> list[JudgedClaim]:
+    """The claims of all experiments, each with one file of estimates per pair; `layers` has the headline's rows."""
+    readable = {
+        (model, dataset) for model, dataset in probed if reads_truth(layers.filter(model=model, dataset=dataset))
+    }
+    judged = []
+    for experiment, paths in files.items():
+        tables = {pair: read_frame(path) for pair, path in zip(pairs, paths, strict=True) if pair in probed}
+        judged += judge_experiment(experiment, tables, readable)
+    return judged

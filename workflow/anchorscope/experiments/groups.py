@@ -1,0 +1,79 @@
+"""The two groupings that every experiment is judged under, from a delta table."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from anchorscope.experiments.names import FLIP, HONEST
+from anchorscope.extract.axes import Headline
+from anchorscope.probe.anchor_rules import FULL, HALF_A, SECOND_B, Probe, Role
+from anchorscope.probe.verdicts import flips
+from anchorscope.summarise.grouping import LABELLED_UNDER, by_layer, trained_on
+from anchorscope.summarise.headline import at_headline
+
+# `flip` as published; `honest` is the role of `replicate` whose measuring probe reads the first prompt, because
+# experiments are run under that prompt only.
+RULES = {FLIP: Role(FULL, FULL), HONEST: Role(SECOND_B, HALF_A)}
+OTHER_PROMPT = {FLIP: SECOND_B, HONEST: HALF_A}  # the probe that labels under the prompt that the rule does not
+EXAMPLE = ["id", "cluster", "popularity", "hallucinated"]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """One rule: arrays [repeats, layers, examples]."""
+
+    question_anchored: np.ndarray  # bool
+    other_prompt: np.ndarray  # bool: the same as the other prompt has it
+    labelling: np.ndarray  # clean logits of the probe that labels
+    measuring: np.ndarray  # clean logits of the probe that measures
+    trained: float  # the share of the examples that the smaller of its probes learnt from
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The examples of one model on one dataset, in the order of their ids, and their groups under each rule."""
+
+    examples: pl.DataFrame  # id, cluster, popularity, hallucinated
+    folds: np.ndarray  # [repeats, examples]
+    by_rule: dict[str, Grouping]
+
+    @property
+    def repeats(self) -> int:
+        return len(self.folds)
+
+    @property
+    def hallucinated(self) -> np.ndarray:
+        return self.examples["hallucinated"].to_numpy()
+
+    @property
+    def popularity(self) -> np.ndarray:
+        """NaN where it is not known."""
+        return self.examples["popularity"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+
+
+def read_groups(delta: pl.DataFrame, headline: Headline) -> Groups:
+    """From the delta table of one model on one dataset."""
+    rows = at_headline(delta, headline).filter(intervention=LABELLED_UNDER).sort("repeat", "layer", "id")
+    first = rows.row(0, named=True)
+
+    def logits(state: str, probe: Probe) -> np.ndarray:
+        return by_layer(rows, f"logit_{state}_{probe.name}").astype(np.float64)
+
+    def anchored(probe: Probe) -> np.ndarray:
+        return flips(logits("clean", probe), logits("ko", probe))
+
+    return Groups(
+        examples=rows.filter(repeat=first["repeat"], layer=first["layer"]).select(EXAMPLE),
+        folds=by_layer(rows, "fold")[:, 0],
+        by_rule={
+            rule: Grouping(
+                question_anchored=anchored(role.labels),
+                other_prompt=anchored(OTHER_PROMPT[rule]),
+                labelling=logits("clean", role.labels),
+                measuring=logits("clean", role.measures),
+                trained=trained_on(role, by_layer(rows, "fold")),
+            )
+            for rule, role in RULES.items()
+        },
+    )

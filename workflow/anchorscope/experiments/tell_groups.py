@@ -1,0 +1,88 @@
+"""Readers that tell the groups: of clean states, and of clean logits alone.
+
+All are probes, fitted on the same folds with strengths chosen in the same way. Folds are those of the first repeat.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+import torch
+
+from anchorscope.experiments.awareness import (
+    ABSOLUTE,
+    GROUP,
+    LOGIT,
+    OTHER_GROUP,
+    READERS,
+    SHUFFLED,
+    SHUFFLED_GROUP,
+    SIGNED,
+    STATES,
+)
+from anchorscope.experiments.estimates import ENOUGH
+from anchorscope.experiments.groups import RULES, Grouping, Groups
+from anchorscope.extract.axes import Headline
+from anchorscope.extract.store import ActivationReader
+from anchorscope.files.logs import progress
+from anchorscope.probe.anchor_rules import Role
+from anchorscope.probe.folds import shuffle_labels
+from anchorscope.probe.logistic import fit
+from anchorscope.probe.strengths import choose_strengths
+
+
+def read_states(reader: ActivationReader, headline: Headline) -> Iterator[torch.Tensor]:
+    """The clean states [examples, width] of each layer."""
+    for layer in progress(range(reader.layers), reader.layers, "telling groups"):
+        states = reader.read(headline.component, headline.position, "first", "clean", layers=range(layer, layer + 1))
+        yield states[0].float()
+
+
+def tell_groups(states: Iterator[torch.Tensor], groups: Groups, seed: int) -> pl.DataFrame:
+    """What each reader says of each example: one row per rule, layer and example, a column of logits for each reader.
+
+    Where a group has too few examples, the logits are null.
+    """
+    return pl.concat(
+        _told(seen, groups, rule=rule, layer=layer, seed=seed) for layer, seen in enumerate(states) for rule in RULES
+    )
+
+
+def _told(states: torch.Tensor, groups: Groups, rule: str, layer: int, seed: int) -> pl.DataFrame:
+    grouping, folds = groups.by_rule[rule], groups.folds[0]
+    anchored = grouping.question_anchored[0, layer]
+    shuffled = shuffle_labels(groups.examples["id"].to_list(), anchored, folds, seed)
+    about = {
+        GROUP: anchored,
+        OTHER_GROUP: grouping.other_prompt[0, layer],
+        SHUFFLED_GROUP: shuffled,
+    }
+    table = groups.examples.select("id", "cluster", rule=pl.lit(rule), layer=pl.lit(layer, pl.Int16)).with_columns(
+        **{name: pl.Series(values) for name, values in about.items()}
+    )
+    if min(anchored.sum(), (~anchored).sum()) < ENOUGH:
+        return table.with_columns(**dict.fromkeys(READERS, pl.lit(None, pl.Float32)))
+    seen = _features(states, RULES[rule], grouping, layer)
+    strengths = {reader: _strengths(some, anchored, folds) for reader, some in seen.items()}
+    logits = {reader: _read(some, anchored, folds, strengths[reader]) for reader, some in seen.items()}
+    logits[SHUFFLED] = _read(states, shuffled, folds, strengths[STATES])
+    return table.with_columns(**{reader: pl.Series(logits[reader], dtype=pl.Float32) for reader in READERS})
+
+
+def _features(states: torch.Tensor, role: Role, grouping: Grouping, layer: int) -> dict[str, torch.Tensor]:
+    """What each reader of the groups sees, [examples, features]: states, or clean logits of both probes of the rule."""
+    logits = {role.labels: grouping.labelling, role.measures: grouping.measuring}  # one where both are one probe
+    signed = torch.from_numpy(np.stack([some[0, layer] for some in logits.values()], axis=1)).float()
+    return {STATES: states, SIGNED: signed, ABSOLUTE: signed.abs(), LOGIT: torch.hstack([signed, signed.abs()])}
+
+
+def _strengths(features: torch.Tensor, labels: np.ndarray, folds: np.ndarray) -> torch.Tensor:
+    """Chosen inside the training folds, [layers, folds] of one layer."""
+    return choose_strengths(features[None], labels=torch.from_numpy(labels).float(), folds=torch.tensor(folds).long())
+
+
+def _read(features: torch.Tensor, labels: np.ndarray, folds: np.ndarray, strengths: torch.Tensor) -> np.ndarray:
+    """Out-of-fold logits [examples] of a probe on features [examples, width]."""
+    held_out = torch.from_numpy(folds == np.arange(folds.max() + 1)[:, None])  # [folds, examples]
+    fitted = fit(features=features[None], labels=torch.from_numpy(labels), train=~held_out, strengths=strengths)
+    return torch.where(held_out, fitted.logits(features[None])[0], 0.0).sum(0).numpy()
