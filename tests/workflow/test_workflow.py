@@ -395,18 +395,29 @@ def test_more_questions_run_only_the_new_shards(rerun):
         pytest.param({"headline": {"component": "mlp"}}, BELOW_PROBE, marks=pytest.mark.slow),
         ({"folds": 4}, {"probe": 2, "read_text": 2, **BELOW_PROBE}),
         ({"components": ["mlp", "resid"]}, {"probe": 2, "read_text": 2, **BELOW_PROBE}),
-        # Only what is its own, a file for each dataset, and what shows it.
-        (
-            {"experiments": ["awareness"]},
-            {"tell_groups": 2, "estimate_experiment": 2, "summarise_experiments": 1, **SHOWN_AGAIN},
-        ),
         # Only the passes of what was added: a file for each of the four shards.
         ({"interventions": ["subject"], "windows": [4]}, {"extract": 8, "probe": 2, "read_text": 2, **BELOW_PROBE}),
-        # Only what is its own: a file for each shard, and a table for each dataset.
-        ({"experiments": ["patching"]}, {"extract_experiment": 4, "score_experiment": 2, "report": 1}),
+        # Only what is each one's own, for each of the four shards or two datasets, and what shows it.
+        (
+            {"experiments": ["saliency", "awareness", "boundary", "answer_only", "patching"]},
+            {
+                **{"extract_experiment": 8, "score_experiment": 4, "ask_unsure": 4, "saliency": 2, "tell_groups": 2},
+                **{"estimate_experiment": 10, "summarise_experiments": 5},
+                **SHOWN_AGAIN,
+            },
+        ),
         pytest.param(
-            {"experiments": ["answer_only", "patching"]},
-            {"extract_experiment": 8, "score_experiment": 4, "report": 1},
+            {"experiments": ["patching"]},
+            {
+                **{"extract_experiment": 4, "score_experiment": 2, "estimate_experiment": 2},
+                **{"summarise_experiments": 1},
+                **SHOWN_AGAIN,
+            },
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"experiments": ["awareness"]},
+            {"tell_groups": 2, "estimate_experiment": 2, "summarise_experiments": 1, **SHOWN_AGAIN},
             marks=pytest.mark.slow,
         ),
         pytest.param(

@@ -26,6 +26,7 @@ FLOW_TITLES = {"exact": "exact question words", "random": "as many other words"}
 SHIFT = 0.2  # of a bar from the middle of its place
 BOTH_RULES = "flip: groups by verdict flip; honest: groups of the other prompt and its own probe"
 FAINTER = 0.6
+NOTHING = "too few in a group, or not probed"
 POINTS = 200  # of a density
 
 
@@ -69,7 +70,7 @@ def _by_layer(table: pl.DataFrame, view: View, measure: str, conditions: Mapping
             panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
         _name(panels, view, table, unit)
         count_layers(panels)
-        finish(figure, panels, view, summary=table, heading=BOTH_RULES)
+        finish(figure, panels, view, summary=table, heading=BOTH_RULES, nothing=NOTHING)
     return figure
 
 
@@ -86,7 +87,7 @@ def draw_awareness(tables: Tables, view: View) -> Figure:
         _name(panels, view, table, "AUC, %")
         count_layers(panels)
         heading = f"which group an example is in, told by probes on what they see; {BOTH_RULES}"
-        finish(figure, panels, view, summary=table, heading=heading, together=1)
+        finish(figure, panels, view, summary=table, heading=heading, together=1, nothing=NOTHING)
     return figure
 
 
@@ -109,7 +110,7 @@ def draw_boundary(tables: Tables, view: View) -> Figure:
             label_rows(line[0], title, len(panels))
         name_panels(panels[0], _titles(view, table))
         heading = f"at the reference layer, over all answers; {BOTH_RULES}"
-        finish(figure, panels, view, summary=table, heading=heading)
+        finish(figure, panels, view, summary=table, heading=heading, nothing=NOTHING)
     return figure
 
 
@@ -196,7 +197,7 @@ def draw_saliency(tables: Tables, view: View) -> Figure:
         heading = (
             "attention times gradient, from words to the answer, at the reference layer; one density per kind of flow"
         )
-        finish(figure, panels, view, summary=table, heading=heading, together=1)
+        finish(figure, panels, view, summary=table, heading=heading, together=1, nothing=NOTHING)
     return figure
 
 

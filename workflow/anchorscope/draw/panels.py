@@ -157,11 +157,11 @@ def count_layers(panels: np.ndarray) -> None:
         panel.set_xlabel("Layer")
 
 
-def say_where_nothing_is(panels: np.ndarray) -> None:
-    """Write "not probed" on panels without a curve."""
+def say_where_nothing_is(panels: np.ndarray, why: str) -> None:
+    """Say on panels without a curve why there is none."""
     for panel in panels.flat:
         if not any(np.isfinite(line.get_ydata()).any() for line in panel.get_lines()[:-1]) and not panel.patches:
-            panel.text(0.5, 0.5, "not probed", transform=panel.transAxes, ha="center", color="0.5")
+            panel.text(0.5, 0.5, why, transform=panel.transAxes, ha="center", color="0.5")
 
 
 def add_legend(figure: Figure, together: int, last: str = "") -> None:

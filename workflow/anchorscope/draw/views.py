@@ -47,8 +47,12 @@ def finish(
     heading: str,
     together: int = len(ANCHOR_LETTERS),
     last: str = ONE_MECHANISM,
+    nothing: str = "not probed",
 ) -> None:
-    """Add legend and heading, with what a reader must know before taking the figure for the published one."""
-    say_where_nothing_is(panels)
+    """Add legend and heading, with what a reader must know before taking the figure for the published one.
+
+    Panels without a curve say that there is `nothing`, and why.
+    """
+    say_where_nothing_is(panels, nothing)
     add_legend(figure, together, last)
     add_heading(figure, heading, *notes(summary, view.models, view.datasets), view.note)

@@ -11,6 +11,7 @@ from anchorscope.summarise.bootstrap import Resamples, interval
 from anchorscope.summarise.curves import Estimate, known_mean, over_repeats
 
 ENOUGH = 20  # examples that the smaller group needs at a layer, for the layer to count in the mean over layers
+RATES = ("flips", "accuracy", "unsure")  # measures in percent; an interval ends at 0 and 100
 BINS = 6  # of the clean logit on either side of zero
 SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("measure", "condition", "stratum", "rule", "anchor"), pl.String),
@@ -118,6 +119,8 @@ def bins(logits: Array) -> Array:
 def rows(curve: Curve, **names: str | None) -> Iterator[dict]:
     """One row per layer and one for the mean over layers, as `SCHEMA` has them. An interval needs two examples."""
     low, high = interval(curve.estimate.resampled)
+    if names["measure"] in RATES and names["anchor"] != "gap":
+        low, high = low.clip(0, 100), high.clip(0, 100)
     for layer, (n, fewest, value) in enumerate(zip(curve.n, curve.fewest, curve.estimate.mean, strict=True)):
         ends = {"low": known(low[layer]), "high": known(high[layer])} if fewest >= 2 else {}
         yield {**names, "layer": layer, "n": round(n), "value": known(value), **ends}

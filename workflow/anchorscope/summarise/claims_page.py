@@ -77,8 +77,9 @@ def part_text(part: Part) -> str:
     """The effect of a part with its interval; a verdict that is not support stands out."""
     if part.effect is None:
         return "–"
-    ends = "" if part.low is None or part.high is None else f" ({_points(part.low)} … {_points(part.high)})"
-    found = f"{_points(part.effect)}{ends}"
+    text = _logits if "popularity" in part.title else _points  # popularity is a logarithm, too
+    ends = "" if part.low is None or part.high is None else f" ({text(part.low)} … {text(part.high)})"
+    found = f"{text(part.effect)}{ends}"
     return found if part.verdict == "supported" else f"{found}, {part.verdict}"
 
 
