@@ -8,7 +8,7 @@ import ast
 import hashlib
 import json
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +27,14 @@ class Source(NamedTuple):
     imports: list[list[str]]  # each a module, or a module and a name in it
 
 
-Sources = dict[Path, Source]
+class Linked(NamedTuple):
+    """A file of code whose imports are found."""
+
+    meaning: str
+    files: set[Path]  # of the library, that run when it is imported
+
+
+Sources = dict[Path, Linked]
 
 
 def read_sources(scripts: Iterable[Path], remembered: Path | None = None) -> Sources:
@@ -37,7 +44,8 @@ def read_sources(scripts: Iterable[Path], remembered: Path | None = None) -> Sou
     start of the workflow, and on a cluster every job's, would wait for that.
     """
     known = _remembered(remembered) if remembered else {}
-    found, kept = {}, {}
+    found: dict[Path, Source] = {}
+    kept: dict[str, Source] = {}
     for path in [*PACKAGE.rglob("*.py"), *map(Path.resolve, scripts)]:
         text = path.read_bytes()
         key = hashlib.sha256(platform.python_version().encode() + text).hexdigest()
@@ -45,7 +53,7 @@ def read_sources(scripts: Iterable[Path], remembered: Path | None = None) -> Sou
     if remembered and kept.keys() != known.keys():
         with suppress(OSError), atomic(remembered) as target:  # the next start then only parses them again
             target.write_text(json.dumps(kept), encoding="utf-8")
-    return found
+    return {path: _linked(path, source, found) for path, source in found.items()}
 
 
 def _remembered(path: Path) -> dict[str, Source]:
@@ -77,29 +85,33 @@ def reachable(start: Path, sources: Sources) -> set[Path]:
         path = todo.pop()
         if path not in seen:
             seen.add(path)
-            files = set().union(*(_files(path, *names) for names in sources[path].imports))
-            todo.extend(files - WITHOUT_EFFECT)
+            todo.extend(sources[path].files - WITHOUT_EFFECT)
     return seen
 
 
-def _files(importer: Path, module: str, name: str | None = None) -> set[Path]:
+def _linked(path: Path, source: Source, known: Container[Path]) -> Linked:
+    return Linked(source.meaning, set().union(*(_files(path, known, *names) for names in source.imports)))
+
+
+def _files(importer: Path, known: Container[Path], module: str, name: str | None = None) -> set[Path]:
     """The files that run at an import: the module and the packages around it, and the name if it is a module, too.
 
-    A missing one is an error, because its changes would go unnoticed.
+    One that is not `known` is an error, because its changes would go unnoticed.
     """
-    path = PACKAGE.joinpath(*module.split(".")[1:])
-    files = {_file(folder) for folder in [path, *path.parents] if folder.is_relative_to(PACKAGE)}
+    parts = module.split(".")[1:]
+    files = {_file(PACKAGE.joinpath(*parts[:count]), known) for count in range(len(parts) + 1)}
     if name:
-        files.add(_file(path / name) or _file(path))
+        path = PACKAGE.joinpath(*parts)
+        files.add(_file(path / name, known) or _file(path, known))
     if None in files:
         raise ImportError(f"{importer} imports {'.'.join(filter(None, [module, name]))}, which is not in {PACKAGE}.")
     return {file for file in files if file}
 
 
-def _file(module: Path) -> Path | None:
+def _file(module: Path, known: Container[Path]) -> Path | None:
     """The file of a module or a package."""
-    beside, within = module.with_suffix(".py"), module / "__init__.py"
-    return within if within.exists() else beside if beside.exists() else None
+    within, beside = module / "__init__.py", module.with_suffix(".py")
+    return within if within in known else beside if beside in known else None
 
 
 def _read(text: bytes, path: Path) -> Source:

@@ -15,6 +15,7 @@ rule answer:
         "results/logs/answer/{model}/{dataset}/{shard}.log",
     benchmark:
         "results/benchmarks/answer/{model}/{dataset}/{shard}.tsv"
+    priority: 2  # extraction waits for it
     conda:
         "../../envs/model.yaml"
     threads: MODEL_THREADS
