@@ -257,6 +257,12 @@ def activation_files(models, datasets, shards, places=PLACES, ends=tuple(map(add
     return expand(file, model=models, dataset=datasets, shard=shards, place=places, end=ends)
 
 
+def probed_at_once(size_mb):
+    """How much of the activations is in memory: one component and position, or for a card several."""
+    one = size_mb / len(PLACES)
+    return max(one, min(size_mb, 6000)) if gpu_count() else one
+
+
 def replaced_files(models, datasets, shards, experiments):
     """The activations of some shards in experiments that replace tokens."""
     ends = [f".{experiment}" for experiment in experiments]
@@ -278,6 +284,17 @@ def with_salmons(file):
     """A file of every model with every dataset, and behind them those of salmons."""
     # Not before the jobs are planned: only then is it known what is asked for.
     return lambda wildcards: [file.format(model=model, dataset=dataset) for model, dataset in PAIRS + salmon_pairs()]
+
+
+def measured_by(wildcards):
+    """What an experiment is estimated from, besides groups and reference layers."""
+    if wildcards.experiment == "boundary":
+        shards = {"model": wildcards.model, "dataset": wildcards.dataset, "shard": SHARDS}
+        return {
+            kind: expand(f"results/{kind}/{{model}}/{{dataset}}/{{shard}}.parquet", **shards)
+            for kind in ("answers", "unsure")
+        }
+    return {"measured": "results/experiments/{experiment}/{model}/{dataset}.parquet".format(**wildcards)}
 
 
 def estimates_of(experiment, pairs):

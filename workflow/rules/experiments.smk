@@ -7,17 +7,6 @@
 #      results/{experiment}.parquet and .csv   the estimates of all models and datasets
 
 
-def measured_by(wildcards):
-    """What an experiment is estimated from, besides groups and reference layers."""
-    if wildcards.experiment == "boundary":
-        shards = {"model": wildcards.model, "dataset": wildcards.dataset, "shard": SHARDS}
-        return {
-            kind: expand(f"results/{kind}/{{model}}/{{dataset}}/{{shard}}.parquet", **shards)
-            for kind in ("answers", "unsure")
-        }
-    return {"measured": "results/experiments/{experiment}/{model}/{dataset}.parquet".format(**wildcards)}
-
-
 rule score_experiment:
     """Score an experiment's passes with the probes of the main run, out of fold."""
     input:

@@ -4,12 +4,6 @@
 #      results/text/{model}/{dataset}.parquet   what words and lengths alone tell
 
 
-def probed_at_once(size_mb):
-    """How much of the activations is in memory: one component and position, or for a card several."""
-    one = size_mb / len(PLACES)
-    return max(one, min(size_mb, 6000)) if gpu_count() else one
-
-
 rule probe:
     """Fit a probe for every layer, component and position, and measure delta P with it, out of fold."""
     input:
