@@ -13,7 +13,7 @@ import polars as pl
 import torch
 
 from anchorscope.extract.axes import Grid
-from anchorscope.extract.store import ActivationReader
+from anchorscope.extract.store import open_activations
 from anchorscope.files.frames import write_frame
 from anchorscope.files.logs import configure_logging, log
 from anchorscope.files.memory import give_back_freed_blocks
@@ -24,12 +24,6 @@ from anchorscope.probe.examples import TooFew
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake
-
-
-def open_activations(paths: list[str], grid: str, knockouts: str) -> ActivationReader:
-    """A reader of the shards' folders that these files are in."""
-    folders = list(dict.fromkeys(str(Path(path).parent) for path in paths))
-    return ActivationReader(folders, Grid(*map(tuple, json.loads(grid))), json.loads(knockouts))
 
 
 def before_balance(paths: list[str]) -> str:
@@ -50,7 +44,8 @@ if __name__ == "__main__":
     made["repeats"] = params.repeats
     where, on_card = f"{names.model} on {names.dataset}", snakemake.resources.gpu > 0 and torch.cuda.is_available()
     try:
-        reader = open_activations(snakemake.input, params.grid, params.knockouts)
+        grid = Grid(*map(tuple, json.loads(params.grid)))
+        reader = open_activations(snakemake.input, grid, json.loads(params.knockouts))
         splits = {"folds": params.folds, "repeats": params.repeats, "seed": params.seed}
         delta, layers = measure(reader, **splits, where=where, on_card=on_card)
     except TooFew as error:

@@ -5,15 +5,14 @@ probe, it is empty and says why in its metadata.
 """
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 import torch
 
 from anchorscope.experiments.scores import score_experiment
-from anchorscope.extract.axes import EXACT, Grid
-from anchorscope.extract.store import ActivationReader
+from anchorscope.extract.axes import EXACT, Headline
+from anchorscope.extract.store import open_activations
 from anchorscope.files.frames import write_frame
 from anchorscope.files.logs import configure_logging, log
 from anchorscope.files.memory import give_back_freed_blocks
@@ -32,13 +31,10 @@ if __name__ == "__main__":
     made = {"stage": "score_experiment", "experiment": names.experiment, "dataset": names.dataset}
     made |= {"folds": params.folds, "repeats": params.repeats, "code": params.code}
     made |= {key: extracted[key] for key in ("model", "path")}
-    headline = json.loads(params.headline)
-    folders = list(dict.fromkeys(str(Path(path).parent) for path in snakemake.input))
+    headline = Headline(**json.loads(params.headline))
     try:
         scores = score_experiment(
-            ActivationReader(
-                folders, Grid((headline["component"],), (headline["position"],)), [EXACT, names.experiment]
-            ),
+            open_activations(snakemake.input, headline.grid(), [EXACT, names.experiment]),
             names.experiment,
             folds=params.folds,
             repeats=params.repeats,

@@ -4,15 +4,14 @@ Writes one row per rule, layer and example. Where nothing was probed, the table 
 """
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from anchorscope.experiments.groups import read_groups
 from anchorscope.experiments.tell_groups import read_states, tell_groups
-from anchorscope.extract.axes import EXACT, Grid, Headline
-from anchorscope.extract.store import ActivationReader
+from anchorscope.extract.axes import EXACT, Headline
+from anchorscope.extract.store import open_activations
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.provenance import provenance
@@ -28,8 +27,7 @@ if __name__ == "__main__":
     probed, headline = made_from(files.delta), Headline(**json.loads(params.headline))
     table = read_frame(files.delta)
     if "not_probed" not in probed:
-        folders = [str(Path(path).parent) for path in files.activations]
-        reader = ActivationReader(folders, Grid((headline.component,), (headline.position,)), [EXACT])
+        reader = open_activations(files.activations, headline.grid(), [EXACT])
         table = tell_groups(read_states(reader, headline), read_groups(table, headline), params.seed)
     inherited = {key: probed[key] for key in ("model", "not_probed") if key in probed}
     made = {"stage": "tell_groups", "dataset": snakemake.wildcards.dataset, "code": params.code, **inherited}

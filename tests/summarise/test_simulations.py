@@ -60,13 +60,6 @@ def names(count: int) -> list[str]:
     return [f"{index:04d}" for index in range(count)]
 
 
-def part(scores: Scores, layers: slice) -> Scores:
-    logits = {key: each[layers] for key, each in scores.logits.items()}
-    return Scores(
-        logits, *(getattr(scores, name)[layers] for name in ("shuffled", "strengths", "converged", "inner_losses"))
-    )
-
-
 def by_rule(scores: Scores, side: np.ndarray, rule: str, drawn: Resamples, at: int | None = None) -> dict[str, Curve]:
     """With labels at one layer, or without `at` at the layer plotted."""
     clean = {probe.name: scores.of(probe, "clean")[None] for probe in PROBES}
@@ -188,7 +181,7 @@ def false_alarms(kind: str, count: int, width: int, draws: int) -> dict[str, int
     for states, side in nulls(kind, count=count, width=width, draws=draws):
         scores = scored(states, side)
         for number in range(AT_ONCE):
-            one = part(scores, slice(number, number + 1))
+            one = scores.layers(slice(number, number + 1))
             clean = one.of(FULL, "clean")
             reads = auc_with_interval(clean[None], side > 0, names(count))["auc_low"][0] > 0.5
             for rule in ("crossfit", "replicate"):

@@ -14,8 +14,8 @@ from anchorscope.experiments.awareness import GAIN, LOGIT, SIGNED
 from anchorscope.experiments.boundary import EVERYONE
 from anchorscope.experiments.groups import RULES
 from anchorscope.experiments.modes import ONE_MODE, TWO_MODES
-from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, SUBJECT
-from anchorscope.experiments.new_passes import DELTA_P, FLIPS
+from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, FLIPS, SUBJECT
+from anchorscope.experiments.new_passes import DELTA_P
 from anchorscope.summarise.bootstrap import interval
 from anchorscope.summarise.claims import BELOW_ZERO, NEAR_ZERO, Effect, JudgedClaim, Part, Region, verdict_on
 from anchorscope.summarise.tables import Pair

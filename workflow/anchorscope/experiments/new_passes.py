@@ -11,14 +11,13 @@ import polars as pl
 
 from anchorscope.experiments.estimates import Sample, by_anchor, matched_gap, rows, to_table
 from anchorscope.experiments.groups import RULES, Grouping, Groups
-from anchorscope.experiments.names import EQUAL_LOGIT
+from anchorscope.experiments.names import EQUAL_LOGIT, FLIPS
 from anchorscope.probe.verdicts import delta_logit, delta_p, flips
 from anchorscope.summarise.bootstrap import Resamples
 from anchorscope.summarise.grouping import by_layer
 
 PATCHES = ("patch_question", "patch_random", "patch_right")
 ANSWERS = ("answer_only", "answer_after_other")
-FLIPS = "flips"  # share of examples whose verdict flips, in percent
 DELTA_P, DELTA_LOGIT = "delta_p", "delta_logit"
 
 

@@ -19,9 +19,9 @@ from anchorscope.experiments.saliency import (
     saliency,
     saliency_table,
 )
-from anchorscope.extract.axes import EXACT, Grid, Headline
+from anchorscope.extract.axes import EXACT, Headline
 from anchorscope.extract.job import NEEDED
-from anchorscope.extract.store import ActivationReader
+from anchorscope.extract.store import ActivationReader, open_activations
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from, read_table, write_table
 from anchorscope.models.hardware import computed_on
@@ -72,11 +72,7 @@ def saliency_file(
         write_table(target, SCHEMA.empty_table(), provenance(**made, not_probed=probed["not_probed"]))
         return
     torch.set_num_threads(settings.threads)
-    reader = ActivationReader(
-        sorted({Path(file).parent for file in activations}),
-        Grid((settings.headline.component,), (settings.headline.position,)),
-        [EXACT],
-    )
+    reader = open_activations(activations, settings.headline.grid(), [EXACT])
     chosen = drawn([key["id"] for key in reader.keys], [key["right"] for key in reader.keys], settings.seed)
     measured = _measured(reader, read_table(layers), chosen, settings)
     asked = _answered(answers, [reader.keys[index]["id"] for index in chosen])

@@ -16,6 +16,10 @@ class Headline:
     component: str
     position: str
 
+    def grid(self) -> "Grid":
+        """Of this place alone."""
+        return Grid((self.component,), (self.position,))
+
 
 @dataclass(frozen=True)
 class Grid:

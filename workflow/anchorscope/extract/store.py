@@ -228,6 +228,11 @@ def check_finite(keys: list[dict], block: Tensor, grid: Grid, passes: Sequence[P
     )
 
 
+def open_activations(files: Sequence[Path | str], grid: Grid, knockouts: Sequence[str]) -> "ActivationReader":
+    """A reader of the shards' folders that these files are in."""
+    return ActivationReader(list(dict.fromkeys(Path(file).parent for file in files)), grid, knockouts)
+
+
 class ActivationReader:
     """Reads the vectors of several shards, one folder each, as one set in the order of the examples' ids."""
 

@@ -75,7 +75,7 @@ def score(
 
     States of half precision are widened one at a time.
     """
-    labels, held_out = hallucinated.float(), _held_out(folds)
+    labels, held_out = hallucinated.float(), whom_folds_hold_out(folds)
     losses = inner_losses(_widened(states["first", "clean"]), labels, folds)
     strengths = least(losses)
     logits: Logits = {}
@@ -103,11 +103,11 @@ def score_first(states: dict[str, Tensor], hallucinated: Tensor, folds: Tensor, 
     """
     labels = hallucinated.float()
     strengths = least(inner_losses(_widened(states["clean"]), labels, folds))
-    held_out = _held_out(folds)
+    held_out = whom_folds_hold_out(folds)
     return _score_prompt("first", states, labels, held_out=held_out, halves=halves, strengths=strengths)[0]
 
 
-def _held_out(folds: Tensor) -> Tensor:
+def whom_folds_hold_out(folds: Tensor) -> Tensor:
     """Whom each fold holds out, [folds, examples]."""
     return folds == torch.arange(int(folds.max()) + 1, device=folds.device)[:, None]
 
