@@ -1,7 +1,7 @@
 """Anchorscope: where in the network a language model's truthfulness signal is anchored.
 
 One package per stage, in the order the data flows: `questions`, `models`, `answer`, `extract`, `probe`, `summarise`,
-`draw`, `report`. Stages share `files`, `text` and `engine`. Imports run with the flow only.
+`experiments`, `detect`, `draw`, `report`. Stages share `files`, `text` and `engine`. Imports run with the flow only.
 
 Plain functions on plain data. No module here reads the config, the environment or a global: what a job uses reaches it
 through its arguments. To use Anchorscope without the workflow, see `anchorscope.api`.

@@ -1,0 +1,64 @@
+"""The methods that are compared, by what they read, in the order of all tables."""
+
+ANSWER_LENGTH, QUESTION_WORDS, ANSWER_WORDS, BOTH_WORDS = TEXT = (
+    "answer_length",
+    "question_words",
+    "answer_words",
+    "both_words",
+)
+MEAN_LOGPROB, MIN_LOGPROB, SUM_LOGPROB, PERPLEXITY, MEAN_ENTROPY, MAX_ENTROPY, P_TRUE, CONFIDENCE = OUTPUT = (
+    "mean_logprob",
+    "min_logprob",
+    "sum_logprob",
+    "perplexity",
+    "mean_entropy",
+    "max_entropy",
+    "p_true",
+    "confidence",
+)
+AGREEMENT, CLUSTER_ENTROPY, LEXICAL_SPREAD = SAMPLES = ("agreement", "cluster_entropy", "lexical_spread")
+PROBE, MEAN_DIFFERENCE, SAPLMA, QUESTION_PROBE, BEST_LAYER = ONE_LAYER = (
+    "probe",
+    "mean_difference",
+    "saplma",
+    "question_probe",
+    "best_layer",
+)
+MEAN_LOGIT, STACKED = MANY_LAYERS = ("mean_logit", "stacked")
+(
+    MOP,
+    MOP_HONEST,
+    MOP_RANDOM_GATE,
+    MOP_LOGIT_GATE,
+    MOP_RANDOM_EXPERTS,
+    ENSEMBLE,
+    PR,
+    PR_HONEST,
+) = PATHWAYS = (
+    "mop",
+    "mop_honest",
+    "mop_random_gate",
+    "mop_logit_gate",
+    "mop_random_experts",
+    "ensemble",
+    "pr",
+    "pr_honest",
+)
+KINDS = {
+    "text": TEXT,
+    "output": OUTPUT,
+    "samples": SAMPLES,
+    "one_layer": ONE_LAYER,
+    "many_layers": MANY_LAYERS,
+    "pathways": PATHWAYS,
+}
+METHODS = tuple(name for names in KINDS.values() for name in names)
+
+# The gates of Pathway Reweighting: trained on the anchors of the first prompt, as published, or of the second.
+PUBLISHED, HONEST = GATES = ("published", "honest")
+AMOUNTS = (0.0, 0.25, 0.5, 1.0, 2.0)  # of reweighting, among which inner folds choose; 0 changes nothing
+
+
+def layer_read(layers: int) -> int:
+    """The layer that all methods of one layer read: the middle one, which no label has chosen."""
+    return layers // 2
