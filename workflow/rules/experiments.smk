@@ -20,6 +20,7 @@ rule score_experiment:
         "results/benchmarks/score_experiment/{experiment}/{model}/{dataset}.tsv"
     wildcard_constraints:
         experiment=one_of(REPLACING),
+    priority: 2  # its estimates are the longest of all
     conda:
         "../../envs/probe.yaml"
     threads: THREADS
@@ -49,9 +50,10 @@ rule tell_groups:
         "results/logs/tell_groups/{model}/{dataset}.log",
     benchmark:
         "results/benchmarks/tell_groups/{model}/{dataset}.tsv"
+    priority: 3  # needs cores but no card; later, jobs that wait for a card hold the cores
     conda:
         "../../envs/probe.yaml"
-    threads: THREADS
+    threads: MODEL_THREADS
     resources:
         mem_mb=grows(4000),
         runtime=grows(120),

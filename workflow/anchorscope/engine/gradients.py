@@ -72,23 +72,17 @@ class Gradients:
         self.shared = 0 if prefix is None else len(prefix)
         self.prefix = None if prefix is None else DynamicCache()
         if prefix is not None and len(prefix):
-            self._advance(self.prefix, prefix[None])
+            whole = Batch.of([Route(prefix, 0, [])], shared=len(prefix), reuse=False)
+            self._advance(self.prefix, whole, slice(None))
 
     def run(self, routes: list[Route], probes: Probes) -> tuple[Tensor, Tensor]:
-        """Flows [layers, flows, rows], each a mean over the layers up to that one, and states [layers, rows, width].
-
-        With a prefix, all routes start at the same place.
-        """
-        known = 0 if self.prefix is None else routes[0].start
-        past = None
-        if self.prefix is not None:
-            past = self._past(self.prefix, np.stack([route.ids[:known] for route in routes]))
-        length = max(len(route.ids) for route in routes) - known
-        tokens = np.stack([np.pad(route.ids[known:], (0, length + known - len(route.ids)), "edge") for route in routes])
-        last = torch.tensor([len(route.ids) - known - 1 for route in routes])
+        """Flows [layers, flows, rows], each a mean over the layers up to that one, and states [layers, rows, width]."""
+        batch = Batch.of(routes, self.shared, reuse=self.prefix is not None)
+        past = None if self.prefix is None else self._past(self.prefix, batch)
+        last = torch.tensor([len(route.ids) - known - 1 for route, known in zip(routes, batch.known, strict=True)])
         with torch.enable_grad():
-            states, weights = self._forward(tokens, past, last)
-            queries, keys = _masks(routes, known, length)
+            states, weights = self._forward(batch, past, last)
+            queries, keys = _masks(routes, batch)
             values = []
             for number, (layer, read) in enumerate(states.items()):
                 loss = probes.loss(number, read.float())
@@ -99,11 +93,11 @@ class Gradients:
         return torch.stack(values), torch.stack([read.detach().float().cpu() for read in states.values()])
 
     def _forward(
-        self, tokens: np.ndarray, past: DynamicCache | None, last: Tensor
+        self, batch: "Batch", past: DynamicCache | None, last: Tensor
     ) -> tuple[dict[int, Tensor], dict[int, list[Tensor]]]:
         """The state at each row's `last` token by layer that is read, and the weights of every layer."""
-        weights, states = Weights(*tokens.shape), {}
-        rows = torch.arange(len(tokens))
+        weights, states = Weights(*batch.tokens[:, batch.before :].shape), {}
+        rows = torch.arange(len(batch.tokens))
 
         def enter(layer: int) -> Any:
             return lambda module, args: setattr(weights, "layer", layer)
@@ -120,7 +114,7 @@ class Gradients:
             for layer, module in self.modules.items():
                 stack.callback(module.register_forward_hook(keep(layer)).remove)
             stack.enter_context(weights)
-            self._advance(past, tokens)
+            self._advance(past, batch, slice(batch.before, None))
         unmet = [
             n for n, block in enumerate(self.parts.blocks) if block.attention is not None and n not in weights.kept
         ]
@@ -132,29 +126,70 @@ class Gradients:
         return dict(sorted(states.items())), weights.kept
 
     @torch.no_grad()
-    def _past(self, prefix: DynamicCache, ids: np.ndarray) -> DynamicCache:
-        """Keys and values of tokens [rows, known], the prefix's among them."""
+    def _past(self, prefix: DynamicCache, batch: "Batch") -> DynamicCache:
+        """Keys and values of all tokens before the queries, the prefix's among them."""
         past = copy.deepcopy(prefix)
         if self.shared:
-            past.batch_repeat_interleave(len(ids))
-        self._advance(past, ids[:, self.shared :])
+            past.batch_repeat_interleave(len(batch.tokens))
+        self._advance(past, batch, slice(self.shared, batch.before))
         return past
 
-    def _advance(self, past: DynamicCache | None, tokens: np.ndarray) -> None:
-        """Run tokens [rows, tokens] after those whose keys and values are there, and add theirs."""
-        if tokens.shape[1]:
-            given = to_device(tokens.astype(np.int64), input_device(self.model))
-            decoder_of(self.model)(input_ids=given, past_key_values=past, use_cache=past is not None)
+    def _advance(self, past: DynamicCache | None, batch: "Batch", columns: slice) -> None:
+        """Run some columns of a batch after those whose keys and values are there, and add theirs."""
+        tokens = batch.tokens[:, columns]
+        if not tokens.shape[1]:
+            return
+        given: dict[str, Any] = {"input_ids": tokens, "position_ids": batch.positions[:, columns]}
+        if batch.real[:, : batch.before].all():  # nothing to hide: what fills up a row's end stands after all it needs
+            given.pop("position_ids")
+        else:
+            given["attention_mask"] = batch.real[:, : columns.stop].astype(np.int64)
+        device = input_device(self.model)
+        given = {name: to_device(array, device) for name, array in given.items()}
+        decoder_of(self.model)(**given, past_key_values=past, use_cache=past is not None)
 
 
-def _masks(routes: list[Route], known: int, length: int) -> tuple[Tensor, Tensor]:
-    """Which tokens are a route's queries, [rows, queries], and which its keys, [flows, rows, keys]; one or zero."""
-    queries = torch.zeros(len(routes), length)
-    keys = torch.zeros(len(routes[0].keys), len(routes), known + length)
-    for row, route in enumerate(routes):
+@dataclass(frozen=True)
+class Batch:
+    """Routes as rows of one length: what all begin with, a gap, the tokens before the queries, the queries, a gap."""
+
+    tokens: np.ndarray  # [rows, columns]
+    positions: np.ndarray  # of each token in its own sequence, [rows, columns]
+    real: np.ndarray  # bool: which columns before the last gap are tokens of the row, [rows, columns]
+    before: int  # columns before the queries, or none where all are run with gradients
+    shared: int  # columns before the first gap
+    known: list[int]  # of each row, how many of its tokens stand in the columns before the queries
+
+    @classmethod
+    def of(cls, routes: list[Route], shared: int, reuse: bool) -> "Batch":
+        """With `reuse`, the queries of all rows begin in one column."""
+        known = [route.start if reuse else 0 for route in routes]
+        before, after = max(known), max(len(route.ids) - start for route, start in zip(routes, known, strict=True))
+        tokens, positions = np.zeros((2, len(routes), before + after), np.int64)
+        real = np.ones(tokens.shape, bool)
+        for row, (route, start) in enumerate(zip(routes, known, strict=True)):
+            gap = before - start
+            columns = np.arange(len(route.ids))
+            columns[shared:] += gap
+            tokens[row, columns], positions[row, columns] = route.ids, np.arange(len(route.ids))
+            positions[row, columns[-1] :] = len(route.ids) - 1
+            real[row, shared : shared + gap] = False
+        return cls(tokens, positions, real, before=before, shared=shared, known=known)
+
+    def column(self, row: int, place: int) -> int:
+        """Where a token of a row stands."""
+        return place if place < self.shared else place + self.before - self.known[row]
+
+
+def _masks(routes: list[Route], batch: Batch) -> tuple[Tensor, Tensor]:
+    """Which columns are a route's queries, [rows, queries], and which its keys, [flows, rows, keys]; one or zero."""
+    rows, columns = batch.tokens.shape
+    queries = torch.zeros(rows, columns - batch.before)
+    keys = torch.zeros(len(routes[0].keys), rows, columns)
+    for row, (route, known) in enumerate(zip(routes, batch.known, strict=True)):
         queries[row, route.start - known : len(route.ids) - known] = 1
         for flow, places in enumerate(route.keys):
-            keys[flow, row, places] = 1
+            keys[flow, row, [batch.column(row, place) for place in places]] = 1
     return queries, keys
 
 

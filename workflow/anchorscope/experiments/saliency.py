@@ -1,6 +1,5 @@
 """Saliency: how much of a probe's verdict flows by attention from the question's words to the answer."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,40 +93,33 @@ def saliency(
         gradients = _ready(model, parts, routes, measured, headline)
 
         def differentiate(batch: list[int]) -> None:
-            for group in _together(batch, routes.routes, gradients):
-                values, _ = gradients.run([routes.routes[index] for index in group], measured.of(group))
-                found[:, :, group] = values
+            found[:, :, batch], _ = gradients.run([routes.routes[index] for index in batch], measured.of(batch))
 
-        # Examples that start at the same place follow one another, so that they share a batch.
+        # Examples whose answers start at about the same place share a batch.
         longest = max(len(route.ids) - route.start for route in routes.routes)
         sizes = [route.start + longest for route in routes.routes]
         run_batches(differentiate, sizes, batch_tokens or default_tokens(model), what="differentiating")
     return found
 
 
-def _together(batch: list[int], routes: list[Route], gradients: Gradients) -> Iterator[list[int]]:
-    """The examples of a batch that can be run together: with keys and values reused, those of equal starts."""
-    if gradients.prefix is None:
-        yield batch
-        return
-    for start in dict.fromkeys(routes[index].start for index in batch):
-        yield [index for index in batch if routes[index].start == start]
-
-
 def _ready(model: PreTrainedModel, parts: Parts, routes: Routes, measured: Measured, headline: Headline) -> Gradients:
-    """Keys and values are reused where that gives the stored states of the longest example, else nothing is."""
+    """Keys and values are reused where that gives the stored states of two examples of unlike length, else nothing is.
+
+    Run together, the shorter one has a gap, which all layers must skip.
+    """
     modules: dict[int, Any] = {layer: MODULES[headline.component](parts.blocks[layer]) for layer in measured.layers}
-    longest = max(range(len(routes.routes)), key=lambda index: len(routes.routes[index].ids))
-    expected = measured.states[:, longest].float()
+    by_start = sorted(range(len(routes.routes)), key=lambda index: routes.routes[index].start)
+    tried = list(dict.fromkeys([by_start[0], by_start[-1]]))
+    expected = measured.states[:, tried].float().flatten(0, 1)
     for prefix in (routes.prefix(), None):
         try:
             gradients = Gradients(model, parts, modules, prefix)
-            _, states = gradients.run([routes.routes[longest]], measured.of([longest]))
+            _, states = gradients.run([routes.routes[index] for index in tried], measured.of(tried))
         except (RuntimeError, TypeError, AttributeError, KeyError, IndexError) as error:  # from the model's own code
             if out_of_memory(error) or prefix is None:
                 raise
             continue
-        difference = relative_difference(states[:, 0], expected, model.dtype)
+        difference = relative_difference(states.flatten(0, 1), expected, model.dtype)
         if difference <= TOLERANCE[model.dtype]:
             return gradients
         if prefix is not None:
