@@ -50,7 +50,9 @@ def cross_fitting(folds: Tensor) -> Trainings:
     count = int(folds.max()) + 1
     inner = [[(fold + 1) % count, (fold - 1) % count] for fold in range(count)]
     rest = [[other for other in range(count) if other not in (fold, *inner[fold])] for fold in range(count)]
-    return Trainings(~whom_folds_hold_out(folds), folds, [first + other for first, other in zip(inner, rest, strict=True)])
+    return Trainings(
+        ~whom_folds_hold_out(folds), folds, [first + other for first, other in zip(inner, rest, strict=True)]
+    )
 
 
 def whole(train: Tensor, folds: Tensor) -> Trainings:
