@@ -7,7 +7,11 @@ from torch import Tensor
 
 from anchorscope.detect.trainings import Trainings
 from anchorscope.probe.logistic import FittedProbes, fit
-from anchorscope.probe.strengths import least, losses_of
+from anchorscope.probe.strengths import CLEARLY_WORSE, least, losses_of
+
+# The plain probes are searched as far as those of the main run, and are the same. For all others the search for a
+# strength ends with the first group that brings nothing.
+WORSE = 1.0
 
 
 @dataclass(frozen=True)
@@ -19,9 +23,11 @@ class Fitted:
     losses: Tensor  # [layers, trainings]: of the strength that was chosen, on inner folds
 
 
-def fit_trainings(features: Tensor, labels: Tensor, trainings: Trainings) -> Fitted:
+def fit_trainings(
+    features: Tensor, labels: Tensor, trainings: Trainings, clearly_worse: float = CLEARLY_WORSE
+) -> Fitted:
     """Fit probes on features [layers, examples, width]; `labels` are [examples]."""
-    losses = losses_of(features, labels, trainings.splits())
+    losses = losses_of(features, labels, trainings.splits(), clearly_worse)
     strengths = least(losses)
     logits = probes_of(features, labels, trainings.train, strengths).logits(features)
     return Fitted(logits, strengths, losses.amin(0))
@@ -36,7 +42,7 @@ def probes_of(features: Tensor, labels: Tensor, train: Tensor, strengths: Tensor
 def inner_logits(
     clean: Tensor, labels: Tensor, trainings: Trainings, strengths: Tensor, others: list[Tensor] | None = None
 ) -> list[Tensor]:
-    """What inner probes say about the examples of their training set that they never saw, [layers, trainings, examples].
+    """What inner probes say about those of their training set whom they never saw: [layers, trainings, examples].
 
     The probes learn from clean states [layers, examples, width], one for each inner fold of a training set, with the
     strength [layers, trainings] of that set. First come the clean logits, then those of `others`, states of the same
@@ -44,8 +50,8 @@ def inner_logits(
     """
     numbers, train, held_out = map(list, zip(*trainings.nested(), strict=True))
     probes = probes_of(clean, labels, train=torch.stack(train), strengths=strengths[:, numbers])
-    found = []
+    found, place = [], torch.tensor(numbers, device=clean.device)
     for states in [clean, *(others or [])]:
         own = torch.where(torch.stack(held_out), probes.logits(states), 0.0)  # [layers, inner folds, examples]
-        found.append(own.new_zeros(len(own), len(trainings), own.shape[2]).index_add_(1, torch.tensor(numbers), own))
+        found.append(own.new_zeros(len(own), len(trainings), own.shape[2]).index_add_(1, place, own))
     return found

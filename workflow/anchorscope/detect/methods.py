@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from anchorscope.detect.calibrate import platt
-from anchorscope.detect.fitted import fit_trainings
+from anchorscope.detect.fitted import WORSE, fit_trainings
 from anchorscope.detect.many_layers import LayerProbes, at_layer_read, read_layers
 from anchorscope.detect.names import (
-    AMOUNTS,
     ANSWER_LENGTH,
     ANSWER_WORDS,
     BOTH_WORDS,
@@ -26,7 +25,7 @@ from anchorscope.detect.names import (
 )
 from anchorscope.detect.network import read_network
 from anchorscope.detect.pathways import read_ensemble, read_mixtures, read_reweighted
-from anchorscope.detect.reading import Reading
+from anchorscope.detect.reading import Reading, reweighted_keys
 from anchorscope.detect.trainings import Trainings
 from anchorscope.probe.readers import presence
 
@@ -47,7 +46,7 @@ def every_method(
     plain, clean = at_layer_read(probes), reading.states["first", "clean"]
     logits = read_layers(probes, labels, trainings)
     logits |= read_texts(reading, trainings) | read_pathway_reweighting(reading, trainings)
-    logits[QUESTION_PROBE] = fit_trainings(reading.reweighted.question_last[None], labels, trainings).logits[0]
+    logits[QUESTION_PROBE] = fit_trainings(reading.reweighted.question_last[None], labels, trainings, WORSE).logits[0]
     logits[SAPLMA] = read_network(clean, labels, trainings.train, seed)
     chances = read_mixtures(
         reading.states,
@@ -85,18 +84,17 @@ def read_texts(reading: Reading, trainings: Trainings) -> dict[str, Tensor]:
     }
     labels = reading.labels.double()
     return {
-        name: fit_trainings(torch.from_numpy(features)[None], labels, trainings).logits[0]
+        name: fit_trainings(torch.from_numpy(features)[None], labels, trainings, WORSE).logits[0]
         for name, features in seen.items()
     }
 
 
 def read_pathway_reweighting(reading: Reading, trainings: Trainings) -> dict[str, Tensor]:
     """The logits [trainings, examples] of Pathway Reweighting with either gate."""
-    clean, found = reading.states["first", "clean"], {}
-    for name, gate in zip((PR, PR_HONEST), GATES, strict=True):
-        states = [reading.reweighted.states[gate, amount] if amount else clean for amount in AMOUNTS]
-        found[name], _ = read_reweighted(torch.stack(states), reading.labels, trainings)
-    return found
+    reweighted = [reading.reweighted.states[key] for key in reweighted_keys()]
+    states = torch.stack([reading.states["first", "clean"], *reweighted])
+    choices = [[0, *(1 + place for place, key in enumerate(reweighted_keys()) if key[0] == gate)] for gate in GATES]
+    return dict(zip((PR, PR_HONEST), read_reweighted(states, reading.labels, trainings, choices), strict=True))
 
 
 def mean_difference(clean: Tensor, labels: Tensor, trainings: Trainings) -> tuple[Tensor, Tensor]:

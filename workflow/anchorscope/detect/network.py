@@ -4,6 +4,8 @@ The networks of all training sets are trained together, as one batch of matrices
 is what it would be alone.
 """
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -50,7 +52,7 @@ def first_layers(networks: int, width: int, seed: int) -> list[Layer]:
     """Every network begins with the same weights, drawn evenly within one over the root of a layer's inputs."""
     random, sizes = torch.Generator().manual_seed(seed), (width, *UNITS, 1)
     layers = []
-    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+    for inputs, outputs in pairwise(sizes):
         drawn = (2 * torch.rand(inputs + 1, outputs, generator=random) - 1) / inputs**0.5
         layers.append((drawn[:-1].repeat(networks, 1, 1), drawn[-1:].repeat(networks, 1, 1)))
     return layers
@@ -64,7 +66,7 @@ def forward(layers: list[Layer], inputs: Tensor) -> Tensor:
 
 
 def orders(train: Tensor, seed: int) -> list[Tensor]:
-    """For each epoch, a seeded order of each training set, [trainings, most examples]; -1 behind a smaller one's last."""
+    """For each epoch, the training sets in seeded orders: [trainings, most examples], -1 behind a smaller set."""
     random = torch.Generator().manual_seed(seed)
     most = int(train.sum(1).max())
     drawn = []

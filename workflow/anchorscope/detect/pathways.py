@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.detect.fitted import Fitted, fit_trainings, inner_logits, probes_of
+from anchorscope.detect.fitted import WORSE, Fitted, fit_trainings, inner_logits, probes_of
 from anchorscope.detect.names import (
     ENSEMBLE,
     GATES,
@@ -64,7 +64,7 @@ def read_gate(features: Tensor, anchored: Tensor, trainings: Trainings) -> Tenso
             chances.append(group[inside].float().mean().expand(len(group)))
             continue
         seen = features[number % len(features)][None]
-        chances.append(fit_trainings(seen, group.float(), mine).logits[0, 0].sigmoid())
+        chances.append(fit_trainings(seen, group.float(), mine, WORSE).logits[0, 0].sigmoid())
     return torch.stack(chances)
 
 
@@ -171,16 +171,21 @@ def resampled(
             return counts
 
 
-def read_reweighted(states: Tensor, labels: Tensor, trainings: Trainings) -> tuple[Tensor, Tensor]:
-    """Logits [trainings, examples] of the probe on the states of the amount that suits inner folds best, and which.
+def read_reweighted(states: Tensor, labels: Tensor, trainings: Trainings, choices: Sequence[list[int]]) -> list[Tensor]:
+    """Logits [trainings, examples] of a probe on the states that suit inner folds best, for each list of choices.
 
-    `states` are [amounts, examples, width]. Amount and strength are chosen together.
+    `states` are [amounts, examples, width]; each of the choices lists some of them. Amount and strength are chosen
+    together.
     """
-    losses = losses_of(states, labels, trainings.splits())
-    amounts = losses.amin(0).argmin(0)  # [trainings]
-    strengths, logits = least(losses), []
-    for number, amount in enumerate(amounts.tolist()):
-        seen = states[amount : amount + 1]
-        chosen = strengths[amount, number].view(1, 1)
-        logits.append(probes_of(seen, labels, trainings.train[number : number + 1], chosen).logits(seen)[0, 0])
-    return torch.stack(logits), amounts
+    losses = losses_of(states, labels, trainings.splits(), WORSE)
+    best, strengths = losses.amin(0), least(losses)  # [amounts, trainings]
+    found = []
+    for among in choices:
+        amounts = torch.tensor(among)[best[among].argmin(0)]  # [trainings]
+        logits = torch.empty(len(trainings), states.shape[1])
+        for amount in amounts.unique().tolist():
+            mine, seen = amounts == amount, states[amount : amount + 1]
+            probes = probes_of(seen, labels, trainings.train[mine], strengths[amount : amount + 1, mine])
+            logits[mine] = probes.logits(seen)[0]
+        found.append(logits)
+    return found

@@ -23,22 +23,25 @@ class Trainings:
     def __len__(self) -> int:
         return len(self.train)
 
+    def to(self, device: torch.device) -> "Trainings":
+        return Trainings(self.train.to(device), self.folds.to(device), self.inner)
+
     def one(self, number: int) -> "Trainings":
         """One of the training sets alone."""
         return Trainings(self.train[number : number + 1], self.folds, [self.inner[number]])
 
     def splits(self) -> list[InnerSplit]:
-        """The inner probes that choose strengths. One that would learn from the same examples as another serves both."""
+        """The inner probes that choose strengths. Where two would learn from the same examples, one serves both."""
         found: dict[bytes, InnerSplit] = {}
         for number, folds in enumerate(self.inner):
             for fold in folds[:VALIDATED]:
                 within = self.train[number] & (self.folds != fold)
-                split = found.setdefault(within.numpy().tobytes(), InnerSplit(within, {}))
+                split = found.setdefault(within.cpu().numpy().tobytes(), InnerSplit(within, {}))
                 split.validated[number] = self.train[number] & (self.folds == fold)
         return list(found.values())
 
     def nested(self) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Every inner fold: the number of its training set, who is left in that, and who is held out, both [examples]."""
+        """Every inner fold: the number of its training set, who is left in it, and who is held out, both [examples]."""
         for number, folds in enumerate(self.inner):
             for fold in folds:
                 inside = self.train[number]

@@ -6,6 +6,7 @@ same way. It reads which words and pairs of neighbouring words a text has, or on
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, pairwise
 
 import numpy as np
@@ -80,10 +81,11 @@ def presence(texts: Sequence[str], known: Sequence[str] | None = None) -> np.nda
     return found
 
 
-def _words_and_pairs(text: str) -> list[tuple[str, ...]]:
+@lru_cache(maxsize=2**16)
+def _words_and_pairs(text: str) -> tuple[tuple[str, ...], ...]:
     """Each once, in the order of the text."""
     words = [word for word, _ in normal_words(text)]
-    return list(dict.fromkeys([*zip(words), *pairwise(words)]))
+    return tuple(dict.fromkeys([*zip(words), *pairwise(words)]))
 
 
 def read_features(features: np.ndarray, examples: Examples) -> np.ndarray:
