@@ -3,10 +3,11 @@
 import numpy as np
 import torch
 
+from anchorscope.detect.crossfit import trainings_of
 from anchorscope.detect.many_layers import LayerProbes, probe_layers
 from anchorscope.detect.names import AMOUNTS, GATES
-from anchorscope.detect.reading import PASSES, Reading, Reweighted, reading_of
-from anchorscope.detect.crossfit import trainings_of
+from anchorscope.detect.reading import PASSES, Reading, reading_of
+from anchorscope.detect.reweighted_file import Reweighted
 from anchorscope.extract.axes import EXACT
 from anchorscope.probe.examples import Examples, examples_of
 
@@ -78,7 +79,7 @@ class World:
                 name: {"p_true": self.random.random(), "confidence": self.random.integers(10) / 9} for name in names
             },
             samples={name: {"samples": [self._text(2) for _ in range(5)]} for name in names},
-            reweighted=Reweighted(torch.from_numpy(self.random.normal(size=first.shape)).float(), moved),
+            reweighted=Reweighted(names, torch.from_numpy(self.random.normal(size=first.shape)).float(), moved),
         )
 
     def _answer(self) -> dict:

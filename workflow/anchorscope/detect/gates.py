@@ -11,6 +11,8 @@ from anchorscope.detect.trainings import cross_fitting, own_fold
 from anchorscope.extract.axes import Pass
 from anchorscope.probe.examples import Examples
 
+SCHEMA = {"id": pl.String, **dict.fromkeys(GATES, pl.Float32)}
+
 
 def gates_table(states: dict[Pass, Tensor], examples: Examples) -> pl.DataFrame:
     """One row per example, a column for each gate; from states [examples, width] of the layer that is read."""
@@ -19,5 +21,5 @@ def gates_table(states: dict[Pass, Tensor], examples: Examples) -> pl.DataFrame:
     plain = fit_trainings(clean, labels, trainings)
     groups = find_groups(states, labels, trainings, plain.strengths[0])
     read = {gate: own_fold(read_gate(clean, groups.anchored[gate], trainings), folds) for gate in GATES}
-    columns = {gate: pl.Series(chances.numpy(), dtype=pl.Float32) for gate, chances in read.items()}
-    return pl.DataFrame({"id": examples.ids, **columns})
+    chances = {gate: some.numpy() for gate, some in read.items()}
+    return pl.DataFrame({"id": examples.ids, **chances}, schema=SCHEMA)

@@ -4,11 +4,13 @@ The networks of all training sets are trained together, as one batch of matrices
 is what it would be alone.
 """
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
+from torch.nn.utils.rnn import pad_sequence
 
 from anchorscope.probe.logistic import class_weights
 
@@ -31,13 +33,14 @@ def read_network(states: Tensor, labels: Tensor, train: Tensor, seed: int) -> Te
     adam = torch.optim.Adam(parameters, lr=LEARNING_RATE)
     weights = class_weights(labels, train) * train.sum(1, keepdim=True)  # one on average
     rows = torch.arange(len(train))[:, None]
-    for order in orders(train, seed):
-        for batch, there in zip(order.clamp(min=0).split(BATCH, dim=1), (order >= 0).split(BATCH, dim=1), strict=True):
-            logits, signs = forward(layers, inputs[rows, batch]), 1 - 2 * labels[batch]
-            loss = weights[rows, batch] * there * softplus(signs * logits)
-            adam.zero_grad()
-            (loss.sum(1) / there.sum(1).clamp(min=1)).sum().backward()
-            adam.step()
+    for batch in batches(train, seed):
+        there = batch >= 0
+        seen = batch.clamp(min=0)
+        logits, signs = forward(layers, inputs[rows, seen]), 1 - 2 * labels[seen]
+        loss = weights[rows, seen] * there * softplus(signs * logits)
+        adam.zero_grad()
+        (loss.sum(1) / there.sum(1)).sum().backward()
+        adam.step()
     with torch.no_grad():
         return forward(layers, inputs)
 
@@ -65,15 +68,16 @@ def forward(layers: list[Layer], inputs: Tensor) -> Tensor:
     return inputs[..., 0]
 
 
-def orders(train: Tensor, seed: int) -> list[Tensor]:
-    """For each epoch, the training sets in seeded orders: [trainings, most examples], -1 behind a smaller set."""
+def batches(train: Tensor, seed: int) -> Iterator[Tensor]:
+    """What the networks see in each step, [trainings, examples of a batch]; -1 where a batch has fewer examples.
+
+    Each training set is put into a seeded order in every epoch, and divided evenly into as many batches as the largest
+    one needs. So all networks take the same steps.
+    """
     random = torch.Generator().manual_seed(seed)
-    most = int(train.sum(1).max())
-    drawn = []
+    members = [inside.nonzero()[:, 0] for inside in train]
+    count = -(-max(map(len, members)) // BATCH)
     for _ in range(EPOCHS):
-        order = torch.full((len(train), most), -1)
-        for row, inside in zip(order, train, strict=True):
-            members = inside.nonzero()[:, 0]
-            row[: len(members)] = members[torch.randperm(len(members), generator=random)]
-        drawn.append(order)
-    return drawn
+        orders = [own[torch.randperm(len(own), generator=random)].tensor_split(count) for own in members]
+        for together in zip(*orders, strict=True):
+            yield pad_sequence(list(together), batch_first=True, padding_value=-1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -9,20 +10,14 @@ from torch import Tensor
 
 from anchorscope.detect.names import AMOUNTS, GATES, layer_read
 from anchorscope.detect.output_scores import Scores, asked_scores, sample_scores, token_scores
+from anchorscope.detect.reweighted_file import Reweighted, read_reweighted
 from anchorscope.extract.axes import EXACT, Headline, Pass
 from anchorscope.extract.store import ActivationReader
+from anchorscope.files.frames import read_frame
 from anchorscope.probe.examples import Examples
 
 PASSES: tuple[Pass, ...] = (("first", "clean"), ("first", EXACT), ("second", "clean"), ("second", EXACT))
 ANSWERS_NEEDED = ["id", "question", "answer", "answer_final", "logprobs", "entropies"]
-
-
-@dataclass(frozen=True)
-class Reweighted:
-    """States at the layer that is read, [examples, width]: of the question's last token, and reweighted ones."""
-
-    question_last: Tensor
-    states: dict[tuple[str, float], Tensor]  # by gate and amount
 
 
 @dataclass(frozen=True)
@@ -64,6 +59,8 @@ def reading_of(
     reweighted: Reweighted,
 ) -> Reading:
     """Put together what is known about some examples; tables are given as rows by id."""
+    if reweighted.ids != examples.ids:
+        raise ValueError("The reweighted states are of other examples than the activations; make them again.")
     mine = [answers[name] for name in examples.ids]
     texts = [row["answer"] for row in mine]
     outputs = token_scores(mine) | asked_scores([asked[name] for name in examples.ids])
@@ -82,6 +79,31 @@ def reading_of(
         states=states,
         reweighted=reweighted,
     )
+
+
+def read_files(
+    reader: ActivationReader,
+    headline: Headline,
+    examples: Examples,
+    answers: Sequence[Path | str],
+    asked: Sequence[Path | str],
+    samples: Sequence[Path | str] | None,
+    reweighted: Sequence[Path | str],
+) -> Reading:
+    """The same from the files of all shards of a dataset; `samples` is None where none were drawn."""
+    return reading_of(
+        examples,
+        read_states(reader, headline),
+        answers=_by_id(answers, ANSWERS_NEEDED),
+        asked=_by_id(asked),
+        samples=_by_id(samples) if samples else None,
+        reweighted=read_reweighted(reweighted),
+    )
+
+
+def _by_id(paths: Sequence[Path | str], columns: list[str] | None = None) -> dict[str, dict]:
+    """The rows of some tables by their id."""
+    return {row["id"]: row for path in paths for row in read_frame(path, columns).to_dicts()}
 
 
 def joined(readings: Sequence[Reading]) -> Reading:
@@ -105,6 +127,7 @@ def joined(readings: Sequence[Reading]) -> Reading:
         outputs={name: np.concatenate([one.outputs[name] for one in readings]) for name in readings[0].outputs},
         states={run: torch.cat([one.states[run] for one in readings]) for run in PASSES},
         reweighted=Reweighted(
+            lists("ids"),
             torch.cat([one.reweighted.question_last for one in readings]),
             {key: torch.cat([one.reweighted.states[key] for one in readings]) for key in reweighted_keys()},
         ),
