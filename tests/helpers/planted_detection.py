@@ -13,7 +13,7 @@ from anchorscope.probe.examples import Examples, examples_of
 
 TWO_DIRECTIONS, ONE_DIRECTION, NOTHING = TRUTHS = ("two directions", "one direction", "nothing")
 LAYERS, WIDTH = 3, 12
-COMMON, OWN, TELLING = 0.7, 0.9, 2.0  # how far the label, the label of a group, and the group move a state
+COMMON, OWN, TELLING = 0.7, 1.2, 2.0  # how far the label, the label of a group, and the group move a state
 WORDS = "river king moon battle song city year novel actor team".split()
 
 
@@ -34,9 +34,8 @@ class World:
     def sign(self) -> np.ndarray:
         return np.where(self.examples.hallucinated, 1, -1)
 
-    def _state(self, cut: bool) -> np.ndarray:
-        """Feature 0 tells the label of everyone, 1 that of either group its own way, 2 the group. A cut reverses the
-        first of the Question-Anchored."""
+    def _state(self) -> np.ndarray:
+        """Feature 0 tells the label of everyone, 1 that of either group in its own way, 2 the group."""
         state = self.random.normal(size=(len(self.sign), WIDTH))
         if self.truth == NOTHING:
             return state
@@ -44,23 +43,20 @@ class World:
         state[:, 0] += COMMON * self.sign
         state[:, 1] += OWN * self.sign * (group if self.truth == TWO_DIRECTIONS else 1)
         state[:, 2] += TELLING * group
-        if cut:
-            state[:, 0] *= np.where(self.anchored, -1, 1)
-            state[:, 1] *= np.where(self.anchored & (self.truth == ONE_DIRECTION), -1, 1)
         return state
 
     def _layers(self) -> np.ndarray:
-        return np.stack([self._state(cut=False) for _ in range(LAYERS)])
+        return np.stack([self._state() for _ in range(LAYERS)])
 
     def _cut(self, clean: np.ndarray) -> np.ndarray:
-        """The state of the same forward pass without the question."""
+        """The states of the same passes without the question: what tells the label is reversed in one group."""
         cut = clean + 0.1 * self.random.normal(size=clean.shape)
         if self.truth != NOTHING:
             cut[:, :2] *= np.where(self.anchored, -1, 1)[:, None]
         return cut
 
     def reading(self) -> Reading:
-        first, second = self.states[LAYERS // 2].numpy(), self._state(cut=False)
+        first, second = self.states[LAYERS // 2].numpy(), self._state()
         states = {("first", "clean"): first, ("second", "clean"): second}
         states |= {(prompt, EXACT): self._cut(states[prompt, "clean"]) for prompt in ("first", "second")}
         draw = {run: torch.from_numpy(states[run]).float() for run in PASSES}
