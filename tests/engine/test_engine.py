@@ -52,7 +52,7 @@ def test_each_branch_alone_as_a_causal_sequence_is_the_tree_under_its_mask():
                 weights = (keys[visible, head // groups] @ query[mine][number, head] * 0.3).softmax(dim=0)
                 found[mine][number, head] = weights @ values[visible, head // groups]
     assert (most_queries, most_keys) == (query_bounds.diff().max(), key_bounds.diff().max())
-    expected = _padded(query, keys, values, placed=placed, scaling=0.3, sliding=None, softcap=None)
+    expected = _padded(query, keys, values, places=placed.padded, mask=placed.mask(None), scaling=0.3, softcap=None)
     torch.testing.assert_close(expected, found)
 
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +12,11 @@ import torch
 from accelerate import dispatch_model
 
 from anchorscope.answer.generate import generate
+from anchorscope.detect.names import GATES
+from anchorscope.detect.reweight import MarkedExample, reweighted_states
 from anchorscope.engine.fused import fused
-from anchorscope.extract.axes import COMPONENTS, HEADLINE, PASSES
+from anchorscope.engine.self_check import choose_path
+from anchorscope.extract.axes import COMPONENTS, HEADLINE, PASSES, Headline
 from anchorscope.extract.passes import passes_on
 from anchorscope.extract.recorder import recording
 from anchorscope.extract.run import path_for, run_workload
@@ -69,6 +73,38 @@ def test_bfloat16_kernels_are_as_near_to_float32_as_the_cpu_is(family):
     errors = [((found - exact).norm() / exact.norm()).item() for found in (cpu, gpu)]
     assert errors[0] > 1e-4
     assert errors[1] < 1.5 * errors[0]
+
+
+def reweighted(model, name: str = "packed") -> torch.Tensor:
+    """[1 + shifts, examples, width] on the CPU, in float32."""
+    some = [
+        MarkedExample(
+            ids=item[0].ids,
+            answer=PREFIX + 5,
+            read=len(item[0].ids) - 1,
+            exact_question=[PREFIX + 1, PREFIX + 3],
+            exact_answer=[PREFIX + 6],
+            question_last=PREFIX + 4,
+        )
+        for item in forest(30, PREFIX)
+    ]
+    gates = np.random.default_rng(0).random((len(some), len(GATES)))
+    path = replace(choose_path(model, some[-1].ids.tolist(), PREFIX), name=name)
+    headline = Headline("resid", "answer_last")
+    return reweighted_states(model, path, headline, some, gates, shared=PREFIX, batch_tokens=None).float()
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gemma3"])  # plain, capped and sliding attention
+def test_reweighted_attention_on_the_gpu_is_that_on_the_cpu(family):
+    model = tiny_model(family, 500)
+    exact = reweighted(model)
+    for path in ("packed", "plain"):
+        torch.testing.assert_close(reweighted(model.cuda(), path), exact, atol=1e-4, rtol=0)
+    half = reweighted(model.cpu().bfloat16())
+    for path in ("packed", "plain"):
+        errors = [((found - exact).norm() / exact.norm()).item() for found in (half, reweighted(model.cuda(), path))]
+        assert errors[0] > 1e-4
+        assert errors[1] < 1.5 * errors[0]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

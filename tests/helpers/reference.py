@@ -54,6 +54,42 @@ def plain_states(
 
 
 @torch.inference_mode()
+def plain_reweighted(
+    model: PreTrainedModel,
+    ids: list[int],
+    attentions: list[torch.nn.Module],
+    read: torch.nn.Module,
+    added: dict[int, float],
+    start: int,
+) -> Tensor:
+    """The output of `read` at the last token, with numbers added to scores of some keys for tokens from `start` on.
+
+    One example, no cache, no padding, eager attention; a hook on each of the `attentions` changes the mask that the
+    model adds to its own scores.
+    """
+    assert model.config._attn_implementation == "eager"
+    found = {}
+
+    def shifting(module, args, kwargs):
+        mask = kwargs["attention_mask"].clone()  # [1, 1, tokens, tokens]
+        for query in range(start, len(ids)):
+            for key, number in added.items():
+                if key <= query:
+                    mask[0, 0, query, key] += number
+        return args, {**kwargs, "attention_mask": mask}
+
+    def keep(module, args, output):
+        found["state"] = (output[0] if isinstance(output, tuple) else output)[0, -1].clone()
+
+    handles = [part.register_forward_pre_hook(shifting, with_kwargs=True) for part in attentions]
+    handles.append(read.register_forward_hook(keep))
+    model(input_ids=torch.tensor([ids]), use_cache=False)
+    for handle in handles:
+        handle.remove()
+    return found["state"]
+
+
+@torch.inference_mode()
 def plain_greedy(model: PreTrainedModel, ids: list[int], stops: Tensor, limit: int) -> list[int]:
     """Greedy continuation, one token at a time, the whole sequence anew each time."""
     new: list[int] = []

@@ -269,6 +269,17 @@ def replaced_files(models, datasets, shards, experiments):
     return activation_files(models, datasets, shards, places=[HEADLINE_PLACE], ends=ends)
 
 
+def read_by_methods(datasets):
+    """What the methods of detection read of some datasets of a model, by kind; the files of one dataset together."""
+    kinds = ["answers", "asked", "reweighted", *(["samples"] if "samples" in config else [])]
+    files = {
+        kind: expand(f"results/{kind}/{{{{model}}}}/{{dataset}}/{{shard}}.parquet", dataset=datasets, shard=SHARDS)
+        for kind in kinds
+    }
+    places = {"places": [HEADLINE_PLACE], "ends": [added(EXACT)]}
+    return files | {"activations": activation_files("{model}", datasets, SHARDS, **places)}
+
+
 def salmon_pairs():
     """The salmons that are asked for, or were made before, each with its dataset."""
     asked = any(target.endswith("salmon") for target in workflow.dag_settings.targets)

@@ -17,8 +17,8 @@ from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, PreTrainedModel
 
 from anchorscope.engine.fused import fused
-from anchorscope.engine.packing import Pack, Placed, to_device, trunk
-from anchorscope.engine.parts import decoder_of, input_device
+from anchorscope.engine.packing import Pack, Padded, Placed, to_device, trunk
+from anchorscope.engine.parts import decoder_of, ending_after, input_device
 
 NAME = "anchorscope"
 # Newer versions of torch want to be told that there are fewer heads of keys than of queries.
@@ -69,10 +69,12 @@ def attend(
     keys, values = past.extended(cast(int, module.layer_idx), key, value)
     placed = pack.on(query.device)
     sliding = sliding_window if sliding_window is not None and sliding_window < pack.longest else None
-    if query.is_cuda and query.dtype in RAGGED_DTYPES and sliding is None and softcap is None:
+    plain = sliding is None and softcap is None and not pack.biased
+    if query.is_cuda and query.dtype in RAGGED_DTYPES and plain:
         out = _ragged(query, keys, values, placed=placed, scaling=scaling)
     else:
-        out = _padded(query, keys, values, placed=placed, scaling=scaling, sliding=sliding, softcap=softcap)
+        mask = placed.added(sliding, query.dtype) if pack.biased else placed.mask(sliding)
+        out = _padded(query, keys, values, places=placed.padded, mask=mask, scaling=scaling, softcap=softcap)
     return out[None], None
 
 
@@ -113,13 +115,13 @@ def _padded(
     query: Tensor,
     keys: Tensor,
     values: Tensor,
-    placed: Placed,
+    places: Padded,
+    mask: Tensor,
     scaling: float | None,
-    sliding: int | None,
     softcap: float | None,
 ) -> Tensor:
-    """Each tree as a sequence, all padded to one length, under a mask."""
-    query_places, key_places, back = placed.padded
+    """Each tree as a sequence, all padded to one length, under a mask: boolean, or added to the scores."""
+    query_places, key_places, back = places
     trees, groups = len(query_places), query.shape[1] // keys.shape[1]
     query = query.index_select(0, query_places.flatten()).unflatten(0, (trees, -1)).transpose(1, 2)
     keys, values = (
@@ -128,13 +130,13 @@ def _padded(
     # On a GPU, the fused kernels take a mask only if there are as many heads of keys as of queries.
     if query.is_cuda or softcap is not None:
         keys, values = keys.repeat_interleave(groups, dim=1), values.repeat_interleave(groups, dim=1)
-    mask = placed.mask(sliding)
     if softcap is None:
         out = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scaling, enable_gqa=True)
     else:
         scale = cast(float, scaling)  # models that cap their scores give one
         scores = softcap * torch.tanh(query @ keys.transpose(2, 3) * scale / softcap)
-        out = scores.masked_fill(~mask, -torch.inf).float().softmax(dim=-1).to(values.dtype) @ values
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+        out = scores.float().softmax(dim=-1).to(values.dtype) @ values
     return out.transpose(1, 2).flatten(0, 1).index_select(0, back)
 
 
@@ -146,10 +148,11 @@ def run_decoder(model: PreTrainedModel, pack: Pack, past: Past) -> Tensor:
     return output.last_hidden_state[0, : pack.size]
 
 
-def compute_prefix(model: PreTrainedModel, ids: Sequence[int] | np.ndarray) -> Past:
-    """Run the tokens that all sequences have in common once, on their own."""
+def compute_prefix(model: PreTrainedModel, ids: Sequence[int] | np.ndarray, last: nn.Module | None = None) -> Past:
+    """Run the tokens that all sequences have in common once, on their own; with `last`, no further than that module."""
     past = Past({}, {}, grows=True)
     if len(ids):
-        run_decoder(model, Pack([trunk([], ids)], 0), past)
+        with ending_after(last):
+            run_decoder(model, Pack([trunk([], ids)], 0), past)
     keys, values = ({layer: pool[: len(ids)] for layer, pool in pools.items()} for pools in (past.keys, past.values))
     return Past(keys, values, grows=False)

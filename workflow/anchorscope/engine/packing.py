@@ -27,6 +27,8 @@ class Branch:
     tokens: np.ndarray
     positions: np.ndarray
     fork: int
+    # Added to the scores of the key at each position of the sequence, for all of these tokens; None for nothing.
+    bias: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Pack:
         self.tokens = np.concatenate([branch.tokens for branch in branches])
         self.positions = np.concatenate([branch.positions for branch in branches])
         self.longest = int(self.positions.max()) + 1
+        self.biased = any(branch.bias is not None for branch in branches)
         ends = np.cumsum([len(branch.tokens) for branch in branches]).tolist()
         starts = iter([0, *ends])
         self.starts = [[next(starts) for _ in tree.branches] for tree in self.trees]  # of each branch in the pack
@@ -127,6 +130,7 @@ class Placed:
         self.pool = pool
         self.device = device
         self._masks: dict[int | None, Tensor] = {}
+        self._added: dict[tuple[int | None, torch.dtype], Tensor] = {}
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return to_device(array, self.device)
@@ -212,6 +216,27 @@ class Placed:
         if sliding is not None:
             mask &= query_position - key_position < sliding
         return mask[:, None]
+
+    def added(self, sliding: int | None, dtype: torch.dtype) -> Tensor:
+        """What is added to the scores, [trees, 1, queries, keys]: the branches' bias, or -inf where the mask hides."""
+        if (sliding, dtype) not in self._added:
+            self._added[sliding, dtype] = self._bias.to(dtype).masked_fill(~self.mask(sliding), -torch.inf)
+        return self._added[sliding, dtype]
+
+    @cached_property
+    def _bias(self) -> Tensor:
+        """[trees, 1, queries, keys]"""
+        biases = [[branch.bias for branch in tree.branches] for tree in self.trees]
+        longest = max(len(bias) for some in biases for bias in some if bias is not None)
+        of_keys = np.zeros((len(biases), max(map(len, biases)), longest + 1), np.float32)  # the last is for padding
+        for tree, some in enumerate(biases):
+            for branch, bias in enumerate(some):
+                if bias is not None:
+                    of_keys[tree, branch, : len(bias)] = bias
+        trees = torch.arange(len(biases), device=self.device)[:, None, None]
+        branches = self._standing.query_branch[:, :, None]
+        positions = self._standing.key_position.clamp(max=longest)[:, None, :]
+        return self._tensor(of_keys)[trees, branches, positions][:, None]
 
 
 def _end_to_end(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

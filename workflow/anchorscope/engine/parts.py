@@ -1,7 +1,8 @@
 """Where a model's blocks, their attention and their MLPs are: found by watching a short pass, not by name."""
 
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -63,6 +64,30 @@ def decoder_of(model: PreTrainedModel) -> PreTrainedModel:
 
 def input_device(model: PreTrainedModel) -> torch.device:
     return cast(Tensor, model.get_input_embeddings().weight).device
+
+
+class _Ended(Exception):
+    """A forward pass has come as far as it should."""
+
+
+@contextmanager
+def ending_after(module: nn.Module | None) -> Iterator[None]:
+    """End a forward pass, and with it the block, once a module has run: what comes later does not change its output.
+
+    Hooks that the module had before are called first. With None the pass goes on to its end.
+    """
+
+    def end(module: nn.Module, args: Any, output: Any) -> None:
+        raise _Ended
+
+    handle = module.register_forward_hook(end) if module is not None else None
+    try:
+        yield
+    except _Ended:
+        pass
+    finally:
+        if handle is not None:
+            handle.remove()
 
 
 def first_tensor(output: Any) -> Tensor | None:

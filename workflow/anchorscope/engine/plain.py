@@ -1,4 +1,4 @@
-"""Padded batches of whole sequences through the model's own code, with keys hidden from its attention.
+"""Padded batches of whole sequences through the model's own code, with keys hidden from its attention, or favoured.
 
 Slower than packs, and right for every model whose attention can be met: nothing is shared, left out or rearranged.
 """
@@ -17,12 +17,21 @@ from anchorscope.engine.scores import Scores
 
 
 @dataclass(frozen=True)
+class Bias:
+    """What is added to attention's scores in every layer: to those of each key, for the queries from `start` on."""
+
+    start: int
+    of_keys: np.ndarray  # [tokens]
+
+
+@dataclass(frozen=True)
 class Row:
     """A sequence of tokens, and in which layers which of them are hidden from every later token outside `cut`."""
 
     ids: np.ndarray
     cut: list[int]
     layers: range
+    bias: Bias | None = None
 
 
 def run_rows(model: PreTrainedModel, parts: Parts, rows: list[Row]) -> int:
@@ -46,9 +55,21 @@ def run_rows(model: PreTrainedModel, parts: Parts, rows: list[Row]) -> int:
             stack.callback(
                 block.module.register_forward_pre_hook(lambda module, args, mine=mine: scores.hide(mine())).remove
             )
+        scores.favour(_added(rows, length, device))
         stack.enter_context(scores)
         decoder_of(model)(input_ids=to_device(tokens, device), use_cache=False)
     return length
+
+
+def _added(rows: list[Row], length: int, device: torch.device) -> Tensor | None:
+    """The rows' bias [rows, 1, queries, keys]; None where no row has one."""
+    if all(row.bias is None for row in rows):
+        return None
+    added = np.zeros((len(rows), 1, length, length), np.float32)
+    for index, row in enumerate(rows):
+        if row.bias is not None:
+            added[index, 0, row.bias.start :, : len(row.bias.of_keys)] = row.bias.of_keys
+    return to_device(added, device)
 
 
 def _in_layers(hidden: Tensor, rows: list[Row], layers: int) -> list:

@@ -15,7 +15,7 @@ SOFTMAXES = (torch.softmax, Tensor.softmax, F.softmax, torch.logsumexp, Tensor.l
 
 
 class Scores(TorchFunctionMode):
-    """While the block runs, meets every attention of `rows` sequences of `queries` tokens, and hides keys in it.
+    """While the block runs, meets every attention of `rows` sequences of `queries` tokens, and hides or favours keys.
 
     Attention is a softmax over scores [rows, heads, queries, keys] or [rows x heads, queries, keys], or torch's own
     function for the whole of it. A column after the keys, an attention sink, is left alone.
@@ -27,6 +27,7 @@ class Scores(TorchFunctionMode):
         self.queries = queries
         self.met = met
         self._hidden: Tensor | None = None
+        self._bias: Tensor | None = None
         self._masks: dict[tuple, tuple[Tensor, Tensor | None]] = {}
 
     def hide(self, hidden: Tensor | None) -> None:
@@ -35,11 +36,16 @@ class Scores(TorchFunctionMode):
             self._hidden = hidden
             self._masks.clear()
 
+    def favour(self, bias: Tensor | None) -> None:
+        """From now on, add this to the scores: float [rows, 1, queries, keys]."""
+        self._bias = bias
+        self._masks.clear()
+
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         if func in SOFTMAXES and args and self._are_scores(args[0]):
             self.met()
-            return func(self._without_hidden(args[0]), *args[1:], **kwargs)
+            return func(self._changed(args[0]), *args[1:], **kwargs)
         if func is F.scaled_dot_product_attention and self._are_queries(*args, **kwargs):
             self.met()
             return self._attend(*args, **kwargs)
@@ -54,16 +60,23 @@ class Scores(TorchFunctionMode):
     def _are_queries(self, query: Tensor, key: Tensor, *others: Any, **more: Any) -> bool:
         return len(query) == self.rows and query.shape[-2] == key.shape[-2] == self.queries
 
-    def _without_hidden(self, scores: Tensor) -> Tensor:
-        if self._hidden is None:
-            return scores
+    def _changed(self, scores: Tensor) -> Tensor:
+        """The scores with the bias, and without what is hidden."""
+        if self._bias is not None:
+            scores = scores + self._shaped(self._bias, scores).to(scores.dtype)
+        if self._hidden is not None:
+            scores = scores.masked_fill(self._shaped(self._hidden, scores), -torch.inf)
+        return scores
+
+    def _shaped(self, change: Tensor, scores: Tensor) -> Tensor:
+        """What is changed [rows, 1, queries, keys], in the shape of the scores; nothing in a column beside the keys."""
         beside = scores.shape[-1] - self.queries
         if beside > 1:
             raise ValueError(f"their attention sees {beside} states beside those of tokens, which may hold what is cut")
-        hidden = F.pad(self._hidden.to(scores.device), (0, beside))
+        change = F.pad(change.to(scores.device), (0, beside))
         if scores.dim() == 3:
-            hidden = hidden.expand(-1, len(scores) // self.rows, -1, -1).flatten(0, 1)
-        return scores.masked_fill(hidden, -torch.inf)
+            change = change.expand(-1, len(scores) // self.rows, -1, -1).flatten(0, 1)
+        return change
 
     def _attend(
         self,
@@ -76,10 +89,10 @@ class Scores(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Tensor:
-        if self._hidden is None:
+        if self._hidden is None and self._bias is None:
             mask = attn_mask
         else:
-            mask, is_causal = self._mask(attn_mask, is_causal, query.device), False
+            mask, is_causal = self._mask(attn_mask, is_causal, query), False
             if enable_gqa and query.is_cuda:  # with a mask, fused kernels want as many heads of keys as of queries
                 groups = query.shape[-3] // key.shape[-3]
                 key, value = key.repeat_interleave(groups, dim=-3), value.repeat_interleave(groups, dim=-3)
@@ -87,16 +100,21 @@ class Scores(TorchFunctionMode):
             query, key, value, attn_mask=mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
         )
 
-    def _mask(self, given: Tensor | None, is_causal: bool, device: torch.device) -> Tensor:
-        """The mask that the model gives, with keys hidden as well. Layers that share a mask share the result."""
-        about = (id(given), is_causal, device)
+    def _mask(self, given: Tensor | None, is_causal: bool, query: Tensor) -> Tensor:
+        """The mask that the model gives, with keys hidden or favoured as well. Layers that share a mask share it."""
+        about = (id(given), is_causal, query.device, query.dtype)
         if about not in self._masks:
-            hidden = self._hidden.to(device)  # type: ignore[union-attr]
             if given is None:
-                seen = torch.ones(self.queries, self.queries, dtype=torch.bool, device=device)
-                mask = (seen.tril() if is_causal else seen) & ~hidden
+                seen = torch.ones(self.queries, self.queries, dtype=torch.bool, device=query.device)
+                mask = seen.tril() if is_causal else seen
             else:
-                mask = given & ~hidden if given.dtype == torch.bool else given.masked_fill(hidden, -torch.inf)
+                mask = given
+            if self._hidden is not None:
+                hidden = self._hidden.to(query.device)
+                mask = mask & ~hidden if mask.dtype == torch.bool else mask.masked_fill(hidden, -torch.inf)
+            if self._bias is not None:
+                bias = self._bias.to(query)
+                mask = bias.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else mask + bias
             self._masks[about] = mask, given  # which is kept, so that no other tensor gets its id
         return self._masks[about][0]
 

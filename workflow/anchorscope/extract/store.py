@@ -322,7 +322,7 @@ class _KnockoutFiles:
         def put_together(index: int) -> None:
             start = 0
             for chunk in (chunk for table in tables for chunk in table.column(names[index]).chunks):
-                raw[index][self.places[start : start + len(chunk)]] = _bytes(chunk)
+                raw[index][self.places[start : start + len(chunk)]] = vector_bytes(chunk)
                 start += len(chunk)
 
         with ThreadPoolExecutor(READERS) as pool:
@@ -334,7 +334,7 @@ def _shape(file: SealedFile) -> tuple[str, ...]:
     return tuple(file.schema.metadata[name].decode() for name in (b"layers", b"width", b"dtype"))
 
 
-def _bytes(chunk: pa.FixedSizeBinaryArray) -> np.ndarray:
+def vector_bytes(chunk: pa.FixedSizeBinaryArray) -> np.ndarray:
     """The vectors of a column chunk as bytes [examples, bytes], without a copy."""
     size = chunk.type.byte_width
     raw = np.frombuffer(chunk.buffers()[1], np.uint8, count=len(chunk) * size, offset=chunk.offset * size)

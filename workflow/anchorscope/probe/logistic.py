@@ -42,7 +42,7 @@ class FittedProbes:
 def fit(
     features: Tensor,  # [layers, examples, width]
     labels: Tensor,  # [examples], 0 or 1
-    train: Tensor,  # [probes, examples], bool: whom a probe sees
+    train: Tensor,  # [probes, examples]: whom a probe sees, as bool, or how often
     strengths: Tensor,  # [layers, probes]
 ) -> FittedProbes:
     """Fit one probe per layer and training set, in the dtype of the features."""
@@ -149,7 +149,8 @@ def _scaling(centred: Tensor, centre: Tensor, train: Tensor) -> _Scaling:
     # A small difference of large numbers is inexact: for a training set far from the centre, go back to the data.
     for layer, feature in (variance < mean.square() / 100).any(1).nonzero().tolist():
         values = centred[layer, :, feature].double()
-        variance[layer, :, feature] = torch.stack([values[inside].var(correction=0) for inside in train])
+        seen = [values.repeat_interleave(inside.long()) for inside in train]
+        variance[layer, :, feature] = torch.stack([some.var(correction=0) for some in seen])
     scale = variance.clamp_(min=0).sqrt_()
     constant = scale <= CONSTANT * (mean.abs() + centre[:, None].abs())
     return _Scaling(mean, torch.where(constant, 0.0, 1 / scale))

@@ -19,8 +19,8 @@ def auc_with_interval(logits: np.ndarray, positive: np.ndarray, clusters: list[s
     repeat, [repeats, examples].
     """
     positives = np.broadcast_to(positive, (len(logits), logits.shape[2]))
-    areas, influences = zip(*map(_influence, logits, positives), strict=True)
-    error = np.sqrt(_error(np.mean(influences, axis=0), clusters) ** 2 + repeat_variance(np.array(areas)))
+    areas, influences = zip(*map(influence, logits, positives), strict=True)
+    error = np.sqrt(standard_error(np.mean(influences, axis=0), clusters) ** 2 + repeat_variance(np.array(areas)))
     middle = np.mean(areas, axis=0)
     return {"auc": middle, "auc_low": middle - 1.96 * error, "auc_high": middle + 1.96 * error}
 
@@ -37,23 +37,23 @@ def auc_gain(
 
     DeLong's variance of the difference: both rank the same examples, so each example's influences are subtracted.
     """
-    (area,), own = _influence(better[None], positive)
-    areas, influence = _influence(logits, positive)
-    gain, error = area - areas, _error(own - influence, clusters)
+    (area,), own = influence(better[None], positive)
+    areas, others = influence(logits, positive)
+    gain, error = area - areas, standard_error(own - others, clusters)
     return {"gain": gain, "gain_low": gain - 1.96 * error, "gain_high": gain + 1.96 * error}
 
 
-def _influence(logits: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def influence(logits: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The AUC [layers], and how each example moves it [layers, examples]: by its own share of wins."""
     wins = np.array([_wins(row, positive) for row in logits])
     areas = wins[:, positive].mean(1)
     return areas, (wins - areas[:, None]) / np.where(positive, positive.sum(), (~positive).sum())
 
 
-def _error(influence: np.ndarray, clusters: list[str]) -> np.ndarray:
+def standard_error(influences: np.ndarray, clusters: list[str]) -> np.ndarray:
     """The standard error [layers]. Influences are summed within a cluster, because its examples vary together."""
     names, cluster_of = np.unique(np.array(clusters), return_inverse=True)
-    together = np.array([np.bincount(cluster_of, row) for row in influence])
+    together = np.array([np.bincount(cluster_of, row) for row in influences])
     return np.sqrt((together**2).sum(1) * len(names) / max(1, len(names) - 1))
 
 

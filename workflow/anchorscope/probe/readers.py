@@ -6,6 +6,7 @@ same way. It reads which words and pairs of neighbouring words a text has, or on
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, pairwise
 
 import numpy as np
@@ -64,14 +65,15 @@ def read_texts(rows: Sequence[Mapping], examples: Examples) -> dict[str, np.ndar
     return {name: read_features(features, examples) for name, features in seen.items()}
 
 
-def presence(texts: Sequence[str]) -> np.ndarray:
+def presence(texts: Sequence[str], known: Sequence[str] | None = None) -> np.ndarray:
     """Which words and pairs of neighbouring words each text has: 0 or 1, [texts, words].
 
-    A word that only one text has tells nothing about another. If there is no other word, one column is 0 for all. How
-    often a word occurs in other texts need not weigh it: a probe standardises what it reads.
+    The words are those of the texts that are `known`, which are all of them unless others are given. A word that only
+    one of these has tells nothing about another. If there is no other word, one column is 0 for all. How often a word
+    occurs in other texts need not weigh it: a probe standardises what it reads.
     """
     said = [_words_and_pairs(text) for text in texts]
-    counts = Counter(chain.from_iterable(said))
+    counts = Counter(chain.from_iterable(said if known is None else map(_words_and_pairs, known)))
     places = {word: place for place, (word, count) in enumerate(counts.most_common(MOST_WORDS)) if count > 1}
     found = np.zeros((len(texts), max(1, len(places))))
     for row, words in zip(found, said, strict=True):
@@ -79,10 +81,11 @@ def presence(texts: Sequence[str]) -> np.ndarray:
     return found
 
 
-def _words_and_pairs(text: str) -> list[tuple[str, ...]]:
+@lru_cache(maxsize=2**16)
+def _words_and_pairs(text: str) -> tuple[tuple[str, ...], ...]:
     """Each once, in the order of the text."""
     words = [word for word, _ in normal_words(text)]
-    return list(dict.fromkeys([*zip(words), *pairwise(words)]))
+    return tuple(dict.fromkeys([*zip(words), *pairwise(words)]))
 
 
 def read_features(features: np.ndarray, examples: Examples) -> np.ndarray:

@@ -1,5 +1,8 @@
 """How strongly probes are penalised: chosen by cross-validation inside the training folds."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -29,20 +32,40 @@ def inner_losses(clean: Tensor, labels: Tensor, folds: Tensor, clearly_worse: fl
     fold j, validated on i. So every outer fold is validated on two of its inner folds.
     """
     count = int(folds.max()) + 1
-    losses = torch.zeros(len(STRENGTHS), len(clean), count, dtype=clean.dtype, device=clean.device)
-    for i in range(count):
-        j = (i + 1) % count
-        validated = torch.full_like(losses[:, :, [i, j]], torch.inf)
-        train = (folds != i) & (folds != j)
-        among = torch.stack([folds == j, folds == i])[:, ~train]
+    pairs = [(i, (i + 1) % count) for i in range(count)]
+    splits = [InnerSplit((folds != i) & (folds != j), {i: folds == j, j: folds == i}) for i, j in pairs]
+    return losses_of(clean, labels, splits, clearly_worse)
+
+
+@dataclass(frozen=True)
+class InnerSplit:
+    """What an inner probe learns from, and whom it is validated on, for each training set that it serves."""
+
+    train: Tensor  # [examples], bool
+    validated: dict[int, Tensor]  # by training set: [examples], bool
+
+
+def losses_of(
+    features: Tensor, labels: Tensor, splits: Sequence[InnerSplit], clearly_worse: float = CLEARLY_WORSE
+) -> Tensor:
+    """The loss by strength, layer and training set, summed over splits: [strengths, layers, trainings].
+
+    From features [layers, examples, width]. A strength that is not tried, being clearly worse, has an infinite loss.
+    """
+    count = 1 + max(number for split in splits for number in split.validated)
+    losses = torch.zeros(len(STRENGTHS), len(features), count, dtype=features.dtype, device=features.device)
+    for split in splits:
+        served = list(split.validated)
+        validated = torch.full_like(losses[:, :, served], torch.inf)
+        among = torch.stack(list(split.validated.values()))[:, ~split.train]
         tried = 0
         for logits in try_strengths(
-            features=clean, labels=labels, train=train, groups=GROUPS, tolerance=CHOICE_TOLERANCE
+            features=features, labels=labels, train=split.train, groups=GROUPS, tolerance=CHOICE_TOLERANCE
         ):
             for column in logits.unbind(1):
-                validated[tried] = log_loss(column[:, None], labels[~train], among)
+                validated[tried] = log_loss(column[:, None], labels[~split.train], among)
                 tried += 1
             if (validated[tried - 1] > clearly_worse * validated.amin(0)).all():
                 break
-        losses[:, :, [i, j]] += validated
+        losses[:, :, served] += validated
     return losses

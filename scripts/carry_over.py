@@ -1,0 +1,59 @@
+"""Measure how well methods that learnt from some datasets do on another one.
+
+Writes one row per method, training set and dataset that is tested. Datasets on which nothing was probed are left out.
+"""
+
+import json
+from typing import TYPE_CHECKING
+
+import polars as pl
+import torch
+
+from anchorscope.detect.many_layers import probe_files
+from anchorscope.detect.reading import read_files
+from anchorscope.detect.transfer import SCHEMA, carried_over, plans, probe_plans, stayed_at_home
+from anchorscope.extract.axes import EXACT, Headline
+from anchorscope.extract.store import open_activations
+from anchorscope.files.frames import read_frame, write_frame
+from anchorscope.files.logs import configure_logging
+from anchorscope.files.memory import give_back_freed_blocks
+from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import made_from
+from anchorscope.probe.examples import examples_of
+
+if TYPE_CHECKING:
+    from snakemake.script import snakemake
+
+if __name__ == "__main__":
+    configure_logging(snakemake.log[0])
+    torch.set_num_threads(snakemake.threads)
+    give_back_freed_blocks()
+    params, files = snakemake.params, snakemake.input
+    headline, datasets = Headline(**json.loads(params.headline)), json.loads(params.datasets)
+    probed = [number for number, name in enumerate(datasets) if "not_probed" not in made_from(files.scores[number])]
+    names = [datasets[number] for number in probed]
+
+    def of(kind: str, number: int) -> list[str] | None:
+        """The files of one kind and dataset; as many as each of the others has."""
+        some = files.get(kind)
+        each = len(some) // len(datasets) if some else 0
+        return some[number * each : (number + 1) * each] if some else None
+
+    readers = [open_activations(of("activations", number), headline.grid(), [EXACT]) for number in probed]
+    readings = [
+        read_files(
+            reader,
+            headline,
+            examples_of(reader.keys, folds=params.folds, repeats=1, seed=params.seed, where=datasets[number]),
+            **{kind: of(kind, number) for kind in ("answers", "asked", "samples", "reweighted")},
+        )
+        for number, reader in zip(probed, readers, strict=True)
+    ]
+    tables = [stayed_at_home(datasets[number], read_frame(files.scores[number])) for number in probed]
+    planned = plans(names, readings)
+    if planned:
+        on_card = snakemake.resources.gpu > 0 and torch.cuda.is_available()
+        probes = probe_files(readers, headline, probe_plans(planned, readings), on_card)
+        tables.append(carried_over(planned, probes, readings, params.seed))
+    made = {"stage": "carry_over", "model": snakemake.wildcards.model, "code": params.code}
+    write_frame(snakemake.output[0], pl.concat([pl.DataFrame(schema=SCHEMA), *tables]), provenance(**made))

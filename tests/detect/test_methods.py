@@ -1,0 +1,364 @@
+"""Every method, held to an obvious implementation; and none of its scores knows the label that it is compared with."""
+
+from dataclasses import replace
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from anchorscope.detect.crossfit import scores_table, trainings_of
+from anchorscope.detect.gates import gates_table
+from anchorscope.detect.many_layers import probe_layers
+from anchorscope.detect.methods import Said, every_method
+from anchorscope.detect.names import AMOUNTS, GATES, METHODS
+from anchorscope.detect.network import batches, first_layers, read_network
+from anchorscope.detect.pathways import FEWEST, MEMBERS, permuted, read_gate, resampled
+from anchorscope.detect.reading import Reading
+from anchorscope.detect.trainings import cross_fitting, own_fold, whole
+from anchorscope.extract.axes import EXACT
+from anchorscope.probe.logistic import fit
+from anchorscope.probe.readers import presence, read_features
+from anchorscope.probe.scores import score
+from anchorscope.probe.strengths import STRENGTHS, inner_losses
+from planted_detection import TWO_DIRECTIONS, World, probes_of_layers
+
+LAYER = 1  # the middle of three
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World(TWO_DIRECTIONS, seed=5, examples=160)
+
+
+@pytest.fixture(scope="module")
+def reading(world) -> Reading:
+    return world.reading()
+
+
+@pytest.fixture(scope="module")
+def said(world, reading) -> dict[str, Said]:
+    trainings = trainings_of(reading)
+    return every_method(reading, probes_of_layers(world, reading), trainings, together=reading.folds, seed=0)
+
+
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-logits))
+
+
+class Plain:
+    """Scikit-learn's regression on standardised features, classes weighted equally, as a function to logits."""
+
+    def __init__(self, features: np.ndarray, labels: np.ndarray, strength: float, rows: np.ndarray):
+        """`rows` are numbers of examples; one may be there several times."""
+        seen = features[rows].astype(float)
+        self.mean, scale = seen.mean(0), seen.std(0)
+        self.scale = np.where(scale > 1e-6 * np.abs(self.mean), scale, np.inf)
+        self.model = LogisticRegression(
+            C=1 / (strength * len(rows)), class_weight="balanced", tol=1e-10, max_iter=10_000
+        ).fit((seen - self.mean) / self.scale, labels[rows])
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        return self.model.decision_function((features.astype(float) - self.mean) / self.scale)
+
+
+def loss(logits: np.ndarray, labels: np.ndarray) -> float:
+    """Log loss, classes weighted equally."""
+    wrong, right = logits[labels == 1], logits[labels == 0]
+    return float(np.log1p(np.exp(-wrong)).mean() / 2 + np.log1p(np.exp(right)).mean() / 2)
+
+
+def beside(fold: int) -> tuple[int, int]:
+    return (fold + 1) % 5, (fold - 1) % 5
+
+
+def chosen(features: np.ndarray, labels: np.ndarray, folds: np.ndarray, fold: int) -> tuple[float, float]:
+    """The strength with the least loss on the two folds beside an outer fold, and that loss."""
+    losses = []
+    for strength in STRENGTHS:
+        total = 0.0
+        for held in beside(fold):
+            rows = np.flatnonzero((folds != fold) & (folds != held))
+            total += loss(Plain(features, labels, strength, rows)(features[folds == held]), labels[folds == held])
+        losses.append(total)
+    return STRENGTHS[int(np.argmin(losses))], min(losses)
+
+
+def inner(features: np.ndarray, labels: np.ndarray, folds: np.ndarray, fold: int, strength: float, cut=None):
+    """Logits of every training example of an outer fold by a probe that saw neither it nor its fold; 0 for others."""
+    found = np.zeros(len(labels))
+    for held in set(range(5)) - {fold}:
+        rows = np.flatnonzero((folds != fold) & (folds != held))
+        plain = Plain(features, labels, strength, rows)
+        found[folds == held] = plain((features if cut is None else cut)[folds == held])
+    return found
+
+
+def expert(features, labels, rows, everyone, strength):
+    counts = np.bincount(labels[rows].astype(int), minlength=2)
+    return Plain(features, labels, strength, rows if counts.min() >= FEWEST else everyone)
+
+
+def slow_mixtures(reading: Reading, fold: int) -> dict[str, np.ndarray]:
+    """P of one fold's examples by Mixture of Probes and what it is compared with, one probe at a time."""
+    clean = reading.states["first", "clean"].numpy()
+    labels, folds = reading.hallucinated.astype(int), reading.folds
+    strength, _ = chosen(clean, labels, folds, fold)
+    train, test = np.flatnonzero(folds != fold), folds == fold
+    found, gates, experts = {}, {}, {}
+    for gate, prompt in zip(GATES, ("first", "second"), strict=True):
+        own, cut = (reading.states[prompt, name].numpy() for name in ("clean", EXACT))
+        before, after = (inner(own, labels, folds, fold, strength, some) for some in (own, cut))
+        group = ((before >= 0) != (after >= 0)).astype(int)
+        how, _ = chosen(clean, group, folds, fold)
+        gates[gate] = sigmoid(Plain(clean, group, how, train)(clean[test]))
+        parts = [np.flatnonzero((folds != fold) & (group == side)) for side in (1, 0)]
+        experts[gate] = [sigmoid(expert(clean, labels, part, train, strength)(clean[test])) for part in parts]
+        if gate == "published":
+            logit = np.where(test, Plain(clean, labels, strength, train)(clean), before)
+            told = np.stack([logit, np.abs(logit)], axis=1)
+            how, _ = chosen(told, group, folds, fold)
+            gates["logit"] = sigmoid(Plain(told, group, how, train)(told[test]))
+    halves = [np.flatnonzero((folds != fold) & (reading.halves == half)) for half in (0, 1)]
+    experts["halves"] = [sigmoid(Plain(clean, labels, strength, half)(clean[test])) for half in halves]
+    for name, gate, pair in [
+        ("mop", "published", "published"),
+        ("mop_honest", "honest", "honest"),
+        ("mop_logit_gate", "logit", "published"),
+        ("mop_random_experts", "published", "halves"),
+    ]:
+        question, answer = experts[pair]
+        found[name] = gates[gate] * question + (1 - gates[gate]) * answer
+    members = []
+    for member in range(MEMBERS):
+        counts = resampled(folds != fold, labels, reading.clusters, np.random.default_rng([0, member]))
+        members.append(sigmoid(Plain(clean, labels, strength, np.repeat(np.arange(len(labels)), counts))(clean[test])))
+    return found | {"ensemble": np.mean(members, axis=0)}
+
+
+def test_mixture_of_probes_and_its_ablations_are_those_of_one_probe_at_a_time(reading, said):
+    for name, expected in slow_mixtures(reading, fold=3).items():
+        np.testing.assert_allclose(said[name].scores[3, reading.folds == 3], expected, atol=1e-4)
+
+
+def slow_probes(reading: Reading, features: np.ndarray, fold: int) -> tuple[np.ndarray, float]:
+    labels, folds = reading.hallucinated.astype(int), reading.folds
+    strength, least = chosen(features, labels, folds, fold)
+    return Plain(features, labels, strength, np.flatnonzero(folds != fold))(features[folds == fold]), least
+
+
+def close(said: Said, fold: int, folds: np.ndarray, logits: np.ndarray) -> None:
+    """Whether probabilities are the same."""
+    np.testing.assert_allclose(said.chances[fold, folds == fold], sigmoid(logits), atol=1e-4)
+    np.testing.assert_allclose(said.scores[fold, folds == fold].sigmoid(), sigmoid(logits), atol=1e-4)
+
+
+@pytest.mark.parametrize("fold", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_methods_of_one_and_of_many_layers_are_those_of_one_probe_at_a_time(world, reading, said, fold):
+    folds, labels = reading.folds, reading.hallucinated.astype(int)
+    layers = [slow_probes(reading, states.numpy(), fold) for states in world.states]
+    logits = np.stack([one for one, _ in layers])
+    close(said["probe"], fold, folds, logits[LAYER])
+    close(said["best_layer"], fold, folds, logits[int(np.argmin([least for _, least in layers]))])
+    close(said["mean_logit"], fold, folds, logits.mean(0))
+    close(said["question_probe"], fold, folds, slow_probes(reading, reading.reweighted.question_last.numpy(), fold)[0])
+    seen = np.zeros((len(folds), len(layers)))
+    for layer, states in enumerate(world.states.numpy()):
+        strength, _ = chosen(states, labels, folds, fold)
+        seen[:, layer] = inner(states, labels, folds, fold, strength)
+        seen[folds == fold, layer] = logits[layer]
+    close(said["stacked"], fold, folds, slow_probes(reading, seen, fold)[0])
+
+
+def test_pathway_reweighting_takes_the_amount_and_the_strength_of_the_least_inner_loss(reading, said):
+    for method, gate, fold in (("pr", "published", 1), ("pr_honest", "honest", 4)):
+        clean = reading.states["first", "clean"]
+        states = [reading.reweighted.states[gate, amount] if amount else clean for amount in AMOUNTS]
+        tried = [slow_probes(reading, some.numpy(), fold) for some in states]
+        close(said[method], fold, reading.folds, min(tried, key=lambda one: one[1])[0])
+
+
+def test_readers_of_text_are_those_of_the_text_table(world, reading, said):
+    question, answer = presence(reading.questions), presence(reading.answers)
+    for name, features in {
+        "question_words": question,
+        "answer_words": answer,
+        "both_words": np.hstack([question, answer]),
+        "answer_length": reading.lengths[:, None],
+    }.items():
+        expected = read_features(features, world.examples)
+        found = own_fold(said[name].scores, torch.from_numpy(reading.folds)).numpy()
+        np.testing.assert_allclose(sigmoid(found), sigmoid(expected), atol=1e-4)
+
+
+def test_the_mean_difference_and_its_probability_are_those_of_plain_loops(reading, said):
+    states, wrong, folds = reading.states["first", "clean"].double().numpy(), reading.hallucinated, reading.folds
+
+    def along(train: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        means = [states[train & (wrong == label)].mean(0) for label in (True, False)]
+        return np.array([(row - sum(means) / 2) @ (means[0] - means[1]) for row in states[rows]])
+
+    train, test = folds != 2, folds == 2
+    known = np.zeros(len(folds))
+    for held in (0, 1, 3, 4):
+        known[folds == held] = along(train & (folds != held), folds == held)
+    np.testing.assert_allclose(said["mean_difference"].scores[2, test], along(train, test), atol=1e-4)
+    regression = Plain(known[:, None], wrong.astype(int), STRENGTHS[-1], np.flatnonzero(train))
+    expected = sigmoid(regression(along(train, test)[:, None]))
+    np.testing.assert_allclose(said["mean_difference"].chances[2, test], expected, atol=1e-4)
+
+
+def test_probabilities_of_what_learns_nothing_are_fitted_to_the_training_folds(reading, said):
+    values, train, test = reading.outputs["mean_entropy"][:, None], reading.folds != 1, reading.folds == 1
+    regression = Plain(values, reading.hallucinated.astype(int), STRENGTHS[-1], np.flatnonzero(train))
+    np.testing.assert_allclose(said["mean_entropy"].chances[1, test], sigmoid(regression(values[test])), atol=1e-4)
+
+
+def test_networks_trained_together_are_those_that_torchs_own_layers_learn_alone():
+    """Training sets of different size, classes of different size, and a feature that never varies."""
+    random = torch.Generator().manual_seed(1)
+    states, labels = torch.randn(90, 6, generator=random), (torch.rand(90, generator=random) < 0.3).float()
+    states[:, 4] = 2.0
+    train = torch.stack([torch.arange(90) < 71, torch.arange(90) % 3 > 0])
+    found = read_network(states, labels, train, seed=3)
+    for number, inside in enumerate(train):
+        sizes, modules = (6, 256, 128, 64, 1), []
+        for (inputs, outputs), (weights, biases) in zip(pairwise(sizes), first_layers(2, 6, seed=3), strict=True):
+            layer = torch.nn.Linear(inputs, outputs)
+            layer.load_state_dict({"weight": weights[number].T, "bias": biases[number, 0]})
+            modules += [layer, torch.nn.ReLU()]
+        network = torch.nn.Sequential(*modules[:-1])
+        spread = states[inside].std(0, correction=0)
+        seen = (states - states[inside].mean(0)) / torch.where(spread > 0, spread, torch.inf)
+        share = labels[inside].mean()
+        weights = torch.where(labels == 1, 0.5 / share, 0.5 / (1 - share))
+        adam = torch.optim.Adam(network.parameters(), lr=1e-3)
+        for together in batches(train, seed=3):
+            batch = together[number][together[number] >= 0]
+            adam.zero_grad()
+            torch.nn.functional.binary_cross_entropy_with_logits(
+                network(seen[batch])[:, 0], labels[batch], weight=weights[batch]
+            ).backward()
+            adam.step()
+        np.testing.assert_allclose(found[number], network(seen)[:, 0].detach(), atol=1e-4)
+
+
+def test_a_network_begins_with_small_weights_and_sees_every_example_once_an_epoch():
+    for (weights, biases), inputs in zip(first_layers(2, 100, seed=0), (100, 256, 128, 64), strict=True):
+        assert 0.9 * inputs**-0.5 < weights.abs().max() <= inputs**-0.5
+        assert biases.abs().max() <= inputs**-0.5
+    train = torch.stack([torch.arange(90) != 4, torch.arange(90) < 70])
+    seen = list(batches(train, seed=0))
+    assert len(seen) == 5 * 3, "89 examples are three batches of 32 or fewer"
+    for number, members in enumerate(train):
+        for epoch in range(5):
+            rows = torch.cat([batch[number] for batch in seen[3 * epoch : 3 * epoch + 3]])
+            assert sorted(rows[rows >= 0].tolist()) == members.nonzero()[:, 0].tolist()
+    assert all(batch.shape[1] <= 32 for batch in seen)
+    assert not torch.equal(seen[0], seen[3])
+
+
+def test_the_probe_is_that_of_the_main_run(world, reading, said):
+    runs = dict.fromkeys(product(("first", "second"), ("clean", EXACT)), world.states)
+    split = world.examples.splits[0]
+    main = score(
+        runs,
+        hallucinated=torch.from_numpy(reading.hallucinated),
+        folds=torch.from_numpy(split.folds),
+        halves=torch.from_numpy(split.halves),
+        shuffled=torch.from_numpy(split.shuffled),
+    )
+    (logits,) = [main.logits[key][LAYER].numpy() for key in main.logits if key[0].name == "full" and key[1] == "clean"]
+    found = own_fold(said["probe"].scores, torch.from_numpy(reading.folds)).numpy()
+    np.testing.assert_allclose(found, logits, atol=1e-5)
+
+
+def test_inner_losses_of_cross_fitting_are_those_of_the_probes(world, reading):
+    probes = probe_layers(world.states, reading.labels, trainings_of(reading))
+    expected = inner_losses(world.states, reading.labels, torch.from_numpy(reading.folds)).amin(0)
+    torch.testing.assert_close(probes.plain.losses, expected)
+
+
+@pytest.mark.parametrize("fold", [0, pytest.param(4, marks=pytest.mark.slow)])
+def test_no_score_knows_the_labels_of_its_own_fold(world, reading, said, fold):
+    """Not one bit of it, for any method; and the labels of other folds do matter to all that learn."""
+    for spoiled, same in ((reading.folds == fold, True), (reading.folds == (fold + 2) % 5, False)):
+        labels = np.where(spoiled, ~reading.hallucinated, reading.hallucinated)
+        other = replace(reading, hallucinated=labels)
+        probes = probe_layers(world.states, other.labels, trainings_of(other))
+        again = every_method(other, probes, trainings_of(other), together=other.folds, seed=0)
+        mine = torch.from_numpy(reading.folds == fold)
+        for name in METHODS:
+            before, after = ((some.scores[fold, mine], some.chances[fold, mine]) for some in (said[name], again[name]))
+            equal = all(torch.equal(one, two) for one, two in zip(before, after, strict=True))
+            assert equal == same, name
+
+
+def test_a_random_gate_has_the_values_of_the_gate_among_those_scored_together():
+    values, together = torch.arange(20.0).view(1, 20), torch.arange(20) % 3
+    found = permuted(values, together, seed=1)
+    assert not torch.equal(found, values)
+    for number in range(3):
+        assert sorted(found[0, together == number].tolist()) == values[0, together == number].tolist()
+
+
+def test_a_gate_with_too_few_of_a_group_says_their_share(reading):
+    trainings = cross_fitting(torch.from_numpy(reading.folds))
+    anchored = torch.zeros(5, len(reading.ids), dtype=torch.bool)
+    anchored[:, torch.from_numpy(np.flatnonzero(reading.folds == 0)[:4])] = True
+    found = read_gate(reading.states["first", "clean"][None], anchored & trainings.train, trainings)
+    assert found[1].unique().tolist() == pytest.approx([4 / int(trainings.train[1].sum())])
+
+
+def test_the_gates_of_the_file_are_those_of_the_mixture(world, reading):
+    table = gates_table(reading.states, world.examples)
+    fold, clean = 3, reading.states["first", "clean"].numpy()
+    labels, folds = reading.hallucinated.astype(int), reading.folds
+    strength, _ = chosen(clean, labels, folds, fold)
+    for gate, prompt in zip(GATES, ("first", "second"), strict=True):
+        own, cut = (reading.states[prompt, name].numpy() for name in ("clean", EXACT))
+        before, after = (inner(own, labels, folds, fold, strength, some) for some in (own, cut))
+        group = ((before >= 0) != (after >= 0)).astype(int)
+        how, _ = chosen(clean, group, folds, fold)
+        expected = sigmoid(Plain(clean, group, how, np.flatnonzero(folds != fold))(clean[folds == fold]))
+        np.testing.assert_allclose(table[gate].to_numpy()[folds == fold], expected, atol=1e-4)
+    assert table["id"].to_list() == reading.ids
+
+
+def test_the_table_has_every_method_and_example_with_its_own_fold(world, reading, said):
+    table = scores_table(reading, probes_of_layers(world, reading), seed=0)
+    assert table["method"].unique(maintain_order=True).to_list() == list(METHODS)
+    rows = table.filter(method="stacked")
+    assert rows["id"].to_list() == reading.ids
+    assert (rows["fold"].to_numpy() == reading.folds).all()
+    expected = [said["stacked"].scores[fold, number].item() for number, fold in enumerate(reading.folds)]
+    assert rows["score"].to_list() == expected
+    assert table["p"].is_between(0, 1).all()
+
+
+def test_a_whole_training_set_validates_on_its_first_two_folds_and_holds_out_each():
+    folds = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    train = torch.arange(8) < 6
+    trainings = whole(train, folds)
+    first, second = trainings.splits()
+    assert first.train.tolist() == [False, True, True, False, True, True, False, False]
+    assert second.validated[0].tolist() == [False, True, False, False, True, False, False, False]
+    assert [held.sum().item() for _, _, held in trainings.nested()] == [2, 2, 2]
+
+
+def test_a_probe_may_see_an_example_twice():
+    random = torch.Generator().manual_seed(0)
+    states, labels = torch.randn(1, 40, 5, generator=random), (torch.arange(40) % 2).float()
+    states[..., 3] += 1000  # varies little, so that its spread is taken from the data
+    counts = torch.randint(0, 3, (1, 40), generator=random)
+    rows = torch.arange(40).repeat_interleave(counts[0])
+    strengths = torch.tensor([[0.25]])
+    once = fit(
+        features=states[:, rows],
+        labels=labels[rows],
+        train=torch.ones(1, len(rows), dtype=torch.bool),
+        strengths=strengths,
+    )
+    counted = fit(features=states, labels=labels, train=counts, strengths=strengths)
+    torch.testing.assert_close(counted.logits(states), once.logits(states), atol=1e-4, rtol=1e-4)

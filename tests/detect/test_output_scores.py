@@ -1,0 +1,81 @@
+"""What the model's own output says, held to plain loops and to cases counted by hand."""
+
+from math import exp, log
+
+import numpy as np
+import pytest
+
+from anchorscope.detect.output_scores import asked_scores, belong, cluster, sample_scores, token_scores
+
+
+def test_tokens_after_the_answers_last_one_do_not_count():
+    row = {"answer_final": 1, "logprobs": [-0.5, -1.5, -9.0], "entropies": [0.25, 0.75, 5.0]}
+    expected = {
+        "mean_logprob": 1.0,
+        "min_logprob": 1.5,
+        "sum_logprob": 2.0,
+        "perplexity": exp(1.0),
+        "mean_entropy": 0.5,
+        "max_entropy": 0.75,
+    }
+    assert {name: values.tolist() for name, values in token_scores([row]).items()} == {
+        name: pytest.approx([value]) for name, value in expected.items()
+    }
+
+
+def test_what_the_model_says_of_its_answer_counts_against_hallucination():
+    found = asked_scores([{"p_true": 0.9, "confidence": 1.0}, {"p_true": 0.25, "confidence": 0.0}])
+    assert found["p_true"].tolist() == pytest.approx([0.1, 0.75])
+    assert found["confidence"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "together"),
+    [
+        ("paris", "paris", True),
+        ("paris france", "paris", True),
+        ("paris", "in paris france", True),
+        ("par", "paris", False),
+        ("new york", "york new", False),
+        ("", "", True),
+        ("", "paris", False),
+    ],
+)
+def test_answers_belong_together_when_one_contains_the_other_as_whole_words(one, other, together):
+    assert belong(tuple(one.split()), tuple(other.split())) == together
+    assert belong(tuple(other.split()), tuple(one.split())) == together
+
+
+def test_clusters_connect_over_others():
+    said = [tuple(text.split()) for text in ("john smith", "john", "mary", "smith", "smith jones", "lee")]
+    assert cluster(said).tolist() == [0, 0, 1, 0, 0, 2], "john and jones meet over smith"
+
+
+def slow_clusters(said: list[set[int]]) -> int:
+    """How many parts a graph has, given the neighbours of each of its points."""
+    unseen, parts = set(range(len(said))), 0
+    while unseen:
+        parts, edge = parts + 1, {unseen.pop()}
+        while edge:
+            edge = {other for one in edge for other in said[one]} & unseen
+            unseen -= edge
+    return parts
+
+
+def test_clusters_are_the_parts_of_the_graph_of_answers_that_belong_together():
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        said = [tuple(random.choice(list("abcdef"), random.integers(1, 4))) for _ in range(8)]
+        graph = [{other for other in range(8) if belong(said[one], said[other])} for one in range(8)]
+        found = cluster(said)
+        assert len(set(found.tolist())) == slow_clusters(graph)
+        assert all(found[one] == found[other] for one in range(8) for other in graph[one])
+
+
+def test_samples_are_compared_with_the_greedy_answer_and_with_each_other():
+    samples = [["The Paris", "paris, France!", "London", "london"], ["Rome", "rome", "Rome.", "ROME"]]
+    found = sample_scores(["Paris", "Milan"], samples)
+    assert found["agreement"].tolist() == [0.5, 1.0]
+    assert found["cluster_entropy"].tolist() == pytest.approx([log(2), 0.0])
+    pairs = [1 / 2, 0, 0, 0, 0, 1]  # of the first: paris with paris france, and london with london
+    assert found["lexical_spread"].tolist() == pytest.approx([1 - np.mean(pairs), 0.0])

@@ -1,0 +1,132 @@
+"""Reweighted states from files to files: whole, in the order of ids, refused in one sentence where they cannot be."""
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from anchorscope.answer.donors import DONORS
+from anchorscope.answer.prompts import PromptSet
+from anchorscope.detect.names import AMOUNTS, GATES
+from anchorscope.detect.reweight import SHIFTS, marked_examples, reweighted_states, workload_of
+from anchorscope.detect.reweight_job import ReweightSettings, gates_of, reweight_file
+from anchorscope.detect.reweighted_file import COLUMNS, read_reweighted, write_reweighted
+from anchorscope.engine.self_check import choose_path
+from anchorscope.extract.axes import Headline
+from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import made_from, read_table, write_table
+from anchorscope.models.fetch import fetch_model
+from few_examples import SHOTS, examples, prompts
+from small_run import save_model
+from small_things import ROOT, tiny_model
+
+HEADLINE = Headline("resid", "answer_last")
+SETTINGS = ReweightSettings(
+    headline=HEADLINE,
+    prompts=PromptSet("few_shot", {"first": SHOTS["first"]}),
+    dtype="float32",
+    threads=1,
+    batch_tokens=None,
+    balance=False,
+    seed=0,
+    code="",
+)
+SHAPE = (1 + len(SHIFTS), 4, 3)
+
+
+def write_gates(target, ids: list[str]) -> None:
+    draw = np.random.default_rng(0)
+    chances = {gate: pa.array(draw.random(len(ids)), pa.float32()) for gate in GATES}
+    write_table(target, pa.table({"id": ids, **chances}), provenance())
+
+
+@pytest.fixture(scope="module")
+def files(tokenizer, tmp_path_factory) -> dict:
+    """A small model, its answers to the few questions, and gates for them and others."""
+    folder = tmp_path_factory.mktemp("files")
+    save_model(folder / "model", tokenizer, seed=0)
+    fetch_model("tiny", {"path": str(folder / "model")}, folder / "linked", folder / "tiny.json")
+    answers = examples(tokenizer).append_column("refused", pa.array([False] * 5))
+    for name in DONORS.names:
+        answers = answers.append_column(name, pa.nulls(5, pa.string()))
+    write_table(folder / "answers.parquet", answers, {})
+    write_gates(folder / "gates.parquet", ["q4", "q1", "q0", "q3", "q2", "of another shard"])
+    return {name: folder / f"{name}.parquet" for name in ("answers", "gates")} | {"manifest": folder / "tiny.json"}
+
+
+def test_a_job_writes_the_states_of_its_examples_and_what_they_are(files, tokenizer, tmp_path):
+    target = tmp_path / "reweighted.parquet"
+    reweight_file(**files, target=target, settings=SETTINGS)
+    said = made_from(target)
+    assert [said[name] for name in ("stage", "dtype", "width", "layer")] == ["reweight", "float32", 32, 1]
+    found = read_reweighted([target])
+    assert found.ids == ["q0", "q1", "q2", "q3", "q4"]
+    rows = examples(tokenizer)
+    workload = workload_of(tokenizer, prompts()["first"], rows, "answer_last")
+    model = tiny_model("llama", len(tokenizer), layers=2)
+    gates = read_table(files["gates"]).to_pylist()
+    chances = np.array([[row[gate] for gate in GATES] for name in found.ids for row in gates if row["id"] == name])
+    expected = reweighted_states(
+        model,
+        choose_path(model, workload.sequences[2][0].ids.tolist(), workload.shared["first"]),
+        HEADLINE,
+        marked_examples(workload, rows, "answer_last"),
+        chances,
+        shared=workload.shared["first"],
+        batch_tokens=None,
+    )
+    torch.testing.assert_close(found.question_last, expected[0])
+    assert list(found.states) == [(gate, amount) for gate in GATES for amount in AMOUNTS if amount]
+    for states, other in zip(found.states.values(), expected[1:], strict=True):
+        torch.testing.assert_close(states, other)
+
+
+def test_where_nothing_was_probed_an_empty_file_says_so(files, tmp_path):
+    empty = pa.schema([("id", pa.string()), *((gate, pa.float32()) for gate in GATES)]).empty_table()
+    gates, target = tmp_path / "gates.parquet", tmp_path / "reweighted.parquet"
+    write_table(gates, empty, provenance(not_probed="too few"))
+    reweight_file(**(files | {"gates": gates}), target=target, settings=SETTINGS)
+    assert made_from(target)["not_probed"] == "too few"
+    found = read_reweighted([target])
+    assert found.ids == []
+    assert {tuple(states.shape) for states in found.states.values()} == {(0, 32)}
+
+
+def test_an_example_without_gates_is_one_sentence(tmp_path):
+    write_gates(tmp_path / "gates.parquet", ["q0", "q2"])
+    with pytest.raises(ValueError, match=r"gates\.parquet has no gates for example q1; delete it, and run again\.$"):
+        gates_of(tmp_path / "gates.parquet", ["q0", "q1"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_shards_are_read_in_the_order_of_ids_as_they_were_written(dtype, tmp_path):
+    states = torch.randn(SHAPE, generator=torch.Generator().manual_seed(0)).to(dtype)
+    nothing = torch.empty(SHAPE[0], 0, SHAPE[2])
+    for name, ids, part in (("a", ["d", "a"], states[:, :2]), ("b", ["c", "b"], states[:, 2:]), ("c", [], nothing)):
+        write_reweighted(tmp_path / name, ids, part, {"layer": 7})
+    assert made_from(tmp_path / "a")["dtype"] == str(dtype).removeprefix("torch.")
+    assert made_from(tmp_path / "a")["layer"] == 7
+    found = read_reweighted([tmp_path / name for name in "abc"])
+    assert found.ids == ["a", "b", "c", "d"]
+    ordered = states.float()[:, [1, 3, 2, 0]]
+    assert torch.equal(found.question_last, ordered[0])
+    assert torch.equal(torch.stack([*found.states.values()]), ordered[1:])
+
+
+def test_a_state_that_is_not_finite_is_named(tmp_path):
+    states = torch.zeros(SHAPE)
+    states[1 + SHIFTS.index(("honest", 0.5)), 2, 1] = torch.inf
+    with pytest.raises(ValueError, match=r"^The state honest/0\.5 of example c is not finite; set the model's dtype"):
+        write_reweighted(tmp_path / "a", list("abcd"), states, {})
+    assert not (tmp_path / "a").exists()
+
+
+def test_the_page_on_formats_names_the_columns():
+    page = (ROOT / "docs/formats.md").read_text(encoding="utf-8")
+    section = page.split("## `reweighted/{model}/{dataset}/{shard}.parquet`")[1].split("\n## ")[0]
+    cells = " ".join(re.findall(r"^\| (`.*?) \|", section, re.M))
+    (gates,), (amounts,) = zip(*re.findall(r"`\{([\w,]+)\}/\{([\d.,]+)\}`", cells), strict=True)
+    assert re.findall(r"`(\w+)`", cells) == ["id", COLUMNS[0]]
+    assert [f"{gate}/{amount}" for gate in gates.split(",") for amount in amounts.split(",")] == COLUMNS[1:]

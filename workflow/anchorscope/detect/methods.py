@@ -1,0 +1,128 @@
+"""Every method: what it says about everyone, having learnt from some training sets only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anchorscope.detect.calibrate import platt
+from anchorscope.detect.fitted import WORSE, fit_trainings
+from anchorscope.detect.many_layers import LayerProbes, at_layer_read, read_layers
+from anchorscope.detect.names import (
+    ANSWER_LENGTH,
+    ANSWER_WORDS,
+    BOTH_WORDS,
+    GATES,
+    MEAN_DIFFERENCE,
+    METHODS,
+    PR,
+    PR_HONEST,
+    QUESTION_PROBE,
+    QUESTION_WORDS,
+    SAPLMA,
+)
+from anchorscope.detect.network import read_network
+from anchorscope.detect.pathways import read_ensemble, read_mixtures, read_reweighted
+from anchorscope.detect.reading import Reading, reweighted_keys
+from anchorscope.detect.trainings import Trainings
+from anchorscope.probe.readers import presence
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one method says about everyone, by training set: [trainings, examples]."""
+
+    scores: Tensor  # higher means hallucinated
+    chances: Tensor  # P(hallucinated), both classes weighing the same
+
+
+def every_method(
+    reading: Reading, probes: LayerProbes, trainings: Trainings, together: np.ndarray, seed: int
+) -> dict[str, Said]:
+    """All methods, in the order of the tables. `together` [examples] says who is scored together with whom."""
+    labels = reading.labels
+    plain, clean = at_layer_read(probes), reading.states["first", "clean"]
+    logits = read_layers(probes, labels, trainings)
+    logits |= read_texts(reading, trainings) | read_pathway_reweighting(reading, trainings)
+    logits[QUESTION_PROBE] = fit_trainings(reading.reweighted.question_last[None], labels, trainings, WORSE).logits[0]
+    logits[SAPLMA] = read_network(clean, labels, trainings.train, seed)
+    chances = read_mixtures(
+        reading.states,
+        labels,
+        trainings,
+        plain=plain,
+        halves=torch.from_numpy(reading.halves),
+        together=torch.from_numpy(together),
+        seed=seed,
+    )
+    chances |= read_ensemble(
+        clean, labels, reading.clusters, trainings=trainings, strengths=plain.strengths[0], seed=seed
+    )
+    said = {name: Said(some.double(), some.double().sigmoid()) for name, some in logits.items()}
+    said |= {name: Said(some.double(), some.double()) for name, some in chances.items()}
+    said |= read_outputs(reading, trainings)
+    known, scores = mean_difference(clean, labels, trainings)
+    said[MEAN_DIFFERENCE] = Said(scores, platt(known, scores, labels, trainings.train))
+    return {name: said[name] for name in METHODS if name in said}
+
+
+def read_texts(reading: Reading, trainings: Trainings) -> dict[str, Tensor]:
+    """The logits [trainings, examples] of the readers of words and of the answer's length."""
+    learnt = trainings.train.any(0).numpy()
+
+    def words(texts: Sequence[str]) -> np.ndarray:
+        return presence(texts, [text for text, mine in zip(texts, learnt, strict=True) if mine])
+
+    question, answer = words(reading.questions), words(reading.answers)
+    seen = {
+        ANSWER_LENGTH: reading.lengths[:, None],
+        QUESTION_WORDS: question,
+        ANSWER_WORDS: answer,
+        BOTH_WORDS: np.hstack([question, answer]),
+    }
+    labels = reading.labels.double()
+    return {
+        name: fit_trainings(torch.from_numpy(features)[None], labels, trainings, WORSE).logits[0]
+        for name, features in seen.items()
+    }
+
+
+def read_pathway_reweighting(reading: Reading, trainings: Trainings) -> dict[str, Tensor]:
+    """The logits [trainings, examples] of Pathway Reweighting with either gate."""
+    reweighted = [reading.reweighted.states[key] for key in reweighted_keys()]
+    states = torch.stack([reading.states["first", "clean"], *reweighted])
+    choices = [[0, *(1 + place for place, key in enumerate(reweighted_keys()) if key[0] == gate)] for gate in GATES]
+    return dict(zip((PR, PR_HONEST), read_reweighted(states, reading.labels, trainings, choices), strict=True))
+
+
+def mean_difference(clean: Tensor, labels: Tensor, trainings: Trainings) -> tuple[Tensor, Tensor]:
+    """How far states lie along the line between the classes' means, from its middle: [trainings, examples] twice.
+
+    First by the means of inner folds, about the examples of the training set that those leave out; then by the means
+    of the training sets, about everyone.
+    """
+    states = clean.double()
+    numbers, train, held_out = map(list, zip(*trainings.nested(), strict=True))
+    inner = torch.where(torch.stack(held_out), _along(states, labels, torch.stack(train)), 0.0)
+    known = inner.new_zeros(trainings.train.shape).index_add_(0, torch.tensor(numbers), inner)
+    return known, _along(states, labels, trainings.train)
+
+
+def _along(states: Tensor, labels: Tensor, train: Tensor) -> Tensor:
+    """For each of `train` [sets, examples], where states [examples, width] lie between its classes' means."""
+    wrong, right = (
+        torch.stack([states[inside & (labels == label)].mean(0) for inside in train]) for label in (1, 0)
+    )  # [sets, width]
+    direction = wrong - right
+    return direction @ states.T - (direction * (wrong + right) / 2).sum(1, keepdim=True)
+
+
+def read_outputs(reading: Reading, trainings: Trainings) -> dict[str, Said]:
+    """The methods that learn nothing; only their probabilities are fitted, to each training set."""
+    found = {}
+    for name, values in reading.outputs.items():
+        scores = torch.from_numpy(values).double().expand(len(trainings), -1)
+        found[name] = Said(scores, platt(scores, scores, reading.labels, trainings.train))
+    return found

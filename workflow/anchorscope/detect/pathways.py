@@ -1,0 +1,191 @@
+"""Methods built on the two pathways: Mixture of Probes with its ablations, an ensemble, and Pathway Reweighting.
+
+Everything is nested. Within a training set, probes of its inner folds say whose verdict flips under the knockout: those
+examples are Question-Anchored. The gate learns to tell them from clean states, and one expert learns from each group.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anchorscope.detect.fitted import WORSE, Fitted, fit_trainings, inner_logits, probes_of
+from anchorscope.detect.names import (
+    ENSEMBLE,
+    GATES,
+    HONEST,
+    MOP,
+    MOP_HONEST,
+    MOP_LOGIT_GATE,
+    MOP_RANDOM_EXPERTS,
+    MOP_RANDOM_GATE,
+    PUBLISHED,
+)
+from anchorscope.detect.trainings import Trainings
+from anchorscope.extract.axes import EXACT, Pass
+from anchorscope.probe.logistic import fit
+from anchorscope.probe.strengths import least, losses_of
+
+FEWEST = 5  # of a class that an expert learns from, and of a group that a gate learns from
+MEMBERS = 3  # of the ensemble: as many probes as the gate and the two experts
+PROMPTS = {PUBLISHED: "first", HONEST: "second"}  # under which a gate's groups are taken
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Who is Question-Anchored in each training set, under the prompt of each gate, and the clean logits behind it."""
+
+    anchored: dict[str, Tensor]  # by gate: [trainings, examples], bool; False outside the training set
+    clean: Tensor  # inner logits under the first prompt, [trainings, examples]
+
+
+def find_groups(states: dict[Pass, Tensor], labels: Tensor, trainings: Trainings, strengths: Tensor) -> Groups:
+    """From states [examples, width] by pass. All inner probes have the strength [trainings] of the plain probe."""
+    anchored, clean = {}, {}
+    for gate, prompt in PROMPTS.items():
+        own, cut = states[prompt, "clean"][None], states[prompt, EXACT][None]
+        (before,), (after,) = inner_logits(own, labels, trainings, strengths=strengths[None], others=[cut])
+        anchored[gate], clean[gate] = (before >= 0) != (after >= 0), before
+    return Groups(anchored, clean[PUBLISHED])
+
+
+def read_gate(features: Tensor, anchored: Tensor, trainings: Trainings) -> Tensor:
+    """P(Question-Anchored) of everyone by the gate of each training set, [trainings, examples].
+
+    `features` are [trainings, examples, width], or [1, examples, width] where all training sets read the same. Where a
+    group is too small, the gate says its share.
+    """
+    chances = []
+    for number, group in enumerate(anchored):
+        mine, inside = trainings.one(number), trainings.train[number]
+        if not _can_learn(group, mine):
+            chances.append(group[inside].float().mean().expand(len(group)))
+            continue
+        seen = features[number % len(features)][None]
+        chances.append(fit_trainings(seen, group.float(), mine, WORSE).logits[0, 0].sigmoid())
+    return torch.stack(chances)
+
+
+def _can_learn(group: Tensor, training: Trainings) -> bool:
+    """Whether a training set has enough of both groups, and both stand on both sides of the splits inside."""
+    sides = [side for split in training.splits() for side in (split.train, *split.validated.values())]
+    return _smaller(group[training.train[0]]) >= FEWEST and all(_smaller(group[side]) > 0 for side in sides)
+
+
+def _smaller(labels: Tensor) -> int:
+    return int(min(labels.sum(), (~labels).sum()))
+
+
+def mixture(gate: Tensor, question: Tensor, answer: Tensor) -> Tensor:
+    """The probability of "hallucinated": that of each expert, weighted by the gate."""
+    return gate * question + (1 - gate) * answer
+
+
+def read_experts(
+    clean: Tensor, labels: Tensor, trainings: Trainings, strengths: Tensor, groups: Sequence[Tensor]
+) -> list[tuple[Tensor, Tensor]]:
+    """For each way of splitting the training sets in two, what the probe of either part says: P [trainings, examples].
+
+    `groups` are [trainings, examples], bool. A part with too few of a class is replaced by the whole training set.
+    """
+    parts = [trainings.train & part for group in groups for part in (group, ~group)]
+    train = torch.stack([_or_everyone(part, labels, trainings.train) for part in parts]).flatten(0, 1)
+    probes = probes_of(clean[None], labels, train=train, strengths=strengths.repeat(len(parts))[None])
+    chances = probes.logits(clean[None])[0].sigmoid().unflatten(0, (len(groups), 2, len(trainings)))
+    return [(question, answer) for question, answer in chances]
+
+
+def _or_everyone(part: Tensor, labels: Tensor, train: Tensor) -> Tensor:
+    """Each row of `part` [trainings, examples] that has enough of both classes; else that of `train`."""
+    wrong = labels.bool()
+    enough = ((part & wrong).sum(1) >= FEWEST) & ((part & ~wrong).sum(1) >= FEWEST)
+    return torch.where(enough[:, None], part, train)
+
+
+def read_mixtures(
+    states: dict[Pass, Tensor],  # at the layer that is read, [examples, width]
+    labels: Tensor,  # [examples], 0 or 1
+    trainings: Trainings,
+    plain: Fitted,  # the probes of that layer
+    halves: Tensor,  # [examples], 0 or 1: random
+    together: Tensor,  # [examples]: who is scored together with whom
+    seed: int,
+) -> dict[str, Tensor]:
+    """P of Mixture of Probes and its ablations, each [trainings, examples]."""
+    clean, strengths = states["first", "clean"], plain.strengths[0]
+    groups = find_groups(states, labels, trainings, strengths)
+    gates = {name: read_gate(clean[None], groups.anchored[name], trainings) for name in GATES}
+    logit = torch.where(trainings.train, groups.clean, plain.logits[0])
+    of_logit = read_gate(torch.stack([logit, logit.abs()], dim=2), groups.anchored[PUBLISHED], trainings)
+    random = (halves == 0).expand(len(trainings), -1)
+    experts, honest, halved = read_experts(
+        clean, labels, trainings, strengths=strengths, groups=[*groups.anchored.values(), random]
+    )
+    return {
+        MOP: mixture(gates[PUBLISHED], *experts),
+        MOP_HONEST: mixture(gates[HONEST], *honest),
+        MOP_RANDOM_GATE: mixture(permuted(gates[PUBLISHED], together, seed), *experts),
+        MOP_LOGIT_GATE: mixture(of_logit, *experts),
+        MOP_RANDOM_EXPERTS: mixture(gates[PUBLISHED], *halved),
+    }
+
+
+def permuted(values: Tensor, together: Tensor, seed: int) -> Tensor:
+    """The values [trainings, examples] in a seeded order among the examples that are scored together."""
+    random, places = np.random.default_rng(seed), torch.arange(values.shape[1])
+    for number in together.unique():
+        members = (together == number).nonzero()[:, 0]
+        places[members] = members[torch.from_numpy(random.permutation(len(members)))]
+    return values[:, places]
+
+
+def read_ensemble(
+    clean: Tensor, labels: Tensor, clusters: Sequence[str], trainings: Trainings, strengths: Tensor, seed: int
+) -> dict[str, Tensor]:
+    """The mean P [trainings, examples] of probes that each learn from a resample of the training set's clusters."""
+    counts = [
+        resampled(inside.numpy(), labels.numpy(), clusters, np.random.default_rng([seed, member]))
+        for member in range(MEMBERS)
+        for inside in trainings.train
+    ]
+    train = torch.from_numpy(np.stack(counts))
+    some = train.any(0)
+    probes = fit(
+        features=clean[None, some], labels=labels[some], train=train[:, some], strengths=strengths.repeat(MEMBERS)[None]
+    )
+    return {ENSEMBLE: probes.logits(clean[None])[0].sigmoid().unflatten(0, (MEMBERS, -1)).mean(0)}
+
+
+def resampled(
+    inside: np.ndarray, labels: np.ndarray, clusters: Sequence[str], random: np.random.Generator
+) -> np.ndarray:
+    """How often a draw of clusters with replacement has each example, [examples]; both classes are in it."""
+    names, cluster_of = np.unique(np.array(clusters)[inside], return_inverse=True)
+    counts = np.zeros(len(inside), np.int64)
+    while True:
+        drawn = np.bincount(random.integers(0, len(names), len(names)), minlength=len(names))
+        counts[inside] = drawn[cluster_of]
+        if len(np.unique(labels[counts > 0])) == 2:
+            return counts
+
+
+def read_reweighted(states: Tensor, labels: Tensor, trainings: Trainings, choices: Sequence[list[int]]) -> list[Tensor]:
+    """Logits [trainings, examples] of a probe on the states that suit inner folds best, for each list of choices.
+
+    `states` are [amounts, examples, width]; each of the choices lists some of them. Amount and strength are chosen
+    together.
+    """
+    losses = losses_of(states, labels, trainings.splits(), WORSE)
+    best, strengths = losses.amin(0), least(losses)  # [amounts, trainings]
+    found = []
+    for among in choices:
+        amounts = torch.tensor(among)[best[among].argmin(0)]  # [trainings]
+        logits = torch.empty(len(trainings), states.shape[1])
+        for amount in amounts.unique().tolist():
+            mine, seen = amounts == amount, states[amount : amount + 1]
+            probes = probes_of(seen, labels, trainings.train[mine], strengths[amount : amount + 1, mine])
+            logits[mine] = probes.logits(seen)[0]
+        found.append(logits)
+    return found

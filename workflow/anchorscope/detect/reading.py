@@ -1,0 +1,139 @@
+"""What the methods read of the examples of one model, on one dataset or on several after each other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anchorscope.detect.names import AMOUNTS, GATES, layer_read
+from anchorscope.detect.output_scores import Scores, asked_scores, sample_scores, token_scores
+from anchorscope.detect.reweighted_file import Reweighted, read_reweighted
+from anchorscope.extract.axes import EXACT, Headline, Pass
+from anchorscope.extract.store import ActivationReader
+from anchorscope.files.frames import read_frame
+from anchorscope.probe.examples import Examples
+
+PASSES: tuple[Pass, ...] = (("first", "clean"), ("first", EXACT), ("second", "clean"), ("second", EXACT))
+ANSWERS_NEEDED = ["id", "question", "answer", "answer_final", "logprobs", "entropies"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Everything but the states of the other layers."""
+
+    ids: list[str]
+    clusters: list[str]
+    hallucinated: np.ndarray  # [examples], bool
+    folds: np.ndarray  # [examples]
+    halves: np.ndarray  # [examples]
+    questions: list[str]
+    answers: list[str]
+    lengths: np.ndarray  # [examples], tokens of the answer
+    outputs: Scores  # of the methods that learn nothing
+    states: dict[Pass, Tensor]  # at the layer that is read, [examples, width]
+    reweighted: Reweighted
+
+    @property
+    def labels(self) -> Tensor:
+        """1 for hallucinated, [examples]."""
+        return torch.from_numpy(self.hallucinated).float()
+
+
+def read_states(reader: ActivationReader, headline: Headline) -> dict[Pass, Tensor]:
+    """The states of the layer that is read, [examples, width] by pass."""
+    layer = layer_read(reader.layers)
+    place = (headline.component, headline.position)
+    read = reader.read_passes(*place, passes=PASSES, layers=range(layer, layer + 1))
+    return {run: states[0].float() for run, states in read.items()}
+
+
+def reading_of(
+    examples: Examples,
+    states: dict[Pass, Tensor],
+    answers: Mapping[str, Mapping],
+    asked: Mapping[str, Mapping],
+    samples: Mapping[str, Mapping] | None,
+    reweighted: Reweighted,
+) -> Reading:
+    """Put together what is known about some examples; tables are given as rows by id."""
+    if reweighted.ids != examples.ids:
+        raise ValueError("The reweighted states are of other examples than the activations; make them again.")
+    mine = [answers[name] for name in examples.ids]
+    texts = [row["answer"] for row in mine]
+    outputs = token_scores(mine) | asked_scores([asked[name] for name in examples.ids])
+    if samples is not None:
+        outputs |= sample_scores(texts, [samples[name]["samples"] for name in examples.ids])
+    return Reading(
+        ids=examples.ids,
+        clusters=examples.clusters,
+        hallucinated=examples.hallucinated,
+        folds=examples.splits[0].folds,
+        halves=examples.splits[0].halves,
+        questions=[row["question"] for row in mine],
+        answers=texts,
+        lengths=np.array([row["answer_final"] + 1.0 for row in mine]),
+        outputs=outputs,
+        states=states,
+        reweighted=reweighted,
+    )
+
+
+def read_files(
+    reader: ActivationReader,
+    headline: Headline,
+    examples: Examples,
+    answers: Sequence[Path | str],
+    asked: Sequence[Path | str],
+    samples: Sequence[Path | str] | None,
+    reweighted: Sequence[Path | str],
+) -> Reading:
+    """The same from the files of all shards of a dataset; `samples` is None where none were drawn."""
+    return reading_of(
+        examples,
+        read_states(reader, headline),
+        answers=_by_id(answers, ANSWERS_NEEDED),
+        asked=_by_id(asked),
+        samples=_by_id(samples) if samples else None,
+        reweighted=read_reweighted(reweighted),
+    )
+
+
+def _by_id(paths: Sequence[Path | str], columns: list[str] | None = None) -> dict[str, dict]:
+    """The rows of some tables by their id."""
+    return {row["id"]: row for path in paths for row in read_frame(path, columns).to_dicts()}
+
+
+def joined(readings: Sequence[Reading]) -> Reading:
+    """The examples of several datasets after each other."""
+
+    def lists(name: str) -> list:
+        return [one for reading in readings for one in getattr(reading, name)]
+
+    def arrays(name: str) -> np.ndarray:
+        return np.concatenate([getattr(reading, name) for reading in readings])
+
+    return Reading(
+        ids=lists("ids"),
+        clusters=lists("clusters"),
+        hallucinated=arrays("hallucinated"),
+        folds=arrays("folds"),
+        halves=arrays("halves"),
+        questions=lists("questions"),
+        answers=lists("answers"),
+        lengths=arrays("lengths"),
+        outputs={name: np.concatenate([one.outputs[name] for one in readings]) for name in readings[0].outputs},
+        states={run: torch.cat([one.states[run] for one in readings]) for run in PASSES},
+        reweighted=Reweighted(
+            lists("ids"),
+            torch.cat([one.reweighted.question_last for one in readings]),
+            {key: torch.cat([one.reweighted.states[key] for one in readings]) for key in reweighted_keys()},
+        ),
+    )
+
+
+def reweighted_keys() -> list[tuple[str, float]]:
+    """Every gate with every amount that changes something."""
+    return [(gate, amount) for gate in GATES for amount in AMOUNTS if amount]

@@ -1,0 +1,192 @@
+"""Pathway Reweighting: states under attention that is shifted towards the pathway that a gate predicts.
+
+For the answer's queries, g log(1 + a) is added to the scores of keys in E_Q and (1 - g) log(1 + a) to those of keys in
+E_A, in every layer. Here g is the gate's chance that the example is Question-Anchored, and a the amount.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from anchorscope.answer.prompts import Prompt
+from anchorscope.detect.names import AMOUNTS, GATES, layer_read
+from anchorscope.engine.attention import Past, compute_prefix, run_decoder
+from anchorscope.engine.batches import default_tokens, run_batches
+from anchorscope.engine.packing import Branch, Pack, Tree, to_device, trunk
+from anchorscope.engine.parts import Parts, ending_after
+from anchorscope.engine.plain import Bias, Row, run_rows
+from anchorscope.engine.self_check import Path
+from anchorscope.extract.axes import EXACT, Headline, Pass
+from anchorscope.extract.recorder import MODULES
+from anchorscope.extract.sequences import Workload, build_workload, kept_answer
+
+SHIFTS = list(product(GATES, AMOUNTS[1:]))  # gates and amounts of the states, in their order
+# Per batch on a processor. Eight branches make trees of very different sizes, all padded to the largest of their batch.
+CPU_TOKENS = 512
+PASSES: list[Pass] = [("first", EXACT), ("first", "whole_question")]  # whose cut tokens are E_Q and the question
+
+
+@dataclass(frozen=True)
+class MarkedExample:
+    """One example's tokens up to the one that is read, where its answer begins, and which tokens are which."""
+
+    ids: np.ndarray
+    answer: int
+    read: int
+    exact_question: list[int]
+    exact_answer: list[int]
+    question_last: int
+
+    def bias(self, g: float, amount: float) -> np.ndarray:
+        """What is added to the scores of each key [tokens]: in E_Q the share g of log(1 + a), in E_A the rest."""
+        added = np.zeros(len(self.ids), np.float32)
+        added[self.exact_question] = g * np.log1p(amount)
+        added[self.exact_answer] = (1 - g) * np.log1p(amount)
+        return added
+
+
+def workload_of(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, examples: pa.Table, position: str) -> Workload:
+    """The answered questions under the first prompt, up to `position`."""
+    return build_workload(tokenizer, {"first": prompt}, examples, passes=PASSES, positions=[position])
+
+
+def marked_examples(workload: Workload, answers: pa.Table, position: str) -> list[MarkedExample]:
+    """What reweighting needs to know of each example; `answers` are those that the workload was built of."""
+    found = []
+    for (exact, question), row in zip(workload.sequences, answers.to_pylist(), strict=True):
+        _, (place,) = kept_answer(row, [position])
+        (read,) = exact.keep
+        start = read - place
+        span = range(start + row["exact_first"], start + row["exact_last"] + 1)
+        found.append(
+            MarkedExample(
+                ids=exact.ids,
+                answer=start,
+                read=read,
+                exact_question=exact.cut,
+                exact_answer=[token for token in span if token <= read],
+                question_last=question.cut[-1],
+            )
+        )
+    return found
+
+
+class Reweighting:
+    """A model that is ready to run examples up to the module that is read."""
+
+    def __init__(self, model: PreTrainedModel, path: Path, headline: Headline, prefix: np.ndarray):
+        """`prefix` holds the tokens that all examples begin with."""
+        self.model, self.parts = model, path.parts
+        block = path.parts.blocks[layer_read(len(path.parts.blocks))]
+        self.module: nn.Module = MODULES[headline.component](block)
+        self.past = compute_prefix(model, prefix, last=self.module) if path.name == "packed" else None
+
+    def tokens(self, example: MarkedExample) -> int:
+        """How many tokens an example adds to a forward pass."""
+        if self.past is None:
+            return len(SHIFTS) * len(example.ids)
+        return example.answer - len(self.past) + len(SHIFTS) * (len(example.ids) - example.answer)
+
+    def run(self, examples: list[MarkedExample], gates: np.ndarray) -> Tensor:
+        """States [1 + shifts, examples, width]: the question's last token, then what is read under each shift.
+
+        `gates` are [examples, gates].
+        """
+        biases = [
+            [example.bias(g, amount) for g, amount in product(mine, AMOUNTS[1:])]
+            for example, mine in zip(examples, gates.tolist(), strict=True)
+        ]
+        if self.past is None:
+            return self._run_plain(examples, biases)
+        return self._run_packed(examples, biases, self.past)
+
+    def _run_packed(self, examples: list[MarkedExample], biases: list[list[np.ndarray]], past: Past) -> Tensor:
+        """The prompt is the trunk; a branch for each shift begins with the answer."""
+        known = len(past)
+        pack = Pack([_tree(*both, known=known) for both in zip(examples, biases, strict=True)], known)
+        places = [
+            [
+                *pack.places(tree, 0, [example.question_last]),
+                *(pack.places(tree, 1 + shift, [example.read])[0] for shift in range(len(SHIFTS))),
+            ]
+            for tree, example in enumerate(examples)
+        ]
+        return self._read(lambda: run_decoder(self.model, pack, past), np.array(places))
+
+    def _run_plain(self, examples: list[MarkedExample], biases: list[list[np.ndarray]]) -> Tensor:
+        """A row for each shift. The question's last token is the same in all of them."""
+        layers = range(len(self.parts.blocks))
+        rows = [
+            Row(example.ids, cut=[], layers=layers, bias=Bias(example.answer, bias))
+            for example, mine in zip(examples, biases, strict=True)
+            for bias in mine
+        ]
+        length = max(len(example.ids) for example in examples)
+        first = np.arange(len(examples))[:, None] * len(SHIFTS)  # the first row of each example
+        shifts = np.array([[0, *range(len(SHIFTS))]])
+        tokens = np.array([[example.question_last, *[example.read] * len(SHIFTS)] for example in examples])
+        return self._read(lambda: run_rows(self.model, self.parts, rows), (first + shifts) * length + tokens)
+
+    def _read(self, run: Callable[[], object], places: np.ndarray) -> Tensor:
+        """The module's states at places [examples, 1 + shifts] of the pass; the layers after it are not run."""
+        with keeping(self.module, self.parts, places.T.ravel()) as kept, ending_after(self.module):
+            run()
+        return kept[0].unflatten(0, places.T.shape)
+
+
+@contextmanager
+def keeping(module: nn.Module, parts: Parts, places: np.ndarray) -> Iterator[list[Tensor]]:
+    """A list that gets the states of some of all tokens [places, width] when the module runs."""
+    kept: list[Tensor] = []
+
+    def keep(module: nn.Module, args: Any, output: Any) -> None:
+        states = parts.states(output)
+        kept.append(states.flatten(0, -2).index_select(0, to_device(places, states.device)))
+
+    handle = module.register_forward_hook(keep)
+    try:
+        yield kept
+    finally:
+        handle.remove()
+
+
+def _tree(example: MarkedExample, biases: list[np.ndarray], known: int) -> Tree:
+    start = example.answer
+    prompt = trunk(np.arange(known), example.ids[known:start])
+    answer, positions = example.ids[start:].astype(np.int64), np.arange(start, len(example.ids))
+    branches = [Branch(answer, positions, fork=start, bias=bias) for bias in biases]
+    return Tree(prompt.known, [*prompt.branches, *branches])
+
+
+@torch.inference_mode()
+def reweighted_states(
+    model: PreTrainedModel,
+    path: Path,
+    headline: Headline,
+    examples: list[MarkedExample],
+    gates: np.ndarray,  # [examples, gates]
+    *,
+    shared: int,  # how many tokens all examples begin with
+    batch_tokens: int | None,
+) -> Tensor:
+    """States [1 + shifts, examples, width] on the host, in the model's own dtype."""
+    width = model.config.get_text_config().hidden_size
+    found = torch.empty(1 + len(SHIFTS), len(examples), width, dtype=model.dtype)
+    with path.running(model):
+        reweighting = Reweighting(model, path, headline, examples[0].ids[:shared])
+
+        def run(batch: list[int]) -> None:
+            found[:, batch] = reweighting.run([examples[index] for index in batch], gates[batch]).cpu()
+
+        sizes = [reweighting.tokens(example) for example in examples]
+        budget = default_tokens(model) if model.device.type == "cuda" else CPU_TOKENS
+        run_batches(run, sizes, batch_tokens or budget, what="reweighting attention")
+    return found

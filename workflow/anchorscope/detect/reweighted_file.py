@@ -1,0 +1,76 @@
+"""Reweighted states on disk: one row per analysed example, a column of vectors for each gate and amount.
+
+The column `published/0.25` holds the state that is read when attention is shifted by a quarter towards the pathway that
+the gate `published` predicts; `question_last` the clean state of the question's last token. Both are
+`fixed_size_binary` in the model's own dtype. The state for an amount of 0 is the clean one, among the activations.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from anchorscope.detect.reweight import SHIFTS
+from anchorscope.extract.store import DTYPES, vector_bytes
+from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import made_from, read_table, write_table
+
+QUESTION_LAST = "question_last"
+COLUMNS = [QUESTION_LAST, *(f"{gate}/{amount}" for gate, amount in SHIFTS)]
+
+
+@dataclass(frozen=True)
+class Reweighted:
+    """The states of some examples, in float32 and in the order of their ids."""
+
+    ids: list[str]
+    question_last: Tensor  # [examples, width]
+    states: dict[tuple[str, float], Tensor]  # by gate and amount, each [examples, width]
+
+
+def write_reweighted(target: Path | str, ids: list[str], states: Tensor, made: dict) -> None:
+    """Write states [1 + shifts, examples, width]; `made` says what they were made from."""
+    _check_finite(ids, states)
+    width = states.shape[2]
+    raw = states.contiguous().view(torch.uint8).numpy()
+    vectors = [
+        pa.FixedSizeBinaryArray.from_buffers(pa.binary(raw.shape[2]), len(ids), [None, pa.py_buffer(column)])
+        for column in raw
+    ]
+    table = pa.table({"id": pa.array(ids, pa.string()), **dict(zip(COLUMNS, vectors, strict=True))})
+    dtype = str(states.dtype).removeprefix("torch.")
+    write_table(target, table, provenance(**{**made, "dtype": dtype, "width": width}))
+
+
+def _check_finite(ids: list[str], states: Tensor) -> None:
+    bad = (~states.isfinite()).any(dim=-1).nonzero().tolist()
+    if bad:
+        column, example = bad[0]
+        raise ValueError(
+            f"The state {COLUMNS[column]} of example {ids[example]} is not finite; set the model's dtype to bfloat16 "
+            "or float32."
+        )
+
+
+def read_reweighted(paths: Sequence[Path | str]) -> Reweighted:
+    """The states of all shards of a dataset."""
+    tables = [read_table(path) for path in paths]
+    ids = [name for table in tables for name in table["id"].to_pylist()]
+    order = np.argsort(ids, kind="stable")
+    parts = [_states(table, made_from(path)["dtype"]) for table, path in zip(tables, paths, strict=True)]
+    question_last, *shifted = torch.cat(parts, dim=1)[:, order]
+    return Reweighted([ids[index] for index in order], question_last, dict(zip(SHIFTS, shifted, strict=True)))
+
+
+def _states(table: pa.Table, dtype: str) -> Tensor:
+    """[1 + shifts, examples, width] in float32."""
+    kind, size = DTYPES[dtype], table.schema.field(QUESTION_LAST).type.byte_width
+    states = torch.empty(len(COLUMNS), len(table), size // kind.itemsize, dtype=kind)
+    for name, column in zip(COLUMNS, states.view(torch.uint8).numpy(), strict=True):
+        if len(table):
+            column[:] = np.concatenate([vector_bytes(chunk) for chunk in table[name].chunks])
+    return states.float()
