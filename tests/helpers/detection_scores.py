@@ -5,12 +5,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from anchorscope.detect.gather import OTHERS
+from anchorscope.detect.gather import OTHERS, Run, gather_detection
 from anchorscope.detect.names import METHODS, SAMPLES
 from anchorscope.files.frames import write_frame
 from anchorscope.files.provenance import provenance
+from anchorscope.summarise.tables import Pair
 
 WITHOUT_SAMPLES = tuple(name for name in METHODS if name not in SAMPLES)
+SKILL = {"probe": 1.0, "stacked": 1.4, "mop": 0.4}
+Gathered = tuple[dict[str, pl.DataFrame], dict[str, object]]
 TRANSFER = ["method", "trained_on", "dataset", "n", "auc", "auc_low", "auc_high"]
 
 
@@ -63,3 +66,29 @@ def make_transfer(datasets: list[str], methods: tuple[str, ...] = WITHOUT_SAMPLE
                 auc = level - number / 1000
                 rows.append((method, trained, tested, 120, auc, auc - 0.05, auc + 0.05))
     return pl.DataFrame(rows, schema=TRANSFER, orient="row")
+
+
+def make_detection(folder: Path, models: dict[str, str], datasets: list[str], missing: Pair | None = None) -> Gathered:
+    """The gathered tables of models, by their weights, and what their metadata say; one pair may not be probed."""
+    files = {
+        (model, dataset): write_scores(
+            folder / model / f"{dataset}.parquet", make_scores(seed=10 * row + column, skill=SKILL)
+        )
+        for row, model in enumerate(models)
+        for column, dataset in enumerate(datasets)
+    }
+    if missing:
+        write_scores(files[missing], make_scores().clear(), not_probed="3 right are too few.")
+    transfers = {
+        model: write_scores(
+            folder / f"{model}.parquet", make_transfer([name for name in datasets if (model, name) != missing])
+        )
+        for model in models
+    }
+    run = Run(
+        models={model: {"weights": weights, "source": {}} for model, weights in models.items()},
+        sources=dict.fromkeys(datasets, "bundled"),
+        layouts=dict.fromkeys(datasets, "nq"),
+        published={},
+    )
+    return gather_detection(files, transfers, run)
