@@ -19,6 +19,7 @@ include: "workflow/rules/summarise.smk"
 include: "workflow/rules/experiments.smk"
 include: "workflow/rules/saliency.smk"
 include: "workflow/rules/draw.smk"
+include: "workflow/rules/detect.smk"
 include: "workflow/rules/report.smk"
 
 
@@ -65,3 +66,10 @@ rule figures:
     """Every figure of the config."""
     input:
         figure_files(FIGURES),
+
+
+rule detect:
+    """Methods of detecting hallucinations side by side: tables, figures, detectors to take away, and the report."""
+    input:
+        detection_files(),
+        "results/report.html",
