@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from anchorscope.detect.gather import OTHERS, Run, gather_detection
-from anchorscope.detect.names import METHODS, SAMPLES
+from anchorscope.detect.gather import Run, gather_detection
+from anchorscope.detect.names import METHODS, OTHERS, SAMPLES
 from anchorscope.files.frames import write_frame
 from anchorscope.files.provenance import provenance
 from anchorscope.summarise.tables import Pair

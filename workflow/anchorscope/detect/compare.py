@@ -7,7 +7,7 @@ from anchorscope.detect.areas import areas, gains
 from anchorscope.detect.curves import calibration_errors, kept, reliability, risks
 from anchorscope.detect.names import (
     ENSEMBLE,
-    KINDS,
+    KIND_OF,
     MOP,
     MOP_HONEST,
     MOP_LOGIT_GATE,
@@ -19,7 +19,6 @@ from anchorscope.detect.names import (
 )
 from anchorscope.detect.scored import Scored
 
-KIND_OF = {method: kind for kind, methods in KINDS.items() for method in methods}
 ABLATIONS = (ENSEMBLE, MOP_RANDOM_GATE, MOP_LOGIT_GATE, MOP_RANDOM_EXPERTS)
 # What each method that knows pathways must be better than. The ablations of the mixture say nothing about reweighting,
 # which without a shift of attention is the plain probe.

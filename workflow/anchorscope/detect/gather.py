@@ -7,6 +7,7 @@ import polars as pl
 
 from anchorscope.detect.compare import compare, pathways
 from anchorscope.detect.curves import coverage, reliability
+from anchorscope.detect.names import OTHERS
 from anchorscope.detect.scored import scored_of
 from anchorscope.files.frames import read_frame
 from anchorscope.files.sealed_parquet import made_from
@@ -14,7 +15,6 @@ from anchorscope.summarise.notes import described
 from anchorscope.summarise.tables import Pair
 
 COMPARED = {"detection": compare, "reliability": reliability, "coverage": coverage, "pathways": pathways}
-OTHERS = "others"  # trained on all datasets but the tested one
 
 
 @dataclass(frozen=True)

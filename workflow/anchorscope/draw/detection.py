@@ -8,9 +8,20 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from anchorscope.detect.compare import KIND_OF
-from anchorscope.detect.gather import OTHERS
-from anchorscope.detect.names import KINDS, MEAN_LOGPROB, METHODS, MOP, OUTPUT, P_TRUE, PR, PROBE, SAMPLES, STACKED
+from anchorscope.detect.names import (
+    KIND_OF,
+    KINDS,
+    MEAN_LOGPROB,
+    METHODS,
+    MOP,
+    OTHERS,
+    OUTPUT,
+    P_TRUE,
+    PR,
+    PROBE,
+    SAMPLES,
+    STACKED,
+)
 from anchorscope.draw.panels import COLUMN, label_rows, looks, name_panels, sheet
 from anchorscope.draw.views import View, finish
 

@@ -114,18 +114,16 @@ def _all(said: Mapping) -> str:
 
 
 def _carries(carried: pl.DataFrame) -> str:
-    """How much of the probe's AUC is left on datasets it was not trained on, and which trained method does best there."""
+    """How much of the probe's AUC is left on other datasets, and which trained method does best there."""
     if carried.is_empty():
         return "There is one dataset, so there is nothing to carry over."
     (probe,) = carried.filter(method=PROBE).to_dicts()
     trained = carried.filter(~pl.col("method").is_in([*OUTPUT, *SAMPLES]))
-    keeps = trained.sort("elsewhere", descending=True, maintain_order=True).row(0, named=True)
-    best = (
-        f"Of the trained methods, {METHOD_TITLES[keeps['method']]} does best on another, with {keeps['elsewhere']:.2f}."
-    )
+    best = trained.sort("elsewhere", descending=True, maintain_order=True).row(0, named=True)
     return (
         f"Does it carry over? The plain probe's mean AUC is {probe['home']:.2f} on the dataset that it was trained on, "
-        f"{probe['elsewhere']:.2f} on another, and {probe['others']:.2f} after training on all others. {best}"
+        f"{probe['elsewhere']:.2f} on another, and {probe['others']:.2f} after training on all others. "
+        f"Of the trained methods, {METHOD_TITLES[best['method']]} does best on another, with {best['elsewhere']:.2f}."
     )
 
 
