@@ -21,6 +21,7 @@ include: "workflow/rules/saliency.smk"
 include: "workflow/rules/methods.smk"
 include: "workflow/rules/reweight.smk"
 include: "workflow/rules/draw.smk"
+include: "workflow/rules/detect.smk"
 include: "workflow/rules/report.smk"
 
 
@@ -67,3 +68,10 @@ rule figures:
     """Every figure of the config."""
     input:
         figure_files(FIGURES),
+
+
+rule detect:
+    """Methods of detecting hallucinations side by side: tables, figures, detectors to take away, and the report."""
+    input:
+        detection_files(),
+        "results/report.html",

@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING
 
-from anchorscope.draw.sheets import Sheet, Source, draw_all
+from anchorscope.draw.sheets import Source, draw_all, sheets_of
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import made_from
@@ -14,11 +14,8 @@ if TYPE_CHECKING:
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, files, outputs = snakemake.params, snakemake.input, snakemake.output
+    params, files = snakemake.params, snakemake.input
     models, datasets = dict(json.loads(params.models)), dict(json.loads(params.datasets))
-    sheets = [
-        Sheet(name.removesuffix("_column"), name.endswith("_column"), list(paths)) for name, paths in outputs.items()
-    ]
     source = Source(
         tables={name: path for name, path in files.items() if name != "style"},
         models=models,
@@ -27,4 +24,4 @@ if __name__ == "__main__":
         note=unprobed(made_from(files.summary), models, datasets),
         style=files.style,
     )
-    draw_all(sheets, source, snakemake.threads)
+    draw_all(sheets_of(dict(snakemake.output.items())), source, snakemake.threads)

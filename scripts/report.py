@@ -17,6 +17,7 @@ from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.report.chart import family_chart
 from anchorscope.report.claims import claims_section
+from anchorscope.report.detection import detection_section
 from anchorscope.report.examples import choose, examples_section, not_probed, with_answers
 from anchorscope.report.experiments import TITLES, experiment_section
 from anchorscope.report.figures import Link, Picture, figures_section, files_section, make_pictures, opening_section
@@ -107,6 +108,28 @@ def experiment_sections(
     ]
 
 
+def detection_sections(
+    files: Any, sets: dict[str, str], models: dict[str, str], datasets: dict[str, str], page: str
+) -> list[Section]:
+    """The section on detection, where methods were compared; `sets` has the models' titles of each set of figures."""
+    if not files.detection:
+        return []
+    section = detection_section(
+        {Path(path).stem: read_frame(path) for path in files.detection},
+        pictures=[one for some in make_pictures(by_set(files.detection_figures), sets, page).values() for one in some],
+        models=models,
+        datasets=datasets,
+        files=[Link.to(path, page) for path in files.detection],
+        detectors=[Link.to(path, page) for path in files.detectors],
+    )
+    return [Section("Detection", section)]
+
+
+def by_set(figures: list[str]) -> dict[str, list[str]]:
+    """Figures by the set of models that they show."""
+    return {name: list(some) for name, some in groupby(figures, lambda path: Path(path).parent.name)}
+
+
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files, target = snakemake.params, snakemake.input, snakemake.output[0]
@@ -116,8 +139,7 @@ if __name__ == "__main__":
     claims = read_json(files.claims)
     models = mark_random(plain, claims["weights"])
     sets = {name: " · ".join(models[one] for one in some) for name, some in json.loads(params.figures).items()}
-    drawn = {name: list(some) for name, some in groupby(files.figures, lambda path: Path(path).parent.name)}
-    pictures = make_pictures(drawn, sets, target)
+    pictures = make_pictures(by_set(files.figures), sets, target)
     chart = family_chart(summary, View(plain, datasets, headline=headline, style=read_style(files.style)))
     found = {name: read_frame(files[name]) for name in ("text", "layers", "series", "strata")}
     tables = read_tables(files, found, summary, headline)
@@ -128,6 +150,7 @@ if __name__ == "__main__":
         Section("ΔP by layer", chart_section(chart)),
         Section("Figures", figures_section(pictures)),
         *experiment_sections(files, pictures, claims, models, datasets),
+        *detection_sections(files, sets, models=models, datasets=datasets, page=target),
         Section("Numbers", numbers_section({name: named(table, models, datasets) for name, table in tables.items()})),
         Section("Examples", examples_section(examples)),
         Section(

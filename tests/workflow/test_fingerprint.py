@@ -55,6 +55,7 @@ FRAMES = {
     *("normalize", "probe", "read_text", "score_experiment"),
     *("estimate", "summarise", "count_examples", "draw", "report"),
     *OF_EXPERIMENTS,
+    *("compare_methods", "draw_detection"),
 }
 
 
@@ -78,7 +79,8 @@ FRAMES = {
         ("extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract", "saliency"}),
         ("text/content_words.py", "please tell give", "please tell", {"normalize", "answer", "extract", "saliency"}),
         ("files/logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
-        ("draw/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "report"}),
+        ("draw/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "draw_detection", "report"}),
+        ("detect/curves.py", "np.arange(1, 101)", "np.arange(2, 101)", {"compare_methods", "report"}),
         ("files/frames.py", "ROWS = 100_000", "ROWS = 50_000", FRAMES),
         ("questions/local_rows.py", "ROWS = 10_000", "ROWS = 5_000", {"fetch_questions", "normalize"}),
         (
@@ -106,21 +108,25 @@ STAGES = {
     "questions": {"fetch_questions", "normalize"},
     "models": {
         *("fetch_model", "describe_salmon", "answer", "extract", "probe", "saliency", "score_experiment"),
-        *("draw", "report"),
+        *("draw", "draw_detection", "report"),
     },
     "engine": {"answer", "extract", "saliency"},
     "answer": {"answer", "extract", "saliency"},
     "extract": {
         *("extract", "probe", "saliency", "score_experiment", "estimate", "summarise", "draw", "report"),
-        *OF_EXPERIMENTS,
+        *("draw_detection", *OF_EXPERIMENTS),
     },
     "probe": {
         *("probe", "read_text", "saliency", "score_experiment", "estimate", "summarise", "report"),
-        *OF_EXPERIMENTS,
+        *("compare_methods", *OF_EXPERIMENTS),
     },
-    "summarise": {"estimate", "summarise", "count_examples", "draw", "report", *OF_EXPERIMENTS},
-    "experiments": {"saliency", "score_experiment", "summarise", "draw", "report", *OF_EXPERIMENTS},
-    "draw": {"draw", "report"},
+    "summarise": {
+        *("estimate", "summarise", "count_examples", "draw", "report"),
+        *("compare_methods", "draw_detection", *OF_EXPERIMENTS),
+    },
+    "experiments": {"saliency", "score_experiment", "summarise", "draw", "draw_detection", "report", *OF_EXPERIMENTS},
+    "detect": {"compare_methods", "draw", "draw_detection", "report"},
+    "draw": {"draw", "draw_detection", "report"},
     "report": {"report"},
 }
 

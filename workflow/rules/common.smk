@@ -23,7 +23,7 @@ os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"
 # Every job starts a Python. If it may not keep compiled modules, as in many containers, each job compiles torch again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-from anchorscope.draw.kinds import kinds_drawn
+from anchorscope.draw.kinds import DETECTION_KINDS, kinds_drawn
 from anchorscope.experiments import NAMES as EXPERIMENT_NAMES
 from anchorscope.files.disk import temporary_fault
 from anchorscope.files.identity import (
@@ -94,6 +94,8 @@ KINDS_DRAWN = kinds_drawn(
 )  # of figures
 WIDTHS = ["", "_column"]  # of a page and of a column
 ESTIMATES = ["summary", "series", "kinds", "lines", "strata", "deepest", "resampled"]
+DETECTION_TABLES = ["detection", "transfer", "reliability", "coverage", "pathways"]
+DETECTION_DRAWN = [kind.name for kind in DETECTION_KINDS]  # kinds of figures
 TABLES = ["summary", "series", "kinds", "lines", "strata", "deepest", "layers", "text"]
 CORES = workflow.resource_settings.cores  # None for a command that runs nothing
 # A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread
@@ -214,10 +216,10 @@ def settings():
     return canonical_json({**config, "models": models})
 
 
-def figure_files(names, widths=WIDTHS, formats=FORMATS):
+def figure_files(names, widths=WIDTHS, formats=FORMATS, kinds=KINDS_DRAWN):
     """Every kind of some figures."""
     file = "results/figures/{figure}/{kind}{width}.{format}"
-    return expand(file, figure=names, kind=KINDS_DRAWN, width=widths, format=formats)
+    return expand(file, figure=names, kind=kinds, width=widths, format=formats)
 
 
 def drawn(kind, width):
@@ -350,3 +352,19 @@ def final_outputs():
         "results/provenance.json",
         *figure_files(FIGURES),
     ]
+
+
+def detection_files():
+    """Everything that `detect` adds: tables, figures, and for each model a detector with its card."""
+    return [
+        *expand("results/{table}.{format}", table=DETECTION_TABLES, format=["parquet", "csv"]),
+        *expand("results/probes/{model}.{format}", model=MODELS, format=["safetensors", "md"]),
+        *figure_files(FIGURES, kinds=DETECTION_DRAWN),
+    ]
+
+
+def where_detected(files):
+    """These files for the report, if detection is asked for or was made before."""
+    # Not before the jobs are planned: only then is it known what is asked for.
+    asked = any(target.endswith("detect") for target in workflow.dag_settings.targets)
+    return files if asked or os.path.exists("results/detection.parquet") else []

@@ -1,7 +1,7 @@
 # Report: everything a run shows, on one page.
 # In:  results/{summary,series,strata,layers,deepest,text}.parquet, results/{experiment}.parquet, results/claims.json,
 #      results/{examples,questions}.csv, results/answers/…, results/figures/*/*.png,
-#      results/models/*.json, the style file
+#      results/models/*.json, the style file; where `detect` was asked for also what it makes
 # Out: results/report.html
 #      results/provenance.json   settings, code, models, datasets, libraries and devices that made the run
 
@@ -24,6 +24,13 @@ rule report:
         questions="results/questions.csv",
         provenance="results/provenance.json",
         figures=figure_files(FIGURES, widths=[""], formats=["png"]),
+        detection=lambda wildcards: where_detected(expand("results/{table}.parquet", table=DETECTION_TABLES)),
+        detection_figures=lambda wildcards: where_detected(
+            figure_files(FIGURES, widths=[""], formats=["png"], kinds=DETECTION_DRAWN)
+        ),
+        detectors=lambda wildcards: where_detected(
+            expand("results/probes/{model}.{format}", model=MODELS, format=["safetensors", "md"])
+        ),
         answers=answer_files(),
         style=local(ancient(str(STYLE))),
     output:
@@ -42,7 +49,7 @@ rule report:
         datasets=canonical_json([[name, dataset["title"]] for name, dataset in DATASETS.items()]),
         figures=canonical_json({name: figure["models"] for name, figure in FIGURES.items()}),
         headline=canonical_json(config["headline"]),
-        outputs=canonical_json(final_outputs()),
+        outputs=lambda wildcards: canonical_json(final_outputs() + where_detected(detection_files())),
         chart_style=sha256_of_file(STYLE),
         templates=canonical_json({file.name: sha256_of_file(file) for file in sorted(TEMPLATES.iterdir())}),
         libraries=locked("altair", "vl-convert-python", "pillow", "Jinja2"),

@@ -53,6 +53,9 @@ KINDS = {
     "pathways": PATHWAYS,
 }
 METHODS = tuple(name for names in KINDS.values() for name in names)
+KIND_OF = {name: kind for kind, names in KINDS.items() for name in names}
+
+OTHERS = "others"  # in the table of transfer: trained on all datasets but the tested one
 
 # The gates of Pathway Reweighting: trained on the anchors of the first prompt, as published, or of the second.
 PUBLISHED, HONEST = GATES = ("published", "honest")

@@ -12,8 +12,8 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from anchorscope.draw import experiments
-from anchorscope.draw.kinds import FIGURE_KINDS
+from anchorscope.draw import detection, experiments
+from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS
 from anchorscope.draw.panels import (
     FEW,
     Style,
@@ -453,8 +453,8 @@ def limits(rows: pl.DataFrame, quantity: Quantity = QUANTITIES["delta_p"]) -> tu
     return low - margin, high + margin
 
 
-# By the name of the kind. A kind whose function is neither in this module nor in that of experiments stops the import.
+# By the name of the kind. A kind whose function is in none of these modules stops the import.
 DRAW: dict[str, Callable[[dict[str, pl.DataFrame], View], Figure]] = {
     kind.name: getattr(experiments, kind.function) if kind.experiment else globals()[kind.function]
     for kind in FIGURE_KINDS
-}
+} | {kind.name: getattr(detection, kind.function) for kind in DETECTION_KINDS}

@@ -13,7 +13,7 @@ class FigureKind:
     """One kind of figure; `workflow/report/{name}.rst` describes it in Snakemake's own report."""
 
     name: str  # of its files
-    function: str  # in `draw.figures`
+    function: str  # in `draw.figures`, `draw.experiments` or `draw.detection`
     caption: str  # on the report
     placement: Literal["top", "open", "folded"] = "folded"  # on the report: top is where it begins
     compares: Literal["places", "words", "windows"] | None = None  # drawn only where several of these were measured
@@ -106,6 +106,26 @@ FIGURE_KINDS = (
         function="draw_saliency",
         caption="How much flows from the question to the answer, over examples",
         experiment=True,
+    ),
+)
+
+# Drawn where methods of detection are compared, in a section of the report for them.
+DETECTION_KINDS = (
+    FigureKind(
+        name="detection",
+        function="draw_detection",
+        caption="How well each method tells hallucinated from right answers",
+        placement="open",
+    ),
+    FigureKind(
+        name="transfer",
+        function="draw_transfer",
+        caption="What carries over from one dataset to another",
+    ),
+    FigureKind(
+        name="reliability",
+        function="draw_reliability",
+        caption="Whether probabilities are what they say, and the risk that is left when doubtful answers go",
     ),
 )
 

@@ -98,16 +98,17 @@ def sheet(
     columns: int,
     *,
     rows: int = 1,
+    first_height: float = 1.0,
     row_height: float = 1.0,
     sharex: Share = False,
     sharey: Share = False,
 ) -> Iterator[tuple[Figure, np.ndarray]]:
     """A figure and its panels [rows, columns], to be drawn on in the style.
 
-    The first row is as high as the style says, each other one `row_height` times that.
+    The first row is `first_height` times as high as the style says, each other one `row_height` times.
     """
     with matplotlib.rc_context(style.params):
-        size = (max(style.width, NARROWEST * columns), style.height * (1 + row_height * (rows - 1)))
+        size = (max(style.width, NARROWEST * columns), style.height * (first_height + row_height * (rows - 1)))
         figure = Figure(figsize=size, dpi=matplotlib.rcParams["savefig.dpi"], layout="constrained")
         yield figure, figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
         figure.draw_without_rendering()

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import IO, cast
 
@@ -29,6 +30,13 @@ class Source:
     headline: Headline
     note: str
     style: str  # a file
+
+
+def sheets_of(outputs: Mapping[str, Sequence[str]]) -> list[Sheet]:
+    """The sheets behind a job's outputs: the files of each kind at each width, by name."""
+    return [
+        Sheet(name.removesuffix("_column"), name.endswith("_column"), list(paths)) for name, paths in outputs.items()
+    ]
 
 
 def draw_all(sheets: list[Sheet], source: Source, processes: int) -> None:

@@ -14,11 +14,11 @@ from urllib.parse import quote
 from markupsafe import Markup
 from PIL import Image
 
-from anchorscope.draw.kinds import FIGURE_KINDS, FigureKind
+from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS, FigureKind
 from anchorscope.report.rendering import render
 
 WIDTH = 1400  # pixels: sharp at the width of the page, a third of the bytes of the file
-KINDS_BY_NAME = {kind.name: kind for kind in FIGURE_KINDS}
+KINDS_BY_NAME = {kind.name: kind for kind in (*FIGURE_KINDS, *DETECTION_KINDS)}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,38 @@
+"""Compare the methods of detection on all models and datasets.
+
+Writes detection, transfer, reliability, coverage and pathways as Parquet and as CSV. A model and dataset that could not
+be probed are left out, and named in the metadata.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from anchorscope.detect.gather import Run, gather_detection
+from anchorscope.files.identity import read_json
+from anchorscope.files.logs import configure_logging
+from anchorscope.files.provenance import provenance
+from anchorscope.summarise.tables import write_tables
+
+if TYPE_CHECKING:
+    from snakemake.script import snakemake
+
+if __name__ == "__main__":
+    configure_logging(snakemake.log[0])
+    params, files, outputs = snakemake.params, snakemake.input, snakemake.output
+    pairs = [(model, dataset) for model, dataset in json.loads(params.pairs)]
+    models = list(dict.fromkeys(model for model, _ in pairs))
+    run = Run(
+        models=dict(zip(models, map(read_json, files.manifests), strict=True)),
+        sources=json.loads(params.sources),
+        layouts=json.loads(params.layouts),
+        published=yaml.safe_load(Path(files.landmarks).read_text(encoding="utf-8"))["detection"],
+    )
+    tables, about = gather_detection(
+        files=dict(zip(pairs, files.scores, strict=True)),
+        transfers=dict(zip(models, files.transfer, strict=True)),
+        run=run,
+    )
+    write_tables(tables, outputs, provenance(stage="compare_methods", code=params.code, **about))

@@ -1,0 +1,27 @@
+"""Draw every figure of detection for one set of models as PNG, PDF and SVG, for a page and for a column."""
+
+import json
+from typing import TYPE_CHECKING
+
+from anchorscope.draw.sheets import Source, draw_all, sheets_of
+from anchorscope.extract.axes import Headline
+from anchorscope.files.logs import configure_logging
+from anchorscope.files.sealed_parquet import made_from
+from anchorscope.summarise.notes import unprobed
+
+if TYPE_CHECKING:
+    from snakemake.script import snakemake
+
+if __name__ == "__main__":
+    configure_logging(snakemake.log[0])
+    params, files = snakemake.params, snakemake.input
+    models, datasets = dict(json.loads(params.models)), dict(json.loads(params.datasets))
+    source = Source(
+        tables={name: path for name, path in files.items() if name != "style"},
+        models=models,
+        datasets=datasets,
+        headline=Headline(**json.loads(params.headline)),
+        note=unprobed(made_from(files.detection), models, datasets),
+        style=files.style,
+    )
+    draw_all(sheets_of(dict(snakemake.output.items())), source, snakemake.threads)

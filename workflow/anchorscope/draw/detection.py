@@ -1,0 +1,219 @@
+"""The figures of detection: every method's AUC, what carries over to other datasets, reliability and risk."""
+
+import textwrap
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from anchorscope.detect.names import (
+    KIND_OF,
+    KINDS,
+    MEAN_LOGPROB,
+    METHODS,
+    MOP,
+    OTHERS,
+    OUTPUT,
+    P_TRUE,
+    PR,
+    PROBE,
+    SAMPLES,
+    STACKED,
+)
+from anchorscope.draw.panels import COLUMN, label_rows, looks, name_panels, sheet
+from anchorscope.draw.views import View, finish
+
+Tables = dict[str, pl.DataFrame]
+METHOD_TITLES = {
+    "answer_length": "length of the answer",
+    "question_words": "words of the question",
+    "answer_words": "words of the answer",
+    "both_words": "words of both",
+    "mean_logprob": "mean log probability",
+    "min_logprob": "lowest log probability",
+    "sum_logprob": "total log probability",
+    "perplexity": "perplexity",
+    "mean_entropy": "mean entropy",
+    "max_entropy": "highest entropy",
+    "p_true": "P(True)",
+    "confidence": "stated confidence",
+    "agreement": "agreement of samples",
+    "cluster_entropy": "entropy over clusters",
+    "lexical_spread": "spread of words",
+    "probe": "plain probe",
+    "mean_difference": "difference of means",
+    "saplma": "SAPLMA",
+    "question_probe": "probe of the question",
+    "best_layer": "best layer's probe",
+    "mean_logit": "mean over layers",
+    "stacked": "stacked layers",
+    "mop": "MoP",
+    "mop_honest": "MoP, honest",
+    "mop_random_gate": "MoP, random gate",
+    "mop_logit_gate": "MoP, logit gate",
+    "mop_random_experts": "MoP, random experts",
+    "ensemble": "ensemble of probes",
+    "pr": "PR",
+    "pr_honest": "PR, honest",
+}
+KIND_TITLES = {
+    "text": "text alone",
+    "output": "the model's own probabilities",
+    "samples": "samples",
+    "one_layer": "states of one layer",
+    "many_layers": "states of all layers",
+    "pathways": "pathways, and their ablations",
+}
+AT_PROBE, CHANCE = "the plain probe's AUC", 0.5
+CURVES = (MEAN_LOGPROB, P_TRUE, PROBE, STACKED, MOP, PR)
+LINE = 0.055  # of the style's row height, for one method
+FEWEST = 5  # examples in a bin that is drawn
+MAP_LINE = 0.09  # of the style's row height, for one row of a map
+ON_PAGE, IN_COLUMN = (5, 22), (3, 13)  # maps side by side, and letters of a title in one line
+DARK = 0.82  # AUC from which numbers are white
+
+
+def draw_detection(tables: Tables, view: View) -> Figure:
+    """The AUC of every method with its interval, a row of panels for each model, a column for each dataset."""
+    table = tables["detection"]
+    rows = view.of(table)
+    methods = [name for name in METHODS if name in set(rows["method"])]
+    heights = {name: len(methods) - place for place, name in enumerate(methods)}
+    height = max(1.0, LINE * len(methods) + 0.15)
+    with sheet(
+        view.style,
+        len(view.datasets),
+        rows=len(view.models),
+        first_height=height,
+        row_height=height,
+        sharex=True,
+        sharey=True,
+    ) as (figure, panels):
+        for line, model, title in zip(panels, view.models, view.titles(table), strict=True):
+            for panel, dataset in zip(line, view.datasets, strict=True):
+                _draw_areas(panel, rows.filter(model=model, dataset=dataset), heights, view)
+            label_rows(line[0], title, len(panels))
+        panels[0, 0].set_yticks(list(heights.values()), [METHOD_TITLES[name] for name in heights])
+        panels[0, 0].set_ylim(0.3, len(methods) + 0.7)
+        name_panels(panels[0], view.datasets.values())
+        for panel in panels[-1]:
+            panel.set_xlabel("AUC")
+        heading = "how well each method tells hallucinated from right answers, out of fold, with 95 % intervals"
+        finish(figure, panels, view, summary=table, heading=heading, together=1, last=AT_PROBE)
+    return figure
+
+
+def _draw_areas(panel: Axes, rows: pl.DataFrame, heights: Mapping[str, int], view: View) -> None:
+    """A point and its interval for each method, coloured by its kind, and a line where the plain probe is."""
+    for (kind, title), look in zip(KIND_TITLES.items(), looks(view.style, len(KIND_TITLES)), strict=True):
+        mine = rows.filter(kind=kind)
+        if mine.is_empty():
+            continue
+        places = [heights[method] for method in mine["method"]]
+        panel.hlines(places, mine["auc_low"], mine["auc_high"], color=look["color"])
+        panel.plot(mine["auc"], places, color=look["color"], marker="o", linestyle="", label=title)
+    for area in rows.filter(method=PROBE)["auc"]:
+        panel.axvline(area, color="0.35", linestyle="--", linewidth=0.8, zorder=0, label=AT_PROBE)
+    panel.axvline(CHANCE, color="0.6", linewidth=0.8, zorder=0)
+    panel.grid(False, axis="y")
+    borders = np.flatnonzero(np.diff([list(KINDS).index(KIND_OF[name]) for name in heights]))
+    from_side_to_side = panel.get_yaxis_transform()
+    panel.hlines(len(heights) - borders - 0.5, 0, 1, color="0.85", linewidth=0.6, zorder=0, transform=from_side_to_side)
+
+
+def draw_transfer(tables: Tables, view: View) -> Figure:
+    """The AUC of every trained method on each dataset (columns) after training on each of them (rows)."""
+    table = view.of(tables["transfer"])
+    methods = [name for name in METHODS if name in set(table["method"]).difference(OUTPUT, SAMPLES)]
+    tested_on = {name: title for name, title in view.datasets.items() if name in set(table["dataset"])}
+    trained_on = {**tested_on, **({OTHERS: "all others"} if len(tested_on) > 1 else {})}
+    across, letters = IN_COLUMN if view.style.width == COLUMN else ON_PAGE
+    columns = min(len(methods), across)
+    deep = -(-len(methods) // columns)  # rows of maps per model
+    height = max(0.2, MAP_LINE * len(trained_on))
+    with sheet(
+        view.style,
+        columns,
+        rows=deep * len(view.models),
+        first_height=height + 0.15,
+        row_height=height,
+        sharex=True,
+        sharey=True,
+    ) as (figure, panels):
+        titles = view.titles(tables["detection"])
+        for block, model, title in zip(panels.reshape(-1, deep, columns), view.models, titles, strict=True):
+            for panel, method in zip(block.flat, methods, strict=False):
+                _draw_map(panel, table.filter(model=model, method=method), list(trained_on), list(tested_on))
+                panel.set_title(textwrap.fill(METHOD_TITLES[method], letters), fontsize="small")
+            for line in block if len(titles) > 1 else ():
+                label_rows(line[0], title, len(panels))
+            _end_block(block, len(methods), last=block[-1, 0] is panels[-1, 0])
+        panels[0, 0].set_yticks(range(len(trained_on)), trained_on.values())
+        panels[0, 0].set_xticks(range(len(tested_on)), tested_on.values())
+        heading = f"{', '.join(titles)}: AUC in %, trained on (rows) and tested on (columns)"
+        alone = "" if len(tested_on) > 1 else "\none dataset: there is nothing to carry over"
+        finish(figure, panels[:0], view, summary=tables["detection"], heading=heading + alone)
+    return figure
+
+
+def _end_block(block: np.ndarray, maps: int, last: bool) -> None:
+    """Hide the panels behind a model's maps; below the lowest maps of the last model, name the datasets."""
+    for panel in block.flat[maps:]:
+        panel.set_visible(False)
+    for panel in block.flat[max(0, maps - block.shape[1]) : maps] if last else ():
+        panel.tick_params(axis="x", labelbottom=True, rotation=90)
+        panel.xaxis.set_in_layout(panel in block[-1])  # the other labels stand where there is no map
+
+
+def _draw_map(panel: Axes, rows: pl.DataFrame, trained_on: list[str], datasets: list[str]) -> None:
+    """A square for each pair of datasets, the darker the better, with its AUC in percent."""
+    known = {(trained, tested): auc for trained, tested, auc in rows.select("trained_on", "dataset", "auc").iter_rows()}
+    values = np.array([[known.get((trained, tested), np.nan) for tested in datasets] for trained in trained_on])
+    panel.imshow(values, cmap="Blues", vmin=CHANCE, vmax=1.0, aspect="auto", interpolation="nearest")
+    panel.grid(False)
+    for (row, column), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            colour = "white" if value > DARK else "0.15"
+            panel.text(column, row, f"{100 * value:.0f}", ha="center", va="center", fontsize="x-small", color=colour)
+
+
+def draw_reliability(tables: Tables, view: View) -> Figure:
+    """Whether probabilities are what they say, and how many hallucinated answers are left when doubtful ones go."""
+    bins, curves = view.of(tables["reliability"]), view.of(tables["coverage"])
+    chosen = list(zip(CURVES, looks(view.style, len(CURVES)), strict=True))
+    with sheet(
+        view.style, 2 * len(view.models), rows=len(view.datasets), row_height=0.7, sharex="col", sharey=True
+    ) as (
+        figure,
+        panels,
+    ):
+        for line, (dataset, title) in zip(panels, view.datasets.items(), strict=True):
+            for (left, right), model in zip(line.reshape(-1, 2), view.models, strict=True):
+                for method, look in chosen:
+                    own = {"model": model, "dataset": dataset, "method": method}
+                    _draw_bins(left, bins.filter(pl.col("n") >= FEWEST, **own), look)
+                    mine = curves.filter(**own)
+                    plain = {"color": look["color"], "linestyle": look["linestyle"], "marker": ""}
+                    label = METHOD_TITLES[method] if len(mine) else None
+                    right.plot(100 * mine["coverage"], 100 * mine["risk"], **plain, label=label)
+                if not curves.filter(model=model, dataset=dataset).is_empty():
+                    left.plot([0, 100], [0, 100], color="0.6", linewidth=0.8, marker="", zorder=0)
+                right.axhline(0, color="0.6", linewidth=0.8, zorder=0)
+            label_rows(line[0], f"{title}, hallucinated, %", len(panels))
+        kinds = ("reliability", "risk by coverage")
+        name_panels(panels[0], [f"{title}, {kind}" for title in view.titles(tables["detection"]) for kind in kinds])
+        for panel, label in zip(panels[-1], ("P(hallucinated), %", "answers kept, %") * len(view.models), strict=True):
+            panel.set_xlabel(label)
+        heading = (
+            f"left: how many were hallucinated, by what was said, in ten bins of at least {FEWEST} answers; "
+            "right: how many are, among the answers that a method doubts least"
+        )
+        finish(figure, panels, view, summary=tables["detection"], heading=heading, together=1)
+    return figure
+
+
+def _draw_bins(panel: Axes, bins: pl.DataFrame, look: dict) -> None:
+    said, happened = (100 * bins[name].to_numpy() for name in ("p", "hallucinated_share"))
+    panel.plot(said, happened, color=look["color"], linestyle=look["linestyle"], marker=look["marker"])

@@ -1,0 +1,202 @@
+"""Detection on the report: which method is best, whether pathways help, what carries over, and all numbers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+from markupsafe import Markup
+
+from anchorscope.detect.compare import AGAINST, NO, UNDECIDED, YES, overall, verdict
+from anchorscope.detect.gather import carried_over
+from anchorscope.detect.names import OUTPUT, PROBE, SAMPLES
+from anchorscope.draw.detection import METHOD_TITLES
+from anchorscope.report.figures import Link, Picture
+from anchorscope.report.rendering import render
+from anchorscope.report.tables import Titles, named
+from anchorscope.summarise.numbers import MINUS, between
+
+Tables = Mapping[str, pl.DataFrame]
+MARKS = {YES: " ▲", NO: " ▼", UNDECIDED: ""}
+BALANCED = 0.02  # how far from one half the share of hallucinated answers may be
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found of one model."""
+
+    model: str
+    sentences: list[str]
+    areas: pl.DataFrame  # one row per method, one column per dataset
+
+
+def detection_section(
+    tables: Tables,
+    pictures: Sequence[Picture],
+    models: Titles,
+    datasets: Titles,
+    *,
+    files: Sequence[Link],
+    detectors: Sequence[Link],
+) -> Markup:
+    """The section on detection; `tables` are those of `compare_methods`, models and datasets by name, with titles."""
+    shown = [model for model in models if model in set(tables["detection"]["model"])]
+    return render(
+        "detection.html",
+        balance=balance(tables["detection"]),
+        found=[
+            Found(models[model], sentences(_of(tables, model), datasets), areas(_of(tables, model), datasets))
+            for model in shown
+        ],
+        pictures=pictures,
+        numbers=named(numbers(tables["detection"]), models, datasets),
+        pathways=named(pathways_table(tables["pathways"]), models, datasets),
+        carried=named(carried_table(tables["transfer"]), models, datasets),
+        files=files,
+        detectors=detectors,
+    )
+
+
+def _of(tables: Tables, model: str) -> Tables:
+    return {name: table.filter(model=model) for name, table in tables.items()}
+
+
+def balance(detection: pl.DataFrame) -> str:
+    """A sentence on how many of the answers are hallucinated, which every risk is to be compared with."""
+    shares = detection["hallucinated_share"]
+    if (shares - 0.5).abs().max() <= BALANCED:
+        return "Half of the answers are hallucinated, as the examples are balanced."
+    return f"Between {100 * shares.min():.0f} and {100 * shares.max():.0f} % of the answers are hallucinated."
+
+
+def sentences(own: Tables, datasets: Titles) -> list[str]:
+    """What was found of a model, by its own tables: the best method, pathways, and what carries over."""
+    by_dataset = {
+        title: own["detection"].filter(dataset=name)
+        for name, title in datasets.items()
+        if name in set(own["detection"]["dataset"])
+    }
+    best = [f"{title}: {_best(rows)}" for title, rows in by_dataset.items()]
+    return [*best, _pathways(own["pathways"], datasets), _carries(carried_over(own["transfer"]))]
+
+
+def _best(rows: pl.DataFrame) -> str:
+    """Which method ranks best on a dataset, and whether it is really better than the probe."""
+    row = rows.sort("auc", descending=True, maintain_order=True).row(0, named=True)
+    area = f"{METHOD_TITLES[row['method']]} ranks best, with an AUC of {_with_ends(row, 'auc', 2)}"
+    if row["method"] == PROBE:
+        return f"{area}."
+    sure = verdict(row["gain_low"], row["gain_high"]) == YES
+    beyond = "more than chance explains" if sure else "which may be chance"
+    return f"{area}; {_with_ends(row, 'gain', 2)} above the plain probe, {beyond}."
+
+
+def _pathways(table: pl.DataFrame, datasets: Titles) -> str:
+    """Whether each method that knows pathways beats all of its rivals, dataset by dataset."""
+    parts = []
+    for method in AGAINST:
+        said = {
+            title: overall(table.filter(method=method, dataset=name)["helps"].to_list())
+            for name, title in datasets.items()
+            if name in set(table["dataset"])
+        }
+        by_verdict = {word: [title for title, one in said.items() if one == word] for word in (YES, NO, UNDECIDED)}
+        told = "; ".join(
+            f"{word} on {', '.join(titles) if len(titles) < len(said) else _all(said)}"
+            for word, titles in by_verdict.items()
+            if titles
+        )
+        parts.append(f"{METHOD_TITLES[method]}: {told}")
+    return f"Does it help to know pathways? {'. '.join(parts)}."
+
+
+def _all(said: Mapping) -> str:
+    return f"all {len(said)} datasets" if len(said) > 1 else next(iter(said))
+
+
+def _carries(carried: pl.DataFrame) -> str:
+    """How much of the probe's AUC is left on other datasets, and which trained method does best there."""
+    if carried.is_empty():
+        return "There is one dataset, so there is nothing to carry over."
+    (probe,) = carried.filter(method=PROBE).to_dicts()
+    trained = carried.filter(~pl.col("method").is_in([*OUTPUT, *SAMPLES]))
+    best = trained.sort("elsewhere", descending=True, maintain_order=True).row(0, named=True)
+    return (
+        f"Does it carry over? The plain probe's mean AUC is {probe['home']:.2f} on the dataset that it was trained on, "
+        f"{probe['elsewhere']:.2f} on another, and {probe['others']:.2f} after training on all others. "
+        f"Of the trained methods, {METHOD_TITLES[best['method']]} does best on another, with {best['elsewhere']:.2f}."
+    )
+
+
+def areas(own: Tables, datasets: Titles) -> pl.DataFrame:
+    """One row per method of a model, one column per dataset: the AUC, marked where it differs from the probe's."""
+    rows = own["detection"]
+    shown = [name for name in datasets if name in set(rows["dataset"])]
+    texts = rows.with_columns(
+        text=pl.struct(pl.all()).map_elements(
+            lambda row: f"{row['auc']:.2f} ({between(row['auc_low'], row['auc_high'], 2)}){_mark(row)}",
+            return_dtype=pl.String,
+        ),
+        method=pl.col("method").replace(METHOD_TITLES),
+    )
+    wide = texts.pivot("dataset", index="method", values="text", maintain_order=True)
+    return wide.select("method", *(pl.col(name).alias(datasets[name]) for name in shown))
+
+
+def _mark(row: Mapping) -> str:
+    return "" if row["gain"] is None else MARKS[verdict(row["gain_low"], row["gain_high"])]
+
+
+def numbers(detection: pl.DataFrame) -> pl.DataFrame:
+    """Everything else about each method, as text."""
+    published = [] if detection["published"].null_count() == len(detection) else [_text("published", "published AUC")]
+    return detection.select(
+        "model",
+        "dataset",
+        pl.col("method").replace(METHOD_TITLES),
+        "n",
+        pl.struct("gain", "gain_low", "gain_high")
+        .map_elements(lambda row: _with_ends(row, "gain", 3), return_dtype=pl.String)
+        .alias("gain over the plain probe"),
+        _text("calibration_error", "calibration error"),
+        _text("aurc", "area under risk by coverage"),
+        _text("right_at_50", "right among the surer half"),
+        _text("right_at_80", "right among the surer 80 %"),
+        *published,
+    )
+
+
+def _text(column: str, title: str) -> pl.Expr:
+    return pl.col(column).map_elements("{:.3f}".format, return_dtype=pl.String).alias(title)
+
+
+def pathways_table(table: pl.DataFrame) -> pl.DataFrame:
+    """Each method that knows pathways against each rival that does not, as text."""
+    return table.select(
+        "model",
+        "dataset",
+        pl.col("method", "against").replace(METHOD_TITLES),
+        pl.struct("gain", "gain_low", "gain_high")
+        .map_elements(lambda row: _with_ends(row, "gain", 3), return_dtype=pl.String)
+        .alias("gain"),
+        "helps",
+    )
+
+
+def carried_table(transfer: pl.DataFrame) -> pl.DataFrame:
+    """How well each trained method does at home, elsewhere, and after training on all other datasets, as text."""
+    trained = carried_over(transfer).filter(~pl.col("method").is_in([*OUTPUT, *SAMPLES]))
+    return trained.select(
+        "model",
+        pl.col("method").replace(METHOD_TITLES),
+        _text("home", "at home"),
+        _text("elsewhere", "on another dataset"),
+        _text("others", "trained on all others"),
+        _text("drop", "drop from home to another"),
+    )
+
+
+def _with_ends(row: Mapping, name: str, decimals: int) -> str | None:
+    if row[name] is None:
+        return None
+    value = f"{row[name]:.{decimals}f}".replace("-", MINUS)
+    return f"{value} ({between(row[f'{name}_low'], row[f'{name}_high'], decimals)})"
