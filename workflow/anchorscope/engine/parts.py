@@ -1,7 +1,8 @@
 """Where a model's blocks, their attention and their MLPs are: found by watching a short pass, not by name."""
 
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -63,6 +64,17 @@ def decoder_of(model: PreTrainedModel) -> PreTrainedModel:
 
 def input_device(model: PreTrainedModel) -> torch.device:
     return cast(Tensor, model.get_input_embeddings().weight).device
+
+
+@contextmanager
+def in_eval_mode(model: PreTrainedModel) -> Iterator[None]:
+    """Switch off what is done in training only, while the block runs."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def first_tensor(output: Any) -> Tensor | None:

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import polars as pl
 import polars.selectors as cs
 import torch
 
-from anchorscope.extract.axes import EXACT, Pass, passes_of
+from anchorscope.extract.axes import EXACT, Grid, Pass, passes_of
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import log, progress
 from anchorscope.models.gpus import one_card
@@ -27,6 +27,19 @@ CHUNK_BYTES, CARD_BYTES = 24 * 2**20, 2**30
 Part = TypeVar("Part")  # what is made of some layers
 States = dict[Pass, torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
 Place = tuple[str, str]  # a component and a position
+
+
+class Reader(Protocol):
+    """What reads the activations of some examples."""
+
+    grid: Grid
+    keys: list[dict]
+    layers: int
+    width: int
+
+    def read_passes(
+        self, component: str, position: str, passes: Sequence[Pass], layers: range
+    ) -> dict[Pass, torch.Tensor]: ...
 
 
 @dataclass(frozen=True)
@@ -92,7 +105,7 @@ def measure_places(
 
 
 def in_chunks(
-    reader: ActivationReader,
+    reader: Reader,
     passes: Sequence[Pass],
     on_card: bool,
     measure_on: Callable[[torch.device, States], Part],
@@ -140,7 +153,7 @@ def _measure_on(device: torch.device, states: States, examples: Examples) -> Mea
     return Measured(scores, distances(first, torch.from_numpy(examples.splits[0].folds).to(device)))
 
 
-def _read(reader: ActivationReader, passes: Sequence[Pass], places: Sequence[Place], layers: range) -> States:
+def _read(reader: Reader, passes: Sequence[Pass], places: Sequence[Place], layers: range) -> States:
     """The layers of each place, one place after the other."""
     read = [reader.read_passes(*place, passes=passes, layers=layers) for place in places]
     return read[0] if len(read) == 1 else {run: torch.cat([states.pop(run) for states in read]) for run in passes}
