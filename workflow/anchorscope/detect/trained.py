@@ -9,6 +9,10 @@ from torch import Tensor
 from anchorscope.probe.logistic import FittedProbes, fit
 from anchorscope.probe.strengths import inner_losses, least
 
+# The search for a strength ends earlier than in the probe stage, which probes fewer examples: weak penalties of many
+# examples are most of the work, and no loss that has once risen by so much was seen to fall below the best again.
+CLEARLY_WORSE = 1.03
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -59,7 +63,8 @@ def train(
     no fold is left out, all the inner losses that choose for the folds choose together.
     """
     clean, labels = states.float(), hallucinated.float()
-    by_fold = inner_losses(clean, labels, folds)  # [strengths, layers, folds]; each is the sum over two inner folds
+    # [strengths, layers, folds]; each is the sum over two inner folds
+    by_fold = inner_losses(clean, labels, folds, CLEARLY_WORSE)
     losses = torch.stack([by_fold.mean(2) if fold is None else by_fold[..., fold] for fold in without], dim=2) / 2
     seen = torch.stack(
         [torch.ones_like(folds, dtype=torch.bool) if fold is None else folds != fold for fold in without]
