@@ -70,17 +70,18 @@ def train(
         [torch.ones_like(folds, dtype=torch.bool) if fold is None else folds != fold for fold in without]
     )
     strengths = least(losses)
-    fitted = fit(features=clean, labels=labels, train=seen, strengths=strengths)
+    exact = clean.double()  # in single precision, P hangs in its fifth decimal on what else is fitted at the same time
+    fitted = fit(features=exact, labels=labels, train=seen, strengths=strengths)
     return [
-        _standardised(fitted, number, clean[:, who], strength=strengths[:, number], loss=losses.amin(0)[:, number])
+        _standardised(fitted, number, exact[:, who], strength=strengths[:, number], loss=losses.amin(0)[:, number])
         for number, who in enumerate(seen)
     ]
 
 
 def _standardised(fitted: FittedProbes, number: int, seen: Tensor, *, strength: Tensor, loss: Tensor) -> Trained:
     """One of the fitted probes of each layer in units of the states that it saw, [layers, examples, width]."""
-    variance, mean = torch.var_mean(seen.double(), dim=1, correction=0)
+    variance, mean = torch.var_mean(seen, dim=1, correction=0)
     scale = torch.where(variance > 0, variance.sqrt(), 1.0)
-    weight, bias = fitted.weight[:, number].double(), fitted.bias[:, number].double()
+    weight, bias = fitted.weight[:, number], fitted.bias[:, number]
     found = {"weight": weight * scale, "mean": mean, "scale": scale, "bias": bias + (weight * mean).sum(-1)}
     return Trained(**{name: values.float() for name, values in found.items()}, strength=strength, inner_loss=loss)
