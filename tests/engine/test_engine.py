@@ -284,11 +284,12 @@ def test_the_first_tokens_are_shared_whatever_the_order_of_the_prompts(tokenizer
             assert (sequence.cut, sequence.keep) == (same.cut, same.keep)
 
 
-def test_the_extract_command_imports_nothing_beyond_torch_transformers_numpy_and_pyarrow():
+def test_the_commands_import_nothing_beyond_torch_transformers_numpy_and_pyarrow():
     allowed = {"torch", "transformers", "numpy", "pyarrow", "anchorscope", *sys.stdlib_module_names}
     allowed.add("triton")  # a part of torch where there is a GPU, and imported only there
     allowed |= {
         "filelock",
+        "regex",
         "safetensors",
         "tokenizers",
         "tqdm",

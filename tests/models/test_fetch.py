@@ -15,14 +15,8 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 from anchorscope.files.identity import package_file
-from anchorscope.models.fetch import (
-    SPARE_TOKENIZER,
-    check_config,
-    describe,
-    fetch,
-    fetch_model,
-    reading_gguf_once,
-)
+from anchorscope.models.describe import check_config, describe
+from anchorscope.models.fetch import SPARE_TOKENIZER, fetch, fetch_model, reading_gguf_once
 from anchorscope.models.loading import load_fetched_tokenizer, load_model, load_tokenizer
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.prompt_style import prompt_style_of

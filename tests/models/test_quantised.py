@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import GptOssConfig, GptOssForCausalLM, PreTrainedModel
 
-from anchorscope.models.fetch import describe, fetch
+from anchorscope.models.describe import describe
+from anchorscope.models.fetch import fetch
 from anchorscope.models.loading import load_model
 from small_things import ROOT, one_at_a_time, tiny_model
 
@@ -25,7 +26,8 @@ import sys
 from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, TorchAoConfig
-from anchorscope.models.fetch import describe, fetch
+from anchorscope.models.describe import describe
+from anchorscope.models.fetch import fetch
 from anchorscope.models.loading import load_model
 from architectures import compare
 dense, folder = sys.argv[2], Path(sys.argv[3])

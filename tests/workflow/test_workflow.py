@@ -138,7 +138,7 @@ def extract_command(folder: Path, output: str) -> list[str]:
     answers = "results/answers/tiny/one/0000.parquet"
     options = ["--dtype", "float32", "--threads", "1"]  # as the rule does on two cores
     options += ["--components", *COMPONENTS, "--positions", *POSITIONS]
-    return [sys.executable, "-m", "anchorscope", "results/models/tiny.json", answers, output, *options]
+    return [sys.executable, "-m", "anchorscope", "extract", "results/models/tiny.json", answers, output, *options]
 
 
 @pytest.mark.slow

@@ -1,10 +1,11 @@
-"""`python -m anchorscope`: the extract stage alone, for a GPU node without the workflow engine."""
+"""`python -m anchorscope`: extraction and scoring alone, for a GPU node without the workflow engine."""
 
 import argparse
 import os
 from pathlib import Path
 
 from anchorscope.answer.prompts import PromptSet
+from anchorscope.detect.score_lines import ScoreSettings, score_lines
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, HEADLINE, POSITIONS, Grid, window_of
 from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
@@ -24,38 +25,61 @@ def known_knockout(name: str) -> str:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m anchorscope",
-        description="Extract clean and knocked-out activations for a file of answers.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    parser = argparse.ArgumentParser(prog="python -m anchorscope")
+    commands = parser.add_subparsers(required=True)
+    add_extract(commands)
+    add_score(commands)
+    return parser.parse_args()
+
+
+def add_command(commands: argparse._SubParsersAction, name: str, what: str) -> argparse.ArgumentParser:
+    """A command with the options that both have."""
+    command = commands.add_parser(
+        name, help=what, description=what, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("manifest", type=Path, help="results/models/{model}.json")
-    parser.add_argument("answers", type=Path, help="results/answers/{model}/{dataset}/{shard}.parquet")
-    parser.add_argument("output", type=Path, help="the folder of activations to write")
-    for name, known in (("components", COMPONENTS), ("positions", POSITIONS)):
-        parser.add_argument(
-            f"--{name}", nargs="+", choices=known, default=getattr(HEADLINE, name), help="what is kept of every example"
-        )
-    parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16", "float16"], default="auto")
-    parser.add_argument("--threads", type=int, default=usable_cores(), help="CPU threads")
-    parser.add_argument(
+    command.add_argument("--dtype", choices=["auto", "float32", "bfloat16", "float16"], default="auto")
+    command.add_argument("--threads", type=int, default=usable_cores(), help="CPU threads")
+    command.add_argument(
         "--batch-tokens", type=int, help="tokens computed together; by default as many as suit the device"
     )
-    parser.add_argument("--all", action="store_true", help="keep all examples, not as many right as wrong ones")
-    parser.add_argument("--seed", type=int, default=0, help="draws the balanced examples")
-    parser.add_argument(
+    command.add_argument("--log", type=Path, default=os.devnull, help="a file for the log")
+    return command
+
+
+def add_extract(commands: argparse._SubParsersAction) -> None:
+    command = add_command(commands, "extract", "Extract clean and knocked-out activations for a file of answers.")
+    command.add_argument("manifest", type=Path, help="results/models/{model}.json")
+    command.add_argument("answers", type=Path, help="results/answers/{model}/{dataset}/{shard}.parquet")
+    command.add_argument("output", type=Path, help="the folder of activations to write")
+    for name, known in (("components", COMPONENTS), ("positions", POSITIONS)):
+        command.add_argument(
+            f"--{name}", nargs="+", choices=known, default=getattr(HEADLINE, name), help="what is kept of every example"
+        )
+    command.add_argument("--all", action="store_true", help="keep all examples, not as many right as wrong ones")
+    command.add_argument("--seed", type=int, default=0, help="draws the balanced examples")
+    command.add_argument(
         "--knockout",
         type=known_knockout,
         default=EXACT,
         help=f"what is cut, one of {', '.join(CONTROLS)}, or {EXACT}_w4 to cut in 4 layers up to the one read",
     )
-    parser.add_argument("--log", type=Path, default=os.devnull, help="a file for the log")
-    return parser.parse_args()
+    command.set_defaults(run=extract)
 
 
-if __name__ == "__main__":
-    options = parse()
-    configure_logging(options.log)
+def add_score(commands: argparse._SubParsersAction) -> None:
+    command = add_command(commands, "score", "Say how likely answers are hallucinated, one line of JSON for each.")
+    command.add_argument("--detector", type=Path, required=True, help="results/probes/{model}.safetensors")
+    command.add_argument(
+        "--model", type=Path, required=True, help="results/models/{model}.json, or a folder with safetensors"
+    )
+    command.add_argument("--output", type=Path, help="a file for the scores, in place of the standard output")
+    command.add_argument(
+        "questions", help='lines such as {"question": "who wrote Emma", "answer": "Jane Austen"}; - for standard input'
+    )
+    command.set_defaults(run=score)
+
+
+def extract(options: argparse.Namespace) -> None:
     settings = ExtractSettings(
         prompts=PromptSet.bundled(made_from(options.answers)["prompt"]["style"]),
         grid=Grid.of(options.components, options.positions),
@@ -68,3 +92,14 @@ if __name__ == "__main__":
         code=fingerprint(Path(__file__), read_sources([])),
     )
     extract_file(answers=options.answers, manifest=options.manifest, folder=options.output, settings=settings)
+
+
+def score(options: argparse.Namespace) -> None:
+    settings = ScoreSettings(dtype=options.dtype, threads=options.threads, batch_tokens=options.batch_tokens)
+    score_lines(options.questions, options.detector, options.model, target=options.output, settings=settings)
+
+
+if __name__ == "__main__":
+    options = parse()
+    configure_logging(options.log)
+    options.run(options)

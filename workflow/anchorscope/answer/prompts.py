@@ -122,7 +122,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[s
     """Tokenise the whole prompt of every question."""
     if not questions:
         return []
-    _refuse_control_tokens(tokenizer, questions)
+    refuse_control_tokens(tokenizer, questions, "question")
     batch = tokenizer(
         [f"{prompt.before}{question}{prompt.after}" for question in questions],
         add_special_tokens=prompt.special_tokens,
@@ -142,15 +142,15 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[s
     ]
 
 
-def _refuse_control_tokens(tokenizer: PreTrainedTokenizerBase, questions: list[str]) -> None:
-    """A question that spells one of the tokenizer's control tokens would end a turn, or the text."""
+def refuse_control_tokens(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], what: str) -> None:
+    """A text that spells one of the tokenizer's control tokens would end a turn, or the prompt. `what` names it."""
     marks = sorted(added.content for added in tokenizer.added_tokens_decoder.values() if added.special)
-    for question in questions:
-        spelt = next((mark for mark in marks if mark in question), None)
+    for text in texts:
+        spelt = next((mark for mark in marks if mark in text), None)
         if spelt:
             raise ValueError(
-                f"The question {_beginning(question)!r} holds {spelt!r}, a control token of the model's tokenizer; "
-                "take the question out of the dataset."
+                f"The {what} {_beginning(text)!r} holds {spelt!r}, a control token of the model's tokenizer; "
+                f"take the {what} out of the dataset."
             )
 
 

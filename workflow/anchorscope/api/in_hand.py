@@ -1,8 +1,7 @@
 """The measurement without the workflow, for a model in hand: questions in, activations and a summary out."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -11,6 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
 from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
+from anchorscope.engine.parts import in_eval_mode
 from anchorscope.engine.self_check import Path as EnginePath
 from anchorscope.extract.axes import (
     COMPONENTS,
@@ -77,7 +77,7 @@ def extract(
     log.info("prompt: %s", style)
     grid, bundled = Grid.of(components, positions), PromptSet.bundled(style)
     prompts = bundled.built(tokenizer)
-    with _in_eval_mode(model):
+    with in_eval_mode(model):
         answers = answer_questions(
             model,
             tokenizer,
@@ -96,16 +96,6 @@ def extract(
             with _writer(folder, model, grid, prompts=bundled, knockout=knockout, way=way) as writer:
                 run_workload(model, workload, writer, path=way, batch_tokens=batch_tokens)
     return cast(pl.DataFrame, pl.from_arrow(answers))
-
-
-@contextmanager
-def _in_eval_mode(model: PreTrainedModel) -> Iterator[None]:
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
 
 
 def _writer(

@@ -90,6 +90,17 @@ def ending_after(module: nn.Module | None) -> Iterator[None]:
             handle.remove()
 
 
+@contextmanager
+def in_eval_mode(model: PreTrainedModel) -> Iterator[None]:
+    """Switch off what is done in training only, while the block runs."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+
+
 def first_tensor(output: Any) -> Tensor | None:
     if isinstance(output, tuple | list):
         return first_tensor(output[0]) if output else None

@@ -1,7 +1,5 @@
 """From a source in the config to a local folder and its manifest."""
 
-import math
-import reprlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,28 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from anchorscope.files.disk import explaining_full_disk
 from anchorscope.files.identity import gguf_file, package_file, tokenizer_beside
 from anchorscope.files.logs import log
 from anchorscope.files.reasons import reason_of
-from anchorscope.models.checks import (
-    check_config_file,
-    check_files,
-    check_index,
-    check_layers,
-    check_loaded,
-    check_tokenizer,
-    naming,
-    read_object,
-)
-from anchorscope.models.kinds import check_kind
-from anchorscope.models.loading import load_tokenizer, read_config
-from anchorscope.models.manifest import Manifest
-from anchorscope.models.prompt_style import prompt_style
-from anchorscope.models.revision import revision_of, tokenizer_hash
-from anchorscope.models.sizes import shapes_in_files, sizes_of_weights
+from anchorscope.models.checks import check_files, check_loaded
+from anchorscope.models.describe import check_config, describe
 
 WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 # The same weights a second time, in the publisher's own format.
@@ -132,61 +116,3 @@ def fetch_config(config: Path, target: Path) -> None:
         spare = package_file(*SPARE_TOKENIZER)
         with reading_gguf_once():
             AutoTokenizer.from_pretrained(spare.parent, gguf_file=spare.name).save_pretrained(target)
-
-
-def describe(folder: Path, name: str, source: dict) -> Manifest:
-    """The manifest of the model in a folder."""
-    whole, random = check_config(folder, name), "random" in source
-    config = whole.get_text_config()
-    packed = hasattr(whole, "quantization_config")  # files then hold other numbers than the model
-    with naming(f"config.json of {name} does not describe a {config.model_type} model"):
-        made = sizes_of_weights(whole) if random or packed else {}
-    if not random and not list(folder.glob("*.safetensors")):
-        raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
-    check_index(folder, name)
-    sizes = made or sizes_in_files(folder, whole)
-    tokenizer = load_tokenizer(folder, name)
-    check_tokenizer(tokenizer, config.vocab_size, name)
-    return Manifest(
-        name=name,
-        source=source,
-        path=str(folder),
-        weights="random" if random else "trained",
-        revision=revision_of(folder, source),
-        architecture=config.model_type,
-        parameters=sum(sizes.values()),
-        layers=config.num_hidden_layers,
-        width=config.hidden_size,
-        stored_dtype=str(config.dtype).removeprefix("torch."),
-        tokenizer=tokenizer_hash(tokenizer),
-        prompt="few_shot" if random else prompt_style(folder, tokenizer),
-    )
-
-
-def check_config(folder: Path, name: str) -> PreTrainedConfig:
-    """The config of the model in a folder, if such a model can be measured."""
-    check_config_file(folder, name)
-    raw = read_object(folder / "config.json")
-    kind = raw.get("model_type")
-    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
-        raise ValueError(
-            f"{name} is of type {reprlib.repr(kind)}, which the installed transformers does not know; code "
-            "that comes with a model is never run."
-        )
-    check_layers(raw, name)
-    with naming(f"config.json of {name} does not describe a {kind} model"):
-        config = read_config(folder)
-        config.get_text_config()
-    check_kind(config, name)
-    return config
-
-
-def sizes_in_files(folder: Path, config: PreTrainedConfig) -> dict[str, int]:
-    """How many numbers each weight has, by name, from the headers of the files.
-
-    A model made without its weights would say the same, but its code takes longer to import than all the rest.
-    """
-    sizes = {name: math.prod(shape) for name, shape in shapes_in_files(folder).items()}
-    if getattr(config, "tie_word_embeddings", False):
-        sizes.pop("lm_head.weight", None)  # some files hold a weight twice that is used twice
-    return sizes

@@ -13,6 +13,8 @@ def revision_of(folder: Path, source: dict) -> str:
     """What fixes the weights: the hub's commit, their hash, or a hash of the config and seed they are drawn from."""
     if "hub" in source:
         return source["revision"]
+    if "folder" in source:  # used where it lies, and nothing is traced back to it
+        return ""
     if "random" in source:
         return _hash_of({"config": read_json(folder / "config.json"), "seed": source["random"]["seed"]})
     found = sha256_of_files(folder.glob("*.safetensors"), remembered=hashes_of(folder))

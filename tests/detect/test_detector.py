@@ -1,0 +1,218 @@
+"""A detector's probes are those of the probe stage, its file is whole or refused, and its card says what it is."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from anchorscope.detect.detector_file import ABOUT, SEAL, read_detector, write_detector
+from anchorscope.detect.detector_job import cross_fit, train_detector
+from anchorscope.detect.pooled import PooledReader
+from anchorscope.detect.trained import Trained, train
+from anchorscope.extract.store import ActivationReader
+from anchorscope.files.provenance import provenance
+from anchorscope.probe.delta import measure
+from anchorscope.probe.examples import examples_of
+from anchorscope.probe.logistic import fit, log_loss
+from anchorscope.probe.strengths import STRENGTHS
+from planted_detector import LAYERS, SETTINGS, WIDTH, about, manifest, write_activations
+
+EVERY_FOLD = (None, 0, 1, 2, 3, 4)
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory) -> ActivationReader:
+    return ActivationReader([write_activations(tmp_path_factory.mktemp("planted"), seed=0).parent])
+
+
+@pytest.fixture(scope="module")
+def examples(reader):
+    return examples_of(reader.keys, folds=5, repeats=1, seed=0, where="planted")
+
+
+@pytest.fixture(scope="module")
+def clean(reader) -> torch.Tensor:
+    return reader.read("resid", "answer_last", "first", "clean", range(LAYERS))
+
+
+def trained(clean, examples, without=EVERY_FOLD) -> list[Trained]:
+    hallucinated, folds = examples.hallucinated, examples.splits[0].folds
+    return train(clean, torch.from_numpy(hallucinated), torch.from_numpy(folds), without)
+
+
+def test_a_detector_without_a_fold_gives_the_p_of_that_fold_in_the_delta_table(reader, examples, clean):
+    delta, _ = measure(reader, folds=5, repeats=2, seed=0, where="planted")
+    first = delta.filter(pl.col("repeat") == 0, pl.col("intervention") == "exact_question").sort("layer", "id")
+    expected = first["p_clean"].to_numpy().reshape(LAYERS, -1)
+    folds = examples.splits[0].folds
+    assert (first["fold"].to_numpy().reshape(LAYERS, -1) == folds).all()
+    for fold, probes in enumerate(trained(clean, examples)[1:]):
+        p = torch.sigmoid(probes.logits(clean)).numpy()
+        np.testing.assert_allclose(p[:, folds == fold], expected[:, folds == fold], rtol=0, atol=1e-5)
+        assert np.abs(p[:, folds != fold] - expected[:, folds != fold]).max() > 1e-2, "they saw the others"
+
+
+def test_a_detector_without_a_fold_knows_nothing_of_it(examples, clean):
+    changed = clean.clone()
+    changed[:, examples.splits[0].folds == 2] = torch.randn(
+        LAYERS, 1, WIDTH, generator=torch.Generator().manual_seed(1)
+    )
+    (before,), (after,) = (trained(states, examples, without=[2]) for states in (clean, changed))
+    for name, values in before.tensors().items():
+        torch.testing.assert_close(after.tensors()[name], values, rtol=1e-4, atol=1e-4)
+
+
+def test_the_strength_for_all_examples_has_the_least_loss_over_all_inner_folds(examples, clean):
+    """The slow way: every strength is fitted on three folds and judged on each of the two others."""
+    labels, folds = torch.from_numpy(examples.hallucinated).double(), torch.from_numpy(examples.splits[0].folds)
+    losses = torch.zeros(len(STRENGTHS), LAYERS)
+    for number, strength in enumerate(STRENGTHS):
+        for i in range(5):
+            j = (i + 1) % 5
+            seen = (folds != i) & (folds != j)
+            probes = fit(clean.double(), labels, seen[None], torch.full((LAYERS, 1), strength))
+            logits = probes.logits(clean.double()).expand(-1, 2, -1)
+            losses[number] += log_loss(logits, labels, torch.stack([folds == i, folds == j])).sum(1) / 10
+    (found,) = trained(clean, examples, without=[None])
+    assert found.strength.tolist() == [STRENGTHS[index] for index in losses.argmin(0)]
+    torch.testing.assert_close(found.inner_loss, losses.amin(0), rtol=1e-3, atol=1e-3)
+    assert found.best_layer == int(losses.amin(0).argmin()) == LAYERS - 1, "where the label is told best"
+
+
+def test_weights_are_of_standardised_states(examples, clean):
+    (found,) = trained(clean, examples, without=[None])
+    mean, scale = clean.double().mean(1), clean.double().std(1, correction=0)
+    torch.testing.assert_close(found.mean, mean.float())
+    torch.testing.assert_close(found.scale, scale.float())
+    units = (clean[:, :9].double() - mean[:, None]) / scale[:, None]
+    expected = [[float(one @ found.weight[layer].double()) for one in units[layer]] for layer in range(LAYERS)]
+    logits = found.logits(clean[:, :9]) - found.bias[:, None]
+    torch.testing.assert_close(logits, torch.tensor(expected), rtol=1e-4, atol=1e-4)
+
+
+def test_a_state_that_never_varies_does_no_harm(examples, clean):
+    constant = clean.clone()
+    constant[:, :, 5] = 7.0
+    (found,) = trained(constant, examples, without=[None])
+    assert (found.weight[:, 5] == 0).all()
+    assert (found.scale[:, 5] == 1).all()
+    assert found.logits(constant).isfinite().all()
+
+
+def test_layers_are_the_same_in_one_chunk_or_in_several(reader, examples, monkeypatch):
+    pooled = PooledReader({"one": reader})
+    whole = cross_fit(pooled, examples, on_card=False)
+    monkeypatch.setattr("anchorscope.probe.delta.CHUNK_BYTES", 1)  # a layer at a time
+    parts = cross_fit(pooled, examples, on_card=False)
+    np.testing.assert_allclose(parts.logits, whole.logits, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(parts.chosen, whole.chosen, rtol=0, atol=1e-4)
+    assert parts.trained.best_layer == whole.trained.best_layer
+
+
+def test_a_question_of_two_datasets_has_two_ids_and_one_fold(reader):
+    pooled = PooledReader({"one": reader, "two": reader})
+    examples = examples_of(pooled.keys, folds=5, repeats=1, seed=0, where="pooled")
+    count = len(reader.keys)
+    assert len(set(examples.ids)) == 2 * count
+    assert pooled.datasets.tolist() == ["one"] * count + ["two"] * count
+    folds = examples.splits[0].folds
+    assert (folds[:count] == folds[count:]).all()
+
+
+@pytest.fixture
+def written(examples, clean, tmp_path):
+    (probes,) = trained(clean, examples, without=[None])
+    target = tmp_path / "probes/tiny.safetensors"
+    write_detector(target, probes, about("hash"), provenance(stage="train_detector"))
+    return target, probes
+
+
+def test_what_is_written_is_read_again(written):
+    path, probes = written
+    found, described = read_detector(path)
+    assert described == about("hash")
+    for name, values in probes.tensors().items():
+        assert torch.equal(found.tensors()[name], values), name
+
+
+def test_a_damaged_file_is_refused_wherever_the_damage_is(written):
+    path, _ = written
+    whole = path.read_bytes()
+    for place in (9, len(whole) // 2, len(whole) - 1, whole.index(b"few_shot")):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match=r"tiny\.safetensors (is damaged|cannot be read|is no detector)"):
+            read_detector(path)
+    path.write_bytes(whole[:-8])
+    with pytest.raises(ValueError, match="cannot be read as safetensors"):
+        read_detector(path)
+
+
+def test_a_foreign_file_is_refused(tmp_path):
+    save_file({"weight": torch.zeros(2)}, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=f"is no detector: its header has no {ABOUT}"):
+        read_detector(tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="does not exist"):
+        read_detector(tmp_path / "gone.safetensors")
+    save_file({"weight": torch.zeros(2)}, tmp_path / "x.safetensors", {ABOUT: json.dumps({}), SEAL: "0"})
+    with pytest.raises(ValueError, match="is damaged"):
+        read_detector(tmp_path / "x.safetensors")
+
+
+def make(folder, weights: str, names: dict[str, int]) -> tuple:
+    """A detector from datasets with so many right answers each."""
+    files = {
+        name: [write_activations(folder / name, seed=seed, right=count)]
+        for seed, (name, count) in enumerate(names.items())
+    }
+    manifest("hash", weights).write(folder / "tiny.json")
+    target, card = folder / "tiny.safetensors", folder / "tiny.md"
+    train_detector(files, folder / "tiny.json", target, card, SETTINGS)
+    return target, card.read_text()
+
+
+def plain_auc(logits: np.ndarray, positive: np.ndarray) -> float:
+    """How often a hallucinated answer outranks a right one, pair by pair."""
+    wins = [float(a > b) + 0.5 * float(a == b) for a in logits[positive] for b in logits[~positive]]
+    return sum(wins) / len(wins)
+
+
+def test_the_card_says_what_the_detector_is(tmp_path):
+    target, card = make(tmp_path, "random", {"one": 60, "two": 50, "few": 5})
+    probes, described = read_detector(target)
+    assert (described.datasets, described.examples) == (["one", "two"], 230)
+    assert described.layer == probes.best_layer
+    pooled = PooledReader({name: ActivationReader([tmp_path / name]) for name in ("one", "two")})
+    examples = examples_of(pooled.keys, folds=5, repeats=1, seed=0, where="pooled")
+    fitted = cross_fit(pooled, examples, on_card=False)
+    rows = {row.split(" | ")[0].strip("| "): row.split(" | ")[1:] for row in card.splitlines() if row.startswith("| ")}
+    for name, who in (("all", pooled.datasets != ""), ("two", pooled.datasets == "two")):
+        area = plain_auc(fitted.chosen[who], examples.hallucinated[who])
+        right, wrong, found, interval, *_ = rows[name]
+        assert (int(right), int(wrong)) == ((110, 120) if name == "all" else (50, 60))
+        assert float(found) == pytest.approx(area, abs=6e-4)
+        low, high = map(float, interval.split(" to "))
+        assert low < area < high
+    assert "few: 5 right and 60 hallucinated answers are too few to probe" in card
+    assert "weights of this model are random" in card
+    assert "two: questions that come with Anchorscope" in card
+    for fixed in ("fedcba9876543210", "hash", "0123456789abcdef", torch.__version__):
+        assert fixed in card
+
+
+def test_each_fold_has_a_layer_that_was_chosen_without_it(reader, examples, clean):
+    fitted = cross_fit(PooledReader({"one": reader}), examples, on_card=False)
+    folds = examples.splits[0].folds
+    for fold, probes in enumerate(trained(clean, examples)[1:]):
+        own = probes.logits(clean)[probes.best_layer].numpy()
+        np.testing.assert_allclose(fitted.chosen[folds == fold], own[folds == fold], rtol=0, atol=1e-4)
+
+
+def test_where_nothing_can_be_probed_file_and_card_say_why(tmp_path):
+    target, card = make(tmp_path, "trained", {"few": 5})
+    assert "No detector for tiny" in card
+    assert "few: 5 right and 60 hallucinated answers are too few to probe" in card
+    with pytest.raises(ValueError, match="holds no detector: few: 5 right"):
+        read_detector(target)

@@ -1,0 +1,254 @@
+"""Scores of a model in hand are those of one plain forward pass per answer, and the command gives the same."""
+
+import json
+import logging
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
+
+import anchorscope
+from anchorscope import api
+from anchorscope.answer.answers import grade
+from anchorscope.answer.prompts import Prompt, encode, few_shot_prompt
+from anchorscope.detect.detector import Detector
+from anchorscope.detect.detector_file import write_detector
+from anchorscope.detect.given_answers import tokenise
+from anchorscope.detect.score_lines import read_rows
+from anchorscope.detect.trained import Trained
+from anchorscope.models.revision import tokenizer_hash
+from planted_detector import LAYERS, SHOTS, WIDTH, about
+from small_things import ROOT, tiny_model
+
+ASKED = {
+    "Who wrote Dune?": "Frank Herbert",
+    "What is the capital of France?": "It is Paris, I think.",
+    "In which year did the first human walk on the surface of the Moon, and what was his name?": "1969",
+    "Is Björk older than Sjón?": "Björk is older, because she was born in 1965",
+    "what is the largest city of Japan": "東京 (Tokyo)",
+    "which sign means love": "The answer is ❤️",
+}
+QUESTIONS, ANSWERS = list(ASKED), list(ASKED.values())
+
+
+def probes(seed: int = 0) -> Trained:
+    """Any probes will do, as long as no number is special."""
+    draw = torch.Generator().manual_seed(seed)
+    weight, mean = (torch.randn(LAYERS, WIDTH, generator=draw) for _ in range(2))
+    scale, bias = 0.5 + torch.rand(LAYERS, WIDTH, generator=draw), torch.randn(LAYERS, generator=draw)
+    return Trained(0.3 * weight, mean, scale, bias, strength=torch.ones(LAYERS), inner_loss=torch.ones(LAYERS))
+
+
+@pytest.fixture(scope="module")
+def detector(tokenizer) -> Detector:
+    return Detector(probes(), about(tokenizer_hash(tokenizer)))
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    return tiny_model("llama", len(tokenizer), layers=LAYERS)
+
+
+def one_by_one(model, tokenizer, detector: Detector, layer: int) -> list[float]:
+    """One plain forward pass per answer. Prompt and answer are tokenised apart; `grade` finds the token to read."""
+    trained, prompt, found = detector.trained, few_shot_prompt(SHOTS), []
+    block = model.get_decoder().layers[layer]
+    part = {"resid": block, "attn": block.self_attn.o_proj, "mlp": block.mlp}[detector.about.component]
+    kept = []
+    handle = part.register_forward_hook(
+        lambda module, args, out: kept.append(out[0] if isinstance(out, tuple) else out)
+    )
+    for question, answer in ASKED.items():
+        before = encode(tokenizer, prompt, [question])[0].ids
+        ids = tokenizer(f" {answer}")["input_ids"]
+        row = grade(tokenizer, ids, gold=[], question=question)
+        places = {"answer_last": "exact_last", "final": "answer_final", "before_answer": "exact_first"}
+        place = len(before) + row[places[detector.about.position]] - (detector.about.position == "before_answer")
+        with torch.inference_mode():
+            model(torch.tensor([before + ids]))
+        state = kept.pop()[0, place]
+        units = (state - trained.mean[layer]) / trained.scale[layer]
+        found.append(1 / (1 + np.exp(-float(units @ trained.weight[layer] + trained.bias[layer]))))
+    handle.remove()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("family", "component", "position", "layer"),
+    [
+        ("llama", "resid", "answer_last", None),
+        ("llama", "resid", "answer_last", LAYERS - 1),
+        ("llama", "attn", "final", 0),
+        ("llama", "mlp", "before_answer", 1),
+        ("gemma3", "resid", "answer_last", None),
+    ],
+)
+def test_scores_are_those_of_one_plain_pass_per_answer(family, component, position, layer, tokenizer):
+    model = tiny_model(family, len(tokenizer), layers=LAYERS)
+    kind = model.config.model_type
+    described = about(tokenizer_hash(tokenizer), architecture=kind, component=component, position=position)
+    detector = Detector(probes(), described)
+    found = detector.score(model, tokenizer, QUESTIONS, ANSWERS, layer=layer)
+    expected = one_by_one(model, tokenizer, detector, described.layer if layer is None else layer)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    assert np.ptp(found) > 0.05, "they differ by more than rounding"
+
+
+def test_neither_order_nor_batches_change_a_score(model, tokenizer, detector):
+    expected = detector.score(model, tokenizer, QUESTIONS, ANSWERS)
+    backwards = detector.score(model, tokenizer, QUESTIONS[::-1], ANSWERS[::-1], batch_tokens=40)
+    np.testing.assert_allclose(backwards[::-1], expected, rtol=0, atol=1e-5)
+    alone = detector.score(model, tokenizer, QUESTIONS[:1], ANSWERS[:1])
+    np.testing.assert_allclose(alone, expected[:1], rtol=0, atol=1e-5)
+
+
+def test_an_empty_answer_and_a_refusal_have_no_score_and_only_the_first_line_is_read(
+    model, tokenizer, detector, caplog
+):
+    answers = ["", "I don't know.", "Frank Herbert", "  Frank Herbert \nQuestion: who", "?!"]
+    with caplog.at_level(logging.INFO, logger="anchorscope"):
+        found = detector.score(model, tokenizer, QUESTIONS[:1] * 5, answers)
+    assert np.isnan(found).tolist() == [True, True, False, False, True]
+    assert found[3] == pytest.approx(found[2], abs=1e-6)
+    assert "3 of 5 answers are empty or refusals and get no score" in caplog.text
+    assert "answers are taken as given; the detector learnt from greedy answers of tiny itself" in caplog.text
+    assert len(detector.score(model, tokenizer, [], [])) == 0
+    assert np.isnan(detector.score(model, tokenizer, ["x"], [""])).all()
+
+
+@pytest.mark.parametrize("after", ["\nAnswer:", "<|im_end|>\n<|im_start|>assistant\n"])
+def test_an_answer_has_the_tokens_that_the_model_would_have_written(after, tokenizer):
+    """A model begins with a space after a prompt that ends in none, and with a word after one that ends a line."""
+    prompt = Prompt("Question: ", after, special_tokens=True)
+    space = "" if after.endswith("\n") else " "
+    given = tokenise(tokenizer, prompt, QUESTIONS, ANSWERS).given
+    for one, question, answer in zip(given, QUESTIONS, ANSWERS, strict=True):
+        ids = tokenizer(space + answer)["input_ids"]
+        before = encode(tokenizer, prompt, [question])[0].ids
+        assert one.ids.tolist() == before + ids
+        row = grade(tokenizer, ids, gold=[], question=question)
+        places = {"answer_last": "exact_last", "final": "answer_final"}
+        for position, column in places.items():
+            sequence = one.sequence(position)
+            assert sequence.keep == [len(before) + row[column]]
+            assert len(sequence.ids) == sequence.keep[0] + 1, "nothing after it is run"
+
+
+def test_where_prompt_and_answer_would_merge_the_prompts_own_tokens_stay():
+    """With the merge of a colon and a space, the prompt's last token would be another one."""
+    letters = {letter: number for number, letter in enumerate([":", " ", "A", "b", "?", ": ", " A"])}
+    backend = Tokenizer(BPE(letters, [(":", " "), (" ", "A")]))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.Split("?", "isolated"), decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    answered = tokenise(tokenizer, Prompt("b", ":", special_tokens=True), ["b?"], ["Abb"])
+    (one,) = answered.given
+    assert tokenizer("bb?: Abb")["input_ids"] == [3, 3, 4, 5, 2, 3, 3], "the colon has taken the space"
+    assert one.ids.tolist() == [3, 3, 4, 0, 6, 3, 3]
+    assert one.first == 4
+    assert one.offsets.tolist() == [[0, 2], [2, 3], [3, 4]]
+
+
+def test_the_prompts_beginning_is_shared_and_no_more(tokenizer):
+    answered = tokenise(tokenizer, few_shot_prompt(SHOTS), ["Who?", "Who wrote Dune?"], ["Me", "You"])
+    shared = tokenizer.decode(answered.given[0].ids[: answered.shared])
+    assert shared == few_shot_prompt(SHOTS).before.rstrip(), "the space belongs to the question's first token"
+
+
+def test_the_model_is_left_as_it_was(model, tokenizer, detector):
+    ids = torch.arange(5, 25)[None]
+    before, attention = model(ids).logits, model.config._attn_implementation
+    model.train()
+    detector.score(model, tokenizer, QUESTIONS, ANSWERS)
+    assert model.training
+    model.eval()
+    assert model.config._attn_implementation == attention
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert torch.equal(model(ids).logits, before)
+
+
+def test_what_the_detector_is_not_for_is_refused_in_one_sentence(model, tokenizer, detector):
+    def refused(match: str, **changed: object) -> None:
+        given = {"model": model, "tokenizer": tokenizer, "questions": ["Who?"], "answers": ["Me"]} | changed
+        with pytest.raises(ValueError, match=match) as raised:
+            detector.score(**given)
+        assert "\n" not in str(raised.value)
+
+    refused("for tiny, whose num_hidden_layers is 4, but this model's is 2", model=tiny_model("llama", 200, layers=2))
+    refused("whose model_type is llama, but this model's is qwen3", model=tiny_model("qwen3", 200))
+    refused("computes in torch.float64; load it with one of float32", model=tiny_model("llama", 200).double())
+    other = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(BPE({"a": 0}, [])))
+    refused(f"with the tokenizer {detector.about.tokenizer}, but this tokenizer is", tokenizer=other)
+    refused("There are 1 questions and 2 answers; each answer needs one", answers=["Me", "You"])
+    refused("answers is one text; give a list of them", answers="Me")
+    refused("layer is 4; the detector has probes for layers 0 to 3", layer=4)
+    refused("The answer 'x<|im_end|>' holds '<|im_end|>', a control token", answers=["x<|im_end|>"])
+    refused("has 5.. tokens, more than the model's 512 positions", answers=["why " * 500])
+
+
+def test_states_that_are_not_finite_are_refused(tokenizer, detector):
+    broken = tiny_model("llama", len(tokenizer), layers=LAYERS)
+    mark = tokenizer(" Herbert")["input_ids"][-1]
+    broken.get_input_embeddings().weight[mark] = torch.inf
+    with pytest.raises(ValueError, match=r"answer 2, 'Frank Herbert', are not finite"):
+        detector.score(broken, tokenizer, ["Who wrote Emma?", "Who wrote Dune?"], ["Jane Austen", "Frank Herbert"])
+
+
+def test_a_bad_line_is_refused_with_its_number(tmp_path):
+    good = json.dumps({"question": "Who?", "answer": "Me"})
+    file = tmp_path / "asked.jsonl"
+    for bad, sentence in {
+        "{": "is not JSON",
+        "[1]": "is not an object",
+        '{"question": "Who?"}': "has no text as its 'answer'",
+        '{"question": 3, "answer": "Me"}': "has no text as its 'question'",
+        '{"question": "Who?", "answer": "Me", "hallucinated": 1}': "has a key 'hallucinated' already",
+    }.items():
+        file.write_text(f"{good}\n\n{bad}\n")
+        with pytest.raises(ValueError, match=f"^Line 3 of .*asked.jsonl {sentence}"):
+            read_rows(str(file))
+    with pytest.raises(ValueError, match=r"gone\.jsonl does not exist"):
+        read_rows(str(tmp_path / "gone.jsonl"))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, model, tokenizer, detector):
+    """A model's folder and a detector for it."""
+    folder = tmp_path_factory.mktemp("score")
+    model.save_pretrained(folder / "tiny")
+    tokenizer.save_pretrained(folder / "tiny")
+    assert api.load_detector is anchorscope.load_detector
+    kept = PreTrainedTokenizerFast.from_pretrained(folder / "tiny")
+    write_detector(folder / "tiny.safetensors", detector.trained, about(tokenizer_hash(kept)), {})
+    return folder, kept
+
+
+def test_the_command_reads_the_standard_input_and_gives_what_python_gives(files, model):
+    folder, tokenizer = files
+    rows = [{"question": question, "answer": answer, "id": n} for n, (question, answer) in enumerate(ASKED.items())]
+    rows.append({"question": "Who?", "answer": "", "id": 6})
+    command = [sys.executable, "-m", "anchorscope", "score", "--detector", "tiny.safetensors", "--model", "tiny"]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    options = ["--dtype", "float32", "--threads", "1", "-"]
+    done = subprocess.run([*command, *options], cwd=folder, input=lines, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    scores = [row.pop("hallucinated") for row in found]
+    assert found == rows
+    assert scores.pop() is None
+    expected = anchorscope.load_detector(folder / "tiny.safetensors").score(model, tokenizer, QUESTIONS, ANSWERS)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-6)
+    assert "1 of 7 answers are empty or refusals" in done.stderr
+    assert not (folder / ".hashes").exists(), "nothing is left beside a folder that is not ours"
+
+
+def test_the_package_alone_imports_no_torch():
+    code = "import anchorscope, sys; assert 'torch' not in sys.modules; anchorscope.nothing"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "workflow", capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines()[-1] == "AttributeError: module 'anchorscope' has no attribute 'nothing'"

@@ -1,0 +1,98 @@
+"""A detector to take away: probes of every layer, and all that is needed to use them on the same model elsewhere."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from anchorscope.answer.prompts import PromptSet
+from anchorscope.detect.detector_file import About, read_detector
+from anchorscope.detect.given_answers import tokenise
+from anchorscope.detect.score import read_logits
+from anchorscope.detect.trained import Trained
+from anchorscope.engine.parts import in_eval_mode
+from anchorscope.extract.store import DTYPES
+from anchorscope.files.logs import log
+from anchorscope.models.revision import tokenizer_hash
+
+
+@dataclass(frozen=True)
+class Detector:
+    """Tells how likely an answer of one model is hallucinated, from the model's states while it reads that answer."""
+
+    trained: Trained
+    about: About
+
+    def score(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        questions: Sequence[str],
+        answers: Sequence[str],
+        *,
+        batch_tokens: int | None = None,
+        layer: int | None = None,
+    ) -> np.ndarray:
+        """The probability that each answer is hallucinated, [answers]; NaN for an empty answer or a refusal.
+
+        Each answer is the whole reply to the question of the same number; its first line is read. It is taken as given:
+        the detector learnt from greedy answers of the model itself, and what it says of any other text was not
+        measured. Half of its examples were hallucinated, so a probability supposes that half of the answers are.
+        `batch_tokens` are computed together, by default as many as suit the device. `layer` reads another layer than
+        the one that told best.
+        """
+        for name, texts in (("questions", questions), ("answers", answers)):
+            if isinstance(texts, str):
+                raise ValueError(f"{name} is one text; give a list of them.")
+        if len(questions) != len(answers):
+            raise ValueError(f"There are {len(questions)} questions and {len(answers)} answers; each answer needs one.")
+        self._check(model, tokenizer)
+        read = self._layer(layer)
+        log.info("answers are taken as given; the detector learnt from greedy answers of %s itself", self.about.model)
+        (prompt,) = PromptSet(self.about.style, {"first": self.about.prompt}).built(tokenizer).values()
+        given = tokenise(tokenizer, prompt, questions, answers)
+        with in_eval_mode(model):
+            logits = read_logits(
+                model,
+                given,
+                self.trained.layers(slice(read, read + 1)),
+                component=self.about.component,
+                position=self.about.position,
+                layer=read,
+                batch_tokens=batch_tokens,
+            )
+        return torch.sigmoid(logits.double()).numpy()
+
+    def _layer(self, asked: int | None) -> int:
+        layers = len(self.trained.weight)
+        if asked is not None and not 0 <= asked < layers:
+            raise ValueError(f"layer is {asked}; the detector has probes for layers 0 to {layers - 1}.")
+        return self.about.layer if asked is None else asked
+
+    def _check(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Refuse another model than the one that the detector was trained on, as far as that can be seen."""
+        config = model.config.get_text_config()
+        layers, width = self.trained.weight.shape
+        needed = {"model_type": self.about.architecture, "num_hidden_layers": layers, "hidden_size": width}
+        for name, value in needed.items():
+            if getattr(config, name) != value:
+                raise ValueError(
+                    f"The detector is for {self.about.model}, whose {name} is {value}, but this model's is "
+                    f"{getattr(config, name)}; use the model that it was trained on."
+                )
+        if str(model.dtype).removeprefix("torch.") not in DTYPES:
+            raise ValueError(f"The model computes in {model.dtype}; load it with one of {', '.join(DTYPES)}.")
+        found = tokenizer_hash(tokenizer)
+        if found != self.about.tokenizer:
+            raise ValueError(
+                f"The detector is for {self.about.model} with the tokenizer {self.about.tokenizer}, but this tokenizer "
+                f"is {found}; use the one that the run used."
+            )
+
+
+def load_detector(path: Path | str) -> Detector:
+    """The detector in a file such as results/probes/{model}.safetensors."""
+    return Detector(*read_detector(path))

@@ -1,0 +1,85 @@
+"""A detector on disk: probes as safetensors, and in the header what they were trained on, with a seal over both."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from anchorscope.detect.trained import Trained
+from anchorscope.files.atomic import atomic
+from anchorscope.files.plain import fault_of_file
+from anchorscope.files.reasons import reason_of
+
+ABOUT, SEAL = "anchorscope_detector", "anchorscope_seal"  # keys of the header
+NOT_PROBED = "not_probed"  # in place of what it is about, where nothing could be trained
+
+
+@dataclass(frozen=True)
+class About:
+    """What a detector was trained on, and what it can be used with."""
+
+    model: str  # its name in the run
+    weights: str  # trained or random
+    revision: str  # what fixes the weights
+    architecture: str
+    tokenizer: str  # a hash of it
+    style: str  # of the prompt: few_shot or chat
+    prompt: list[dict[str, str]] | str  # demonstrations, or the instruction of a chat prompt
+    component: str
+    position: str
+    layer: int  # which is read unless another is asked for
+    datasets: list[str]
+    examples: int
+
+    def as_json(self) -> dict:
+        return asdict(self)
+
+
+def write_detector(target: Path | str, trained: Trained, about: About, made_from: dict[str, str]) -> None:
+    """Write a detector; the file is whole or absent. `made_from` is its provenance."""
+    _write(target, trained.tensors(), {**made_from, ABOUT: json.dumps(about.as_json(), sort_keys=True)})
+
+
+def write_none(target: Path | str, reason: str, made_from: dict[str, str]) -> None:
+    """Write a file without probes that says why there are none."""
+    _write(target, {}, {**made_from, ABOUT: json.dumps({NOT_PROBED: reason})})
+
+
+def _write(target: Path | str, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
+    there = {name: values.contiguous().cpu() for name, values in tensors.items()}
+    with atomic(target) as temporary:
+        temporary.write_bytes(save(there, {**header, SEAL: _seal(header, there)}))
+
+
+def read_detector(path: Path | str) -> tuple[Trained, About]:
+    """A detector's probes and what they are about. A file that is damaged or no detector is refused in one sentence."""
+    fault = fault_of_file(path)
+    if fault:
+        raise ValueError(f"{path} {fault}; name a detector, such as results/probes/{{model}}.safetensors.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} cannot be read as safetensors: {reason_of(error)}; make it again.") from error
+    if ABOUT not in header:
+        raise ValueError(f"{path} is no detector: its header has no {ABOUT}; name a file that a run has trained.")
+    if header.pop(SEAL, None) != _seal(header, tensors):
+        raise ValueError(f"{path} is damaged: its content does not match its seal; make it again.")
+    about = json.loads(header[ABOUT])
+    if NOT_PROBED in about:
+        raise ValueError(f"{path} holds no detector: {about[NOT_PROBED]}")
+    return Trained(**tensors), About(**about)
+
+
+def _seal(header: dict[str, str], tensors: dict[str, Tensor]) -> str:
+    """A hash of all that the file holds."""
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(tensors):
+        digest.update(f"{name} {list(tensors[name].shape)} {tensors[name].dtype}".encode())
+        digest.update(tensors[name].numpy().tobytes())
+    return digest.hexdigest()

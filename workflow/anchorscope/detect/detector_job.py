@@ -1,0 +1,158 @@
+"""From the activations of all datasets of a model to its detector and the card that describes it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from anchorscope.detect.card import Quality, write_card
+from anchorscope.detect.detector_file import About, write_detector, write_none
+from anchorscope.detect.pooled import PooledReader
+from anchorscope.detect.trained import Trained, joined, train
+from anchorscope.extract.axes import EXACT, Headline
+from anchorscope.extract.store import ActivationReader, open_activations
+from anchorscope.files.logs import log
+from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import made_from
+from anchorscope.models.manifest import Manifest
+from anchorscope.probe.delta import States, in_chunks
+from anchorscope.probe.examples import Examples, TooFew, examples_of
+from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
+
+CLEAN = ("first", "clean")
+
+
+@dataclass(frozen=True)
+class DetectorSettings:
+    """How a detector is trained."""
+
+    headline: Headline  # what it reads
+    folds: int
+    seed: int
+    sources: dict[str, str]  # of each dataset, as in the config
+    on_card: bool  # whether a card is used
+    code: str  # fingerprint
+
+
+@dataclass(frozen=True)
+class CrossFitted:
+    """Probes trained on all examples, and what probes that never saw an example say about it."""
+
+    trained: Trained
+    logits: np.ndarray  # [layers, examples]
+    chosen: np.ndarray  # [examples], in the layer that tells best without the example's fold
+
+
+def train_detector(
+    activations: Mapping[str, Sequence[Path | str]],
+    manifest: Path | str,
+    target: Path | str,
+    card: Path | str,
+    settings: DetectorSettings,
+) -> None:
+    """Write a model's detector and its card; `activations` are the headline's files of each dataset.
+
+    Where no dataset has enough answers, both say why there is no detector.
+    """
+    described = Manifest.read(manifest)
+    readers = {name: open_activations(files, settings.headline.grid(), [EXACT]) for name, files in activations.items()}
+    probed, skipped = _probed(readers, settings)
+    prompts = made_from(next(iter(activations.values()))[0])["prompts"]
+    made = provenance(
+        stage="train_detector",
+        model=described.as_json(),
+        prompts=prompts,
+        sources=settings.sources,
+        folds=settings.folds,
+        seed=settings.seed,
+        skipped=skipped,
+        code=settings.code,
+    )
+    if not probed:
+        write_none(target, " ".join(skipped.values()), made)
+        write_card(card, described, None, [], made)
+        return
+    reader = PooledReader(probed)
+    examples = examples_of(
+        reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=f"{described.name} on all datasets"
+    )
+    fitted = cross_fit(reader, examples, settings.on_card)
+    about = About(
+        model=described.name,
+        weights=described.weights,
+        revision=described.revision,
+        architecture=described.architecture,
+        tokenizer=described.tokenizer,
+        style=prompts["style"],
+        prompt=prompts["texts"]["first"],
+        component=settings.headline.component,
+        position=settings.headline.position,
+        layer=fitted.trained.best_layer,
+        datasets=list(probed),
+        examples=len(examples.ids),
+    )
+    write_detector(target, fitted.trained, about, made)
+    write_card(card, described, about, qualities(fitted, examples, reader.datasets), made)
+
+
+def _probed(
+    readers: Mapping[str, ActivationReader], settings: DetectorSettings
+) -> tuple[dict[str, ActivationReader], dict[str, str]]:
+    """The datasets with enough answers to probe, and why the others have too few."""
+    probed, skipped = {}, {}
+    for name, reader in readers.items():
+        try:
+            examples_of(reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=name)
+            probed[name] = reader
+        except TooFew as error:
+            skipped[name] = str(error)
+            log.warning("left out: %s", error)
+    return probed, skipped
+
+
+def cross_fit(reader: PooledReader, examples: Examples, on_card: bool) -> CrossFitted:
+    """Train on all examples, and once without each fold to score it; a few layers at a time."""
+    folds = examples.splits[0].folds
+    without = [None, *range(folds.max() + 1)]
+
+    def train_on(device: torch.device, states: States) -> tuple[list[Trained], np.ndarray]:
+        there, fold_of = states[CLEAN].to(device), torch.from_numpy(folds).to(device)
+        trained = train(there, torch.from_numpy(examples.hallucinated).to(device), fold_of, without)
+        logits = torch.zeros(there.shape[:2], device=device)
+        for fold, probes in zip(without[1:], trained[1:], strict=True):
+            logits[:, fold_of == fold] = probes.logits(there[:, fold_of == fold])
+        return [probes.to(torch.device("cpu")) for probes in trained], logits.double().cpu().numpy()
+
+    parts = [part for _, _, part in in_chunks(reader, [CLEAN], on_card, train_on)]
+    everyone, *others = [joined(some) for some in zip(*(trained for trained, _ in parts), strict=True)]
+    logits = np.concatenate([some for _, some in parts])
+    best = np.array([probes.best_layer for probes in others])[folds]  # [examples]
+    return CrossFitted(everyone, logits, logits[best, np.arange(len(folds))])
+
+
+def qualities(fitted: CrossFitted, examples: Examples, datasets: np.ndarray) -> list[Quality]:
+    """How well the cross-fitted probes tell: over all examples, then on each dataset."""
+    names = list(dict.fromkeys(datasets.tolist()))
+    everyone = np.ones(len(datasets), bool)
+    return [
+        _quality(name, who, fitted, examples)
+        for name, who in [("all", everyone), *((name, datasets == name) for name in names)]
+    ]
+
+
+def _quality(name: str, who: np.ndarray, fitted: CrossFitted, examples: Examples) -> Quality:
+    logits, hallucinated = fitted.chosen[who], examples.hallucinated[who]
+    clusters = [cluster for cluster, mine in zip(examples.clusters, who, strict=True) if mine]
+    area = auc_with_interval(logits[None, None], hallucinated, clusters)
+    return Quality(
+        dataset=name,
+        right=int((~hallucinated).sum()),
+        hallucinated=int(hallucinated.sum()),
+        auc=float(area["auc"][0]),
+        auc_low=float(area["auc_low"][0]),
+        auc_high=float(area["auc_high"][0]),
+        calibration_error=float(calibration_error(logits, hallucinated)),
+        best_layer=int(np.argmax(auc(fitted.logits[:, who], hallucinated))),
+    )

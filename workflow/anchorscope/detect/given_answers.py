@@ -1,0 +1,105 @@
+"""Answers that are given as texts: in tokens after their question's prompt, as the model would have written them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from anchorscope.answer.prompts import Prompt, refuse_control_tokens
+from anchorscope.extract.sequences import ENCODED_AT_ONCE, TokenSequence, kept_answer
+from anchorscope.text.grading import label
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A question and its answer in tokens."""
+
+    question: str
+    answer: str  # its first line, with the space that the prompt leaves to it
+    ids: np.ndarray  # of prompt and answer
+    first: int  # the answer's first token
+    offsets: np.ndarray  # the characters of `answer` that each of its tokens covers, [tokens, 2]
+
+    def sequence(self, position: str) -> TokenSequence | None:
+        """What is run to read one position; None for an empty answer or a refusal.
+
+        It ends with the token that is read: nothing up to it depends on what follows.
+        """
+        exact = label(self.answer, gold=[], question=self.question).exact
+        if exact is None:
+            return None
+        starts, ends = self.offsets.T
+        over = np.flatnonzero(np.maximum(starts, exact.start) < np.minimum(ends, exact.end)).tolist()
+        if not over:  # the tokenizer has no token for these characters
+            return None
+        places = {"exact_first": over[0], "exact_last": over[-1], "answer_final": len(self.offsets) - 1}
+        answer, (place,) = kept_answer({"generated_ids": self.ids[self.first :], **places}, [position])
+        return TokenSequence(self.ids[: self.first + len(answer)], [], [self.first + place])
+
+
+@dataclass(frozen=True)
+class Answered:
+    """All that is scored, and how many leading tokens all prompts have in common before the question."""
+
+    given: list[Given]
+    shared: int
+
+
+def tokenise(
+    tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: Sequence[str], answers: Sequence[str]
+) -> Answered:
+    """Every answer after its prompt, in tokens."""
+    refuse_control_tokens(tokenizer, questions, "question")
+    refuse_control_tokens(tokenizer, answers, "answer")
+    space = "" if prompt.after[-1:].isspace() else " "  # models begin an answer with a space where the prompt has none
+    lines = [answer.strip().split("\n", 1)[0].rstrip() for answer in answers]
+    said = [f"{space}{line}" if line else "" for line in lines]
+    given: list[Given] = []
+    shared = None
+    for start in range(0, len(said), ENCODED_AT_ONCE):
+        part = slice(start, start + ENCODED_AT_ONCE)
+        found, before = _tokenise(tokenizer, prompt, questions[part], said[part])
+        given += found
+        shared = _common([given[0], *found], before if shared is None else shared)
+    return Answered(given, shared or 0)
+
+
+def _tokenise(
+    tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: Sequence[str], said: Sequence[str]
+) -> tuple[list[Given], int]:
+    """Some answers, and how many tokens of the first prompt come before its question."""
+    prompts = [f"{prompt.before}{question}{prompt.after}" for question in questions]
+    texts = [text + answer for text, answer in zip(prompts, said, strict=True)]
+    batch = tokenizer(texts, add_special_tokens=prompt.special_tokens, return_attention_mask=False)
+    given = []
+    for number, (text, ids) in enumerate(zip(prompts, batch["input_ids"], strict=True)):
+        offsets = np.array(batch.encodings[number].offsets).reshape(-1, 2) - len(text)
+        inside = np.flatnonzero((offsets[:, 1] > 0) & (offsets[:, 0] < offsets[:, 1]))
+        first = int(inside[0]) if len(inside) else len(ids)
+        if len(inside) and offsets[first, 0] < 0:
+            given.append(_apart(tokenizer, prompt, text, questions[number], said[number]))
+        else:
+            last = first + len(inside)
+            one = Given(questions[number], said[number], np.array(ids[:last], np.int32), first, offsets[first:last])
+            given.append(one)
+    ends = np.array(batch.encodings[0].offsets)[:, 1]
+    return given, int(np.argmax(ends > len(prompt.before)))
+
+
+def _apart(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: str, question: str, said: str) -> Given:
+    """Where a token would cover the end of the prompt and the beginning of the answer: each is tokenised on its own.
+
+    A model that answers cannot take back the prompt's last token.
+    """
+    before = tokenizer(text, add_special_tokens=prompt.special_tokens)["input_ids"]
+    after = tokenizer(said, add_special_tokens=False, return_offsets_mapping=True)
+    ids = np.array(before + after["input_ids"], np.int32)
+    return Given(question, said, ids, first=len(before), offsets=np.array(after["offset_mapping"]).reshape(-1, 2))
+
+
+def _common(given: Sequence[Given], most: int) -> int:
+    """How many of the first `most` tokens all have in common."""
+    most = min([most, *(len(one.ids) for one in given)])
+    same = (np.stack([one.ids[:most] for one in given]) == given[0].ids[:most]).all(0)
+    return most if same.all() else int(np.argmin(same))

@@ -1,0 +1,111 @@
+"""Reads one layer of a model while it reads answers, and applies a probe there; later layers are not run."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from anchorscope.detect.given_answers import Answered
+from anchorscope.detect.trained import Trained
+from anchorscope.engine.batches import default_tokens, run_batches
+from anchorscope.engine.packing import to_device
+from anchorscope.engine.parts import Parts
+from anchorscope.engine.self_check import Path
+from anchorscope.extract.axes import Pass
+from anchorscope.extract.passes import Passes, passes_on
+from anchorscope.extract.recorder import Recorder, recording
+from anchorscope.extract.run import path_for
+from anchorscope.extract.sequences import TokenSequence, Workload
+from anchorscope.files.logs import log
+
+CLEAN: list[Pass] = [("first", "clean")]
+
+
+@torch.inference_mode()
+def read_logits(
+    model: PreTrainedModel,
+    answered: Answered,
+    probe: Trained,  # of the layer that is read
+    *,
+    component: str,
+    position: str,
+    layer: int,
+    batch_tokens: int | None,
+) -> Tensor:
+    """Logits [answers] in the machine's own memory; NaN for an empty answer or a refusal."""
+    given = answered.given
+    if not given:
+        return torch.empty(0)
+    longest = TokenSequence(max((one.ids for one in given), key=len), [], [])
+    workload = Workload(keys=[{}], sequences=[[longest]], shared={"first": answered.shared}, passes=CLEAN)
+    path = path_for(model, workload, [component], window=None)
+    assert path is not None  # there is a sequence
+    with path.running(model), _stopping(path, layer, component) as recorder:
+        passes = passes_on(path, model, recorder, workload=workload)
+        logits = torch.full((len(given),), torch.nan, device=recorder.devices[0])
+        there = probe.to(logits.device)
+
+        def run(batch: list[int]) -> None:
+            found = [(index, sequence) for index in batch if (sequence := given[index].sequence(position))]
+            if found:
+                states = _states(passes, [[sequence] for _, sequence in found])
+                places = to_device(np.array([index for index, _ in found]), logits.device)
+                logits.index_copy_(0, places, there.logits(states[None])[0])
+
+        sizes = [passes.tokens([replace(longest, ids=one.ids)])["first"] for one in given]
+        run_batches(run, sizes, batch_tokens or default_tokens(model), what="scoring answers")
+    return _checked(logits.cpu(), answered, position)
+
+
+class _Reached(Exception):
+    """The layer that is read has run."""
+
+    def __init__(self, states: Tensor):
+        super().__init__()
+        self.states = states  # [vectors, width]
+
+
+@contextmanager
+def _stopping(path: Path, layer: int, component: str) -> Iterator[Recorder]:
+    """A recorder of one layer, which ends every forward pass that it watches after that layer."""
+    block = path.parts.blocks[layer]
+    with recording(Parts([block], path.parts.stream), [component]) as recorder:
+
+        def stop(module: nn.Module, inputs: Any, output: Any) -> None:
+            if recorder.watch is not None:
+                raise _Reached(recorder.watch.into[0][0])
+
+        handle = block.module.register_forward_hook(stop)  # runs after the recorder's own
+        try:
+            yield recorder
+        finally:
+            handle.remove()
+
+
+def _states(passes: Passes, items: list[list[TokenSequence]]) -> Tensor:
+    """The states [examples, width] of the layer that is read."""
+    try:
+        passes.run(items)
+    except _Reached as reached:
+        return reached.states
+    raise RuntimeError("The layer that is read did not run.")
+
+
+def _checked(logits: Tensor, answered: Answered, position: str) -> Tensor:
+    """The logits, if each is finite or has a reason not to be; the log says how many answers were not scored."""
+    unread = (~logits.isfinite()).nonzero().flatten().tolist()
+    for index in unread:
+        one = answered.given[index]
+        if one.sequence(position) is not None:
+            raise ValueError(
+                f"The states of answer {index + 1}, {one.answer.strip()!r}, are not finite; load the model in bfloat16 "
+                "or float32."
+            )
+    if unread:
+        log.warning("%d of %d answers are empty or refusals and get no score", len(unread), len(logits))
+    return logits

@@ -1,0 +1,101 @@
+"""Scores answers in JSON Lines: each line comes back with the probability that its answer is hallucinated."""
+
+import json
+import math
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from anchorscope.detect.detector import Detector, load_detector
+from anchorscope.files.atomic import atomic
+from anchorscope.files.plain import fault_of_file
+from anchorscope.files.reasons import reason_of
+from anchorscope.models.describe import describe
+from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
+from anchorscope.models.manifest import Manifest
+from anchorscope.questions.json_rows import read_row
+
+SCORE = "hallucinated"  # the key that is added to a line
+STANDARD_INPUT = "-"
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """How a model is run."""
+
+    dtype: str
+    threads: int
+    batch_tokens: int | None  # computed together; None for what suits the device
+
+
+def score_lines(
+    questions: str, detector: Path | str, model: Path, target: Path | None, settings: ScoreSettings
+) -> None:
+    """Score the lines of a file, or of the standard input, to a file or to the standard output."""
+    rows = read_rows(questions)
+    loaded = load_detector(detector)
+    scores = _scores(rows, loaded, model, settings)
+    lines = [json.dumps({**row, SCORE: score}, ensure_ascii=False) for row, score in zip(rows, scores, strict=True)]
+    text = "".join(f"{line}\n" for line in lines)
+    if target is None:
+        sys.stdout.buffer.write(text.encode())
+        return
+    with atomic(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def read_rows(questions: str) -> list[dict]:
+    """The lines of a file, each with a question and an answer. A line without them is refused with its number."""
+    if questions == STANDARD_INPUT:
+        return _rows(sys.stdin.buffer, "the standard input")
+    fault = fault_of_file(questions)
+    if fault:
+        raise ValueError(f"{questions} {fault}; name a file of JSON Lines, or - for the standard input.")
+    with open(questions, "rb") as file:
+        return _rows(file, questions)
+
+
+def _rows(lines: Iterable[bytes], where: str) -> list[dict]:
+    return [_row(line, f"Line {number} of {where}") for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _row(line: bytes, where: str) -> dict:
+    try:
+        row = read_row(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where} is not JSON: {reason_of(error)}.") from error
+    if not isinstance(row, dict):
+        raise ValueError(f'{where} is not an object such as {{"question": "…", "answer": "…"}}.')
+    for name in ("question", "answer"):
+        if not isinstance(row.get(name), str):
+            raise ValueError(f"{where} has no text as its {name!r}.")
+    if SCORE in row:
+        raise ValueError(f"{where} has a key {SCORE!r} already; rename it, for the score goes there.")
+    return row
+
+
+def _scores(rows: list[dict], detector: Detector, model: Path, settings: ScoreSettings) -> list[float | None]:
+    """The probability of each line; None for an empty answer or a refusal."""
+    described = _described(model)
+    if described.revision and described.revision != detector.about.revision:
+        raise ValueError(
+            f"The detector is for the weights {detector.about.revision} of {detector.about.model}, but {model} has "
+            f"{described.revision}; use the model that it was trained on."
+        )
+    tokenizer = load_fetched_tokenizer(described)
+    loaded = load_model(described, settings.dtype, settings.threads)
+    texts = [[row[name] for row in rows] for name in ("question", "answer")]
+    scores = detector.score(loaded, tokenizer, *texts, batch_tokens=settings.batch_tokens)
+    leave_cards(loaded)
+    return [None if math.isnan(score) else score for score in scores.tolist()]
+
+
+def _described(model: Path) -> Manifest:
+    """The manifest of a model, or what a folder holds, whose weights nothing is traced back to."""
+    if model.is_dir():
+        return describe(model, name=model.resolve().name, source={"folder": str(model)})
+    fault = fault_of_file(model)
+    if fault:
+        raise ValueError(f"{model} {fault}; name a model's folder, or its manifest such as results/models/mine.json.")
+    return Manifest.read(model)

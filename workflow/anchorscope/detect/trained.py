@@ -1,0 +1,87 @@
+"""The probes of a detector: those of the probe stage, trained on all examples or on all but one fold."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from anchorscope.probe.logistic import FittedProbes, fit
+from anchorscope.probe.strengths import inner_losses, least
+
+# The search for a strength ends earlier than in the probe stage, which probes fewer examples: weak penalties of many
+# examples are most of the work, and no loss that has once risen by so much was seen to fall below the best again.
+CLEARLY_WORSE = 1.03
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One probe per layer: logit = (state - mean) / scale . weight + bias."""
+
+    weight: Tensor  # [layers, width], of standardised states
+    mean: Tensor  # [layers, width]
+    scale: Tensor  # [layers, width]; 1 where the training states do not vary
+    bias: Tensor  # [layers]
+    strength: Tensor  # [layers], of the penalty
+    inner_loss: Tensor  # [layers], log loss on folds inside the training data
+
+    @property
+    def best_layer(self) -> int:
+        """The layer with the least loss on inner folds."""
+        return int(self.inner_loss.argmin())
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Logits of "hallucinated" [layers, examples] of states [layers, examples, width]."""
+        standardised = (states.to(self.weight.dtype) - self.mean[:, None]) / self.scale[:, None]
+        return torch.baddbmm(self.bias[:, None, None], standardised, self.weight[..., None]).squeeze(-1)
+
+    def layers(self, some: slice) -> "Trained":
+        """Some of the layers."""
+        return Trained(**{name: values[some] for name, values in self.tensors().items()})
+
+    def to(self, device: torch.device) -> "Trained":
+        return Trained(**{name: values.to(device) for name, values in self.tensors().items()})
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def joined(parts: Sequence[Trained]) -> Trained:
+    """The layers of one part after those of the other."""
+    return Trained(**{name: torch.cat([part.tensors()[name] for part in parts]) for name in parts[0].tensors()})
+
+
+def train(
+    states: Tensor,  # [layers, examples, width]
+    hallucinated: Tensor,  # [examples], bool
+    folds: Tensor,  # [examples]
+    without: Sequence[int | None] = (None,),
+) -> list[Trained]:
+    """For each of `without`, probes of all layers that saw every example but those of that fold; None leaves out none.
+
+    Strengths are chosen as the probe stage chooses them. So probes without a fold are those that score it there. Where
+    no fold is left out, all the inner losses that choose for the folds choose together.
+    """
+    clean, labels = states.float(), hallucinated.float()
+    # [strengths, layers, folds]; each is the sum over two inner folds
+    by_fold = inner_losses(clean, labels, folds, CLEARLY_WORSE)
+    losses = torch.stack([by_fold.mean(2) if fold is None else by_fold[..., fold] for fold in without], dim=2) / 2
+    seen = torch.stack(
+        [torch.ones_like(folds, dtype=torch.bool) if fold is None else folds != fold for fold in without]
+    )
+    strengths = least(losses)
+    exact = clean.double()  # in single precision, P hangs in its fifth decimal on what else is fitted at the same time
+    fitted = fit(features=exact, labels=labels, train=seen, strengths=strengths)
+    return [
+        _standardised(fitted, number, exact[:, who], strength=strengths[:, number], loss=losses.amin(0)[:, number])
+        for number, who in enumerate(seen)
+    ]
+
+
+def _standardised(fitted: FittedProbes, number: int, seen: Tensor, *, strength: Tensor, loss: Tensor) -> Trained:
+    """One of the fitted probes of each layer in units of the states that it saw, [layers, examples, width]."""
+    variance, mean = torch.var_mean(seen, dim=1, correction=0)
+    scale = torch.where(variance > 0, variance.sqrt(), 1.0)
+    weight, bias = fitted.weight[:, number], fitted.bias[:, number]
+    found = {"weight": weight * scale, "mean": mean, "scale": scale, "bias": bias + (weight * mean).sum(-1)}
+    return Trained(**{name: values.float() for name, values in found.items()}, strength=strength, inner_loss=loss)

@@ -1,0 +1,33 @@
+# Detectors to take away: the headline's probes of every layer, trained on all examples of a model.
+# In:  results/activations/{model}/*/*/{headline}.parquet, results/models/{model}.json
+# Out: results/probes/{model}.safetensors, results/probes/{model}.md   the detector, and its card
+
+
+rule train_detector:
+    """Train a model's detector on all datasets together, and describe it on a card."""
+    input:
+        activations=activation_files("{model}", DATASETS, SHARDS, places=[HEADLINE_PLACE], ends=[added(EXACT)]),
+        manifest=local("results/models/{model}.json"),
+    output:
+        detector="results/probes/{model}.safetensors",
+        card="results/probes/{model}.md",
+    log:
+        "results/logs/train_detector/{model}.log",
+    benchmark:
+        "results/benchmarks/train_detector/{model}.tsv"
+    conda:
+        "../../envs/probe.yaml"
+    threads: THREADS
+    resources:
+        mem_mb=grows(4000),
+        gpu=min(1, gpu_count()),
+        runtime=grows(120),
+    params:
+        headline=canonical_json(config["headline"]),
+        folds=config["folds"],
+        seed=config["seed"],
+        sources=canonical_json({name: dataset["source"] for name, dataset in DATASETS.items()}),
+        libraries=locked("torch", "numpy"),
+        code=code("train_detector.py"),
+    script:
+        "../../scripts/train_detector.py"
