@@ -14,12 +14,11 @@ from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerB
 from transformers.generation import LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
 from anchorscope.answer.choices import Choice, Chosen, Draws, likeliest, with_sureness
-from anchorscope.answer.head import TRIED, Head, head_of
+from anchorscope.answer.head import TRIED, Head, choose_way
 from anchorscope.engine.attention import Past, compute_prefix, run_decoder
 from anchorscope.engine.batches import default_tokens, out_of_memory, run_batches
 from anchorscope.engine.packing import Pack, trunk
 from anchorscope.engine.parts import input_device
-from anchorscope.engine.self_check import choose_path
 
 
 @dataclass
@@ -88,10 +87,7 @@ class _Work:
 def _continued(model: PreTrainedModel, work: _Work, batch_tokens: int | None, what: str) -> list[list[Said]]:
     """Every continuation of every prompt. `what` names the work in the log."""
     longest = max(work.prompts, key=len)
-    path = choose_path(model, longest, work.shared)
-    head = head_of(model, longest) if path.name == "packed" else None
-    if path.name == "packed" and head is None:
-        path = path.plain("their own code does not take the decoder's states alone")
+    path, head = choose_way(model, longest, work.shared)
     answers: list[list[Said]] = [[] for _ in work.prompts]
     with path.running(model):
         if head is not None:

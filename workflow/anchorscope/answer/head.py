@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.parts import decoder_of, input_device
 from anchorscope.engine.scores import own_attention
-from anchorscope.engine.self_check import TOLERANCE, relative_difference
+from anchorscope.engine.self_check import TOLERANCE, Path, choose_path, relative_difference
 
 TRIED = 8  # tokens
 
@@ -37,7 +37,16 @@ class Head:
                 decoder.forward = own
 
 
-def head_of(model: PreTrainedModel, ids: list[int]) -> Head | None:
+def choose_way(model: PreTrainedModel, ids: list[int], shared: int) -> tuple[Path, Head | None]:
+    """The path on which the model's logits are computed, found by trying one sequence, and for packs its head."""
+    path = choose_path(model, ids, shared)
+    head = _head_of(model, ids) if path.name == "packed" else None
+    if path.name == "packed" and head is None:
+        path = path.plain("their own code does not take the decoder's states alone")
+    return path, head
+
+
+def _head_of(model: PreTrainedModel, ids: list[int]) -> Head | None:
     """The model's head; None where its own code wants more than the decoder's states."""
     tokens = torch.tensor([ids[-TRIED:]], device=input_device(model))
     with own_attention(model, "eager"):
