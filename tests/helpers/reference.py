@@ -195,9 +195,10 @@ def plain_sample(model: PreTrainedModel, ids: list[int], uniforms: list[float], 
     """
     new: list[int] = []
     for number in uniforms:
-        logits = model(input_ids=torch.tensor([ids + new]), use_cache=False).logits[0, -1].double().numpy()
+        output = model(input_ids=torch.tensor([ids + new]), use_cache=False, logits_to_keep=1)
+        logits = output.logits[0, -1].double().numpy()
         chances = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
-        new.append(next(token for token, total in enumerate(np.cumsum(chances)) if total > number))
+        new.append(int(np.argmax(np.cumsum(chances) > number)))
         if stops[new[-1]]:
             break
     return new
