@@ -96,6 +96,11 @@ def refuses(path: Path) -> bool:
     return True
 
 
+def test_some_columns_of_a_table_without_rows_can_be_read(tmp_path):
+    write_table(tmp_path / "none.parquet", SCHEMA.empty_table(), ABOUT)
+    assert read_table(tmp_path / "none.parquet", ["id", "spans"]).to_pydict() == {"id": [], "spans": []}
+
+
 def test_no_wrong_bit_goes_unnoticed(file):
     """Half of the bits in the pages and their headers, half in the footer."""
     whole, draw = file.read_bytes(), random.Random(0)

@@ -221,3 +221,20 @@ def weighted_mean(weights: np.ndarray, values: np.ndarray, inside: np.ndarray) -
             if (drawn * mask).any():
                 means[draw, layer] = np.average(mine, weights=drawn * mask)
     return means
+
+
+@torch.inference_mode()
+def plain_sample(model: PreTrainedModel, ids: list[int], uniforms: list[float], stops: Tensor) -> list[int]:
+    """A continuation at temperature 1, the whole sequence anew for each token.
+
+    A token is the first up to which the probabilities, in the order of the vocabulary, sum to more than its number.
+    """
+    new: list[int] = []
+    for number in uniforms:
+        output = model(input_ids=torch.tensor([ids + new]), use_cache=False, logits_to_keep=1)
+        logits = output.logits[0, -1].double().numpy()
+        chances = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+        new.append(int(np.argmax(np.cumsum(chances) > number)))
+        if stops[new[-1]]:
+            break
+    return new

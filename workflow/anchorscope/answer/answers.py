@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.donors import DONORS, Lengths, find_donors
-from anchorscope.answer.generate import Said, answer_ends, generate, stop_tokens
+from anchorscope.answer.generate import Said, answer_ends, generate, sample, stop_tokens
 from anchorscope.answer.prompts import (
     Demonstrations,
     Encoded,
@@ -96,6 +97,21 @@ def ask(model: PreTrainedModel, asked: Asked, max_new_tokens: int, batch_tokens:
         shared=asked.shared,
         stops=stop_tokens(model, asked.ends),
         max_new_tokens=max_new_tokens,
+        batch_tokens=batch_tokens,
+    )
+
+
+def ask_again(model: PreTrainedModel, asked: Asked, uniforms: Tensor, batch_tokens: int | None) -> list[list[Said]]:
+    """Several answers to each prompt at temperature 1, drawn by `uniforms` [prompts, answers, tokens]."""
+    if not asked.prompts:
+        return []
+    check_length(max(map(len, asked.prompts)) + uniforms.shape[2], model.config)
+    return sample(
+        model,
+        asked.prompts,
+        uniforms,
+        shared=asked.shared,
+        stops=stop_tokens(model, asked.ends),
         batch_tokens=batch_tokens,
     )
 

@@ -1,11 +1,11 @@
-"""Greedy answers, many at a time, after one shared prefix."""
+"""Answers, greedy or sampled, many at a time, after one shared prefix."""
 
 import reprlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,14 +13,12 @@ from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.generation import LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
+from anchorscope.answer.choices import Choice, Chosen, Draws, likeliest, with_sureness
+from anchorscope.answer.head import TRIED, Head, choose_way
 from anchorscope.engine.attention import Past, compute_prefix, run_decoder
 from anchorscope.engine.batches import default_tokens, out_of_memory, run_batches
 from anchorscope.engine.packing import Pack, trunk
-from anchorscope.engine.parts import decoder_of, input_device
-from anchorscope.engine.scores import own_attention
-from anchorscope.engine.self_check import TOLERANCE, choose_path, relative_difference
-
-TRIED = 8  # tokens
+from anchorscope.engine.parts import input_device
 
 
 @dataclass
@@ -32,22 +30,6 @@ class Said:
     entropies: list[float] = field(default_factory=list)  # of the distribution that it was chosen from, in nats
 
 
-class Chosen(NamedTuple):
-    """Tokens of several answers with what `Said` has of each; all of one shape."""
-
-    ids: Tensor
-    logprobs: Tensor
-    entropies: Tensor
-
-
-def choose(logits: Tensor) -> Chosen:
-    """The likeliest token of each row of logits [rows, vocabulary]."""
-    chances = logits.float().softmax(dim=-1)
-    ids = logits.argmax(dim=-1)
-    return Chosen(ids, chances.gather(1, ids[:, None])[:, 0].log(), torch.special.entr(chances).sum(dim=-1))
-
-
-@torch.inference_mode()
 def generate(
     model: PreTrainedModel,
     prompts: list[list[int]],
@@ -60,68 +42,71 @@ def generate(
 
     The prompts have their first `shared` tokens in common. `stops` is boolean [vocabulary].
     """
-    longest = max(prompts, key=len)
-    path = choose_path(model, longest, shared)
-    head = _head_of(model, longest) if path.name == "packed" else None
-    if path.name == "packed" and head is None:
-        path = path.plain("their own code does not take the decoder's states alone")
-    answers = [Said() for _ in prompts]
+    work = _Work(prompts, shared=shared, stops=stops, max_new_tokens=max_new_tokens, uniforms=None)
+    return [said for (said,) in _continued(model, work, batch_tokens, what="answering questions")]
+
+
+def sample(
+    model: PreTrainedModel,
+    prompts: list[list[int]],
+    uniforms: Tensor,
+    shared: int,
+    stops: Tensor,
+    batch_tokens: int | None,
+) -> list[list[Said]]:
+    """Several continuations of each prompt at temperature 1, up to and including a stop token.
+
+    Each token is drawn by a number of its own in `uniforms` [prompts, samples, tokens], which are at least 0 and below
+    1. The tokens of a prompt are computed once for all of its samples.
+    """
+    work = _Work(prompts, shared=shared, stops=stops, max_new_tokens=uniforms.shape[2], uniforms=uniforms)
+    return _continued(model, work, batch_tokens, what="drawing samples")
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Prompts, and how they are continued."""
+
+    prompts: list[list[int]]
+    shared: int  # how many leading tokens they have in common
+    stops: Tensor
+    max_new_tokens: int
+    uniforms: Tensor | None  # [prompts, samples, tokens]; None for one greedy continuation of each
+
+    @property
+    def copies(self) -> int:
+        """How many continuations each prompt has."""
+        return 1 if self.uniforms is None else self.uniforms.shape[1]
+
+    def choice(self, batch: list[int]) -> Choice:
+        """How the tokens of these prompts' continuations are chosen; those of one prompt follow one another."""
+        return likeliest if self.uniforms is None else Draws(self.uniforms[batch].flatten(0, 1))
+
+
+@torch.inference_mode()
+def _continued(model: PreTrainedModel, work: _Work, batch_tokens: int | None, what: str) -> list[list[Said]]:
+    """Every continuation of every prompt. `what` names the work in the log."""
+    longest = max(work.prompts, key=len)
+    path, head = choose_way(model, longest, work.shared)
+    answers: list[list[Said]] = [[] for _ in work.prompts]
     with path.running(model):
         if head is not None:
-            prefix = compute_prefix(model, prompts[0][:shared])
-            suffixes = [prompt[shared:] for prompt in prompts]
-            greedy = partial(_greedy, model, head, prefix, stops=stops, max_new_tokens=max_new_tokens)
+            prefix = compute_prefix(model, work.prompts[0][: work.shared])
+            suffixes = [prompt[work.shared :] for prompt in work.prompts]
+            run = partial(_packed, model, head, prefix)
         else:
-            suffixes = prompts
-            greedy = partial(_plain_greedy, _own_way(model, longest), stops=stops, max_new_tokens=max_new_tokens)
+            suffixes = work.prompts
+            run = partial(_plain, _own_way(model, longest))
 
         def answer(batch: list[int]) -> None:
-            for index, said in zip(batch, greedy([suffixes[index] for index in batch]), strict=True):
-                answers[index] = said
+            said = run([suffixes[index] for index in batch], work, work.choice(batch))
+            for place, index in enumerate(batch):
+                answers[index] = said[place * work.copies : (place + 1) * work.copies]
 
-        sizes = [len(suffix) + max_new_tokens for suffix in suffixes]
-        run_batches(answer, sizes, batch_tokens or default_tokens(model), what="answering questions")
+        computed = work.copies if head is None else 1  # how often the tokens of a prompt are
+        sizes = [computed * len(suffix) + work.copies * work.max_new_tokens for suffix in suffixes]
+        run_batches(answer, sizes, batch_tokens or default_tokens(model), what=what)
     return answers
-
-
-class Head:
-    """What a model's own code makes of its decoder's states.
-
-    For some models that is more than a product with the output embeddings: a cap, or a scale.
-    """
-
-    def __init__(self, model: PreTrainedModel, output: type):
-        self.model, self.output = model, output  # the kind of output that the decoder gives
-
-    def __call__(self, states: Tensor) -> Tensor:
-        """Logits [rows, vocabulary] of states [rows, width]."""
-        decoder: Any = decoder_of(self.model)
-        own = vars(decoder).get("forward")  # a model on several cards has one
-        decoder.forward = lambda *args, **others: self.output(last_hidden_state=states[None])
-        try:
-            tokens = torch.zeros(1, len(states), dtype=torch.int64, device=input_device(self.model))
-            return self.model(input_ids=tokens, use_cache=False).logits[0]
-        finally:
-            del decoder.forward
-            if own is not None:
-                decoder.forward = own
-
-
-def _head_of(model: PreTrainedModel, ids: list[int]) -> Head | None:
-    """The model's head; None where its own code wants more than the decoder's states."""
-    tokens = torch.tensor([ids[-TRIED:]], device=input_device(model))
-    with own_attention(model, "eager"):
-        whole = model(input_ids=tokens, use_cache=False).logits[0]
-        output = decoder_of(model)(input_ids=tokens, use_cache=False)
-        head = Head(model, type(output))
-        try:
-            found = head(output.last_hidden_state[0])
-        except (RuntimeError, TypeError, ValueError, AttributeError) as error:
-            if out_of_memory(error):
-                raise
-            return None
-    same = found.shape == whole.shape and relative_difference(found, whole, model.dtype) <= TOLERANCE[model.dtype]
-    return head if same else None
 
 
 @dataclass
@@ -133,34 +118,49 @@ class Continuation:
     said: Said = field(default_factory=Said)
 
 
-def _greedy(
-    model: PreTrainedModel, head: Head, prefix: Past, suffixes: list[list[int]], stops: Tensor, max_new_tokens: int
+def _packed(
+    model: PreTrainedModel, head: Head, prefix: Past, suffixes: list[list[int]], work: _Work, choice: Choice
 ) -> list[Said]:
-    """The answers of a batch. A continuation that has reached a stop token leaves the batch."""
+    """The answers of a batch. A continuation that has reached a stop token leaves the batch.
+
+    The first pass computes the suffixes. The continuations of each then share its places in the pool.
+    """
     past = prefix.growing()
-    continuations = [Continuation(np.arange(len(prefix)), suffix) for suffix in suffixes]
-    going = continuations
-    for _ in range(max_new_tokens):
-        pack = Pack([trunk(one.known, one.new) for one in going], len(past))
-        hidden = run_decoder(model, pack, past)  # [tokens, width]
-        starts = [start for (start,) in pack.starts[: len(going)]]
-        last = torch.tensor([start + len(one.new) - 1 for one, start in zip(going, starts, strict=True)])
-        chosen = choose(head(hidden[last.to(hidden.device)]))
+    asked = [Continuation(np.arange(len(prefix)), suffix) for suffix in suffixes]
+    logits = _advance(model, head, asked, past).repeat_interleave(work.copies, dim=0)
+    continuations = [Continuation(one.known, []) for one in asked for _ in range(work.copies)]
+    going = list(range(len(continuations)))
+    for step in range(work.max_new_tokens):
+        if step:
+            logits = _advance(model, head, [continuations[number] for number in going], past)
+        chosen = with_sureness(logits, choice(logits, answers=going, step=step))
         sure = torch.stack([chosen.logprobs, chosen.entropies], dim=1).tolist()
-        for one, start, token, (logprob, entropy) in zip(going, starts, chosen.ids.tolist(), sure, strict=True):
-            one.known = np.append(one.known, pack.pool + start + np.arange(len(one.new)))
+        for number, token, (logprob, entropy) in zip(going, chosen.ids.tolist(), sure, strict=True):
+            one = continuations[number]
             one.new = [token]
             one.said.ids.append(token)
             one.said.logprobs.append(logprob)
             one.said.entropies.append(entropy)
-        stopped = stops.to(chosen.ids.device)[chosen.ids].tolist()
-        going = [one for one, done in zip(going, stopped, strict=True) if not done]
+        stopped = work.stops.to(chosen.ids.device)[chosen.ids].tolist()
+        going = [number for number, done in zip(going, stopped, strict=True) if not done]
         if not going:
             break
     return [one.said for one in continuations]
 
 
-Way = Callable[[Tensor, Tensor, int], Chosen]  # tokens [rows, length], stops, limit: new tokens [rows, at most limit]
+def _advance(model: PreTrainedModel, head: Head, going: list[Continuation], past: Past) -> Tensor:
+    """Compute the new tokens of some continuations, from then on known: logits [continuations, vocabulary]."""
+    pack = Pack([trunk(one.known, one.new) for one in going], len(past))
+    hidden = run_decoder(model, pack, past)  # [tokens, width]
+    starts = [start for (start,) in pack.starts[: len(going)]]
+    last = torch.tensor([start + len(one.new) - 1 for one, start in zip(going, starts, strict=True)])
+    for one, start in zip(going, starts, strict=True):
+        one.known = np.append(one.known, pack.pool + start + np.arange(len(one.new)))
+    return head(hidden[last.to(hidden.device)])
+
+
+# Of tokens [rows, length], stops, the limit, and a choice for all rows: new tokens [rows, at most the limit].
+Way = Callable[[Tensor, Tensor, int, Callable[..., Tensor]], Chosen]
 
 
 def _own_way(model: PreTrainedModel, prompt: list[int]) -> Way:
@@ -168,8 +168,9 @@ def _own_way(model: PreTrainedModel, prompt: list[int]) -> Way:
     tokens = torch.tensor([prompt], device=input_device(model))
     never = torch.zeros(model.config.get_text_config().vocab_size, dtype=torch.bool, device=tokens.device)
     generated, recomputed = partial(_generated, model), partial(_recomputed, model)
+    pick = partial(likeliest, answers=[0])
     try:
-        same = torch.equal(generated(tokens, never, TRIED).ids, recomputed(tokens, never, TRIED).ids)
+        same = torch.equal(*(way(tokens, never, TRIED, pick).ids for way in (generated, recomputed)))
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:  # a model that cannot keep them
         if out_of_memory(error):
             raise
@@ -177,60 +178,69 @@ def _own_way(model: PreTrainedModel, prompt: list[int]) -> Way:
     return generated if same else recomputed
 
 
-def _plain_greedy(way: Way, prompts: list[list[int]], stops: Tensor, max_new_tokens: int) -> list[Said]:
+def _plain(way: Way, prompts: list[list[int]], work: _Work, choice: Choice) -> list[Said]:
     """The answers of a batch by the model's own code. Prompts of one length run together, without padding."""
+    rows = [prompt for prompt in prompts for _ in range(work.copies)]
     answers: dict[int, Said] = {}
-    for length in dict.fromkeys(map(len, prompts)):
-        mine = [index for index, prompt in enumerate(prompts) if len(prompt) == length]
-        chosen = way(torch.tensor([prompts[index] for index in mine], device=stops.device), stops, max_new_tokens)
-        ends = stops.to(chosen.ids.device)[chosen.ids]  # [rows, tokens]
+    for length in dict.fromkeys(map(len, rows)):
+        mine = [index for index, row in enumerate(rows) if len(row) == length]
+        tokens = torch.tensor([rows[index] for index in mine], device=work.stops.device)
+        chosen = way(tokens, work.stops, work.max_new_tokens, partial(choice, answers=mine))
+        ends = work.stops.to(chosen.ids.device)[chosen.ids]  # [rows, tokens]
         for index, end, *row in zip(mine, ends, *chosen, strict=True):
             count = int(end.int().argmax()) + 1 if end.any() else len(end)
             answers[index] = Said(*(part[:count].tolist() for part in row))
-    return [answers[index] for index in range(len(prompts))]
+    return [answers[index] for index in range(len(rows))]
 
 
-def _generated(model: PreTrainedModel, tokens: Tensor, stops: Tensor, max_new_tokens: int) -> Chosen:
+def _generated(
+    model: PreTrainedModel, tokens: Tensor, stops: Tensor, max_new_tokens: int, pick: Callable[..., Tensor]
+) -> Chosen:
     """[rows, new tokens] by the library's generation, up to where the last row has stopped."""
-    watch = Watch()
+    picker = Picker(pick)
     with _greedy_config(model):
         cast(Any, model).generate(
             input_ids=tokens,
             attention_mask=torch.ones_like(tokens),
             max_new_tokens=max_new_tokens,
-            logits_processor=LogitsProcessorList([watch]),
+            logits_processor=LogitsProcessorList([picker]),
             stopping_criteria=StoppingCriteriaList([Stopped(stops)]),
         )
-    return _side_by_side(watch.seen)
+    return _side_by_side(picker.picked)
 
 
-def _recomputed(model: PreTrainedModel, tokens: Tensor, stops: Tensor, max_new_tokens: int) -> Chosen:
+def _recomputed(
+    model: PreTrainedModel, tokens: Tensor, stops: Tensor, max_new_tokens: int, pick: Callable[..., Tensor]
+) -> Chosen:
     """The same, each token from the whole text before it."""
     text, stopped = tokens, torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
-    seen: list[Chosen] = []
-    for _ in range(max_new_tokens):
-        seen.append(choose(model(input_ids=text, use_cache=False).logits[:, -1]))
-        new = seen[-1].ids.to(text.device)
+    picked: list[Chosen] = []
+    for step in range(max_new_tokens):
+        logits = model(input_ids=text, use_cache=False).logits[:, -1]
+        picked.append(with_sureness(logits, pick(logits, step=step)))
+        new = picked[-1].ids.to(text.device)
         text = torch.cat([text, new[:, None]], dim=1)
         stopped |= stops.to(new.device)[new]
         if stopped.all():
             break
-    return _side_by_side(seen)
+    return _side_by_side(picked)
 
 
 def _side_by_side(steps: list[Chosen]) -> Chosen:
     return Chosen(*(torch.stack(parts, dim=1) for parts in zip(*steps, strict=True)))
 
 
-class Watch(LogitsProcessor):
-    """Sees what the library's generation chooses from, and changes nothing."""
+class Picker(LogitsProcessor):
+    """Leaves the library's generation no other token than the one that it picks."""
 
-    def __init__(self) -> None:
-        self.seen: list[Chosen] = []
+    def __init__(self, pick: Callable[..., Tensor]):
+        self.pick = pick
+        self.picked: list[Chosen] = []
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        self.seen.append(choose(scores))
-        return scores
+        ids = self.pick(scores, step=len(self.picked))
+        self.picked.append(with_sureness(scores, ids))
+        return torch.full_like(scores, -torch.inf).scatter(1, ids[:, None], 0.0)
 
 
 class Stopped(StoppingCriteria):

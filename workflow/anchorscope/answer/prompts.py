@@ -23,7 +23,10 @@ Demonstrations = list[dict[str, str]]  # questions with their answers
 
 @dataclass(frozen=True)
 class PromptSet:
-    """The prompts of one style, by name: "first", under which a model answers, "second", or "unsure"."""
+    """Prompts of one style, by name: "first", under which a model answers, "second", or "unsure".
+
+    Or the parts of the prompts that ask about answers, whose names begin with "about".
+    """
 
     style: str  # few_shot or chat
     texts: dict[str, Demonstrations | str]  # demonstrations for few_shot, an instruction for chat
@@ -184,11 +187,11 @@ def decoded_offsets(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> tuple
     completes it. Some tokenizers decode an incomplete run of bytes to replacement signs only, even the characters that
     are complete already; here those stay complete.
     """
-    text = _decode(tokenizer, ids)
+    text = decode(tokenizer, ids)
     offsets = []
     start = 0
     for count in range(1, len(ids) + 1):
-        so_far = _decode(tokenizer, ids[:count])
+        so_far = decode(tokenizer, ids[:count])
         shared = max(start, _shared(text, so_far))
         inside_character = len(so_far) > shared  # the rest of it decodes to a replacement sign
         offsets.append((start, min(shared + inside_character, len(text))))
@@ -196,7 +199,8 @@ def decoded_offsets(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> tuple
     return text, offsets
 
 
-def _decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
+def decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
+    """The text of generated ids, without special tokens."""
     return cast(str, tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
@@ -207,9 +211,10 @@ def _shared(text: str, other: str) -> int:
 
 def common_prefix(encoded: list[Encoded]) -> int:
     """How many leading tokens all prompts have in common, up to the first token of a question."""
-    first = encoded[0].ids
-    shortest = min(min(item.question_tokens) for item in encoded)
-    for item in encoded:
-        same = next((i for i, (a, b) in enumerate(zip(first, item.ids, strict=False)) if a != b), len(first))
-        shortest = min(shortest, same)
-    return shortest
+    return min(shared_tokens([item.ids for item in encoded]), min(min(item.question_tokens) for item in encoded))
+
+
+def shared_tokens(sequences: list[list[int]]) -> int:
+    """How many leading tokens all sequences have in common: as many as the first and the last in their order."""
+    first, last = min(sequences), max(sequences)
+    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))

@@ -189,7 +189,8 @@ class SealedFile:
         """The stretches of the file that hold each column, one per row group, as first and last offset."""
         stretches: dict[str, list[tuple[int, int]]] = {name: [] for name in self.schema.names}
         tops = [self.metadata.schema.column(leaf).path.split(".")[0] for leaf in range(self.metadata.num_columns)]
-        for group in map(self.metadata.row_group, range(self.metadata.num_row_groups)):
+        groups = map(self.metadata.row_group, range(self.metadata.num_row_groups))
+        for group in (group for group in groups if group.num_rows):  # one without rows has no pages
             for leaf, name in enumerate(tops):
                 chunk = group.column(leaf)
                 start = min(filter(None, [chunk.dictionary_page_offset, chunk.data_page_offset]))

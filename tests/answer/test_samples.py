@@ -1,0 +1,75 @@
+"""Samples are drawn with the model's own probabilities, by numbers of their own."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chi2
+
+from anchorscope.answer.generate import Said, sample
+from anchorscope.engine import self_check
+from reference import plain_sample, plain_sureness
+from small_things import tiny_model
+
+PREFIX, VOCABULARY = 12, 300
+
+
+def prompts(count: int) -> list[list[int]]:
+    draw = np.random.default_rng(0)
+    start = draw.integers(5, VOCABULARY, PREFIX).tolist()
+    return [start + draw.integers(5, VOCABULARY, 4 + index % 3).tolist() for index in range(count)]
+
+
+def stops(every: int) -> torch.Tensor:
+    """So many tokens of the vocabulary stop an answer, so that samples end at different times."""
+    return torch.arange(VOCABULARY) % every == 0
+
+
+def uniforms(*shape: int) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(1).random(shape))
+
+
+def drawn(model, asked, numbers, batch_tokens=None) -> list[list[Said]]:
+    return sample(model, asked, numbers, shared=PREFIX, stops=stops(every=9), batch_tokens=batch_tokens)
+
+
+def test_the_first_token_is_drawn_with_the_probabilities_of_the_model():
+    model, asked, count = tiny_model("llama", VOCABULARY, layers=2), prompts(1), 5000
+    (said,) = drawn(model, asked, uniforms(1, count, 1))
+    with torch.inference_mode():
+        chances = model(input_ids=torch.tensor(asked)).logits[0, -1].double().softmax(-1).numpy()
+    found = np.bincount([one.ids[0] for one in said], minlength=VOCABULARY)
+    common = count * chances >= 5
+    expected = count * np.append(chances[common], chances[~common].sum())
+    found = np.append(found[common], found[~common].sum())
+    assert common.sum() > 20, "too few tokens to compare"
+    assert ((found - expected) ** 2 / expected).sum() < chi2.ppf(0.999, common.sum())
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_samples_are_those_of_recomputing_the_whole_text_for_each_token(family):
+    model, asked, numbers = tiny_model(family, VOCABULARY), prompts(4), uniforms(4, 3, 8)
+    said = drawn(model, asked, numbers, batch_tokens=120)
+    for prompt, mine, own in zip(asked, said, numbers.tolist(), strict=True):
+        assert [one.ids for one in mine] == [plain_sample(model, prompt, row, stops(every=9)) for row in own]
+        for one in mine:
+            sure = plain_sureness(model, prompt, one.ids)
+            np.testing.assert_allclose([one.logprobs, one.entropies], sure, atol=1e-4)
+    assert len({len(one.ids) for mine in said for one in mine}) > 2, "all samples stop together"
+
+
+def test_both_paths_draw_the_same(monkeypatch):
+    model, asked, numbers = tiny_model("qwen3", VOCABULARY), prompts(5), uniforms(5, 3, 6)
+    packed = drawn(model, asked, numbers)
+    monkeypatch.setattr(self_check._Trial, "packed_fault", lambda trial: "a test wants it so")
+    plain = drawn(model, asked, numbers)
+    assert [[one.ids for one in mine] for mine in plain] == [[one.ids for one in mine] for mine in packed]
+
+
+def test_the_samples_of_an_example_do_not_depend_on_others_nor_on_how_many_there_are():
+    model, asked, numbers = tiny_model("llama", VOCABULARY), prompts(6), uniforms(6, 4, 6)
+    ids = [[one.ids for one in mine] for mine in drawn(model, asked, numbers)]
+    assert len({tuple(one) for mine in ids for one in mine}) > 12, "the samples are all alike"
+    (alone,) = drawn(model, asked[2:3], numbers[2:3])
+    assert [one.ids for one in alone] == ids[2]
+    fewer = drawn(model, asked, numbers[:, :2], batch_tokens=64)
+    assert [[one.ids for one in mine] for mine in fewer] == [mine[:2] for mine in ids]

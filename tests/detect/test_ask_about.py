@@ -1,0 +1,182 @@
+"""What a model says of its answers is what it says of each alone, and both jobs write it down."""
+
+import json
+from functools import partial
+
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+
+from anchorscope.answer.answers import SCHEMA, answer_questions
+from anchorscope.answer.prompts import PromptSet, few_shot_prompt
+from anchorscope.detect.about_prompts import Asking, build_askings
+from anchorscope.detect.ask_about import ask_about
+from anchorscope.detect.ask_job import AskSettings, ask_file
+from anchorscope.detect.samples_job import SampleSettings, own_uniforms, sample_file
+from anchorscope.engine import self_check
+from anchorscope.extract.run import analysed
+from anchorscope.files.sealed_parquet import write_table
+from anchorscope.models.fetch import fetch_model
+from few_examples import QUESTIONS
+from reference import plain_sample
+from small_run import save_model
+from small_things import ROOT, tiny_model
+
+ANSWERS = ["Paris.", "1321", "Neil Armstrong, in July 1969", "Atlanta (Georgia)", "no"]
+TEXTS = json.loads((ROOT / "workflow/resources/prompts.json").read_text())
+
+
+def prompts(style: str) -> PromptSet:
+    return PromptSet(style, {name: text for name, text in TEXTS[style].items() if name.startswith("about")})
+
+
+def few_shot_text(question: str, answer: str) -> str:
+    """The bundled few-shot prompt, written out from its parts."""
+    text = TEXTS["few_shot"]["about_header"] + "\n\n"
+    for number, shot in enumerate(TEXTS["few_shot"]["about_shots"]):
+        true, sure = f"True: {shot['true']}\n", f"Sure: {shot['sure']}\n"
+        text += f"Question: {shot['question']}\nAnswer: {shot['answer']}\n"
+        text += (sure + true if number % 2 else true + sure) + "\n"
+    return f"{text}Question: {question}\nAnswer: {answer}\n"
+
+
+def chat_text(tokenizer, question: str, answer: str, asked: str) -> str:
+    texts = TEXTS["chat"]
+    content = f"{texts['about_header']}\n\nQuestion: {question}\nAnswer: {answer}\n\n{texts[asked]}"
+    turns = [{"role": "user", "content": content}]
+    return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+
+
+@torch.inference_mode()
+def alone(model, tokenizer, text: str, options: list[str]) -> torch.Tensor:
+    """The logits of options, each one token here, after one text: one call of the model."""
+    ids = [token for option in options for token in tokenizer(option)["input_ids"]]
+    assert len(ids) == len(options)
+    return model(input_ids=torch.tensor([tokenizer(text)["input_ids"]]), use_cache=False).logits[0, -1, ids]
+
+
+def expected(model, tokenizer, style: str) -> list[torch.Tensor]:
+    """Logits [examples, options] of both askings, by an unbatched call for each example and asking."""
+    digits, rows = list("0123456789"), {"true": [], "sure": []}
+    for question, answer in zip(QUESTIONS, ANSWERS, strict=True):
+        if style == "chat":
+            true, sure = (chat_text(tokenizer, question, answer, f"about_{name}") for name in rows)
+            words = ["yes", "no"]
+        else:  # a space is a token of its own before a digit, but a part of a word's first token
+            true, sure = few_shot_text(question, answer) + "True:", few_shot_text(question, answer) + "Sure: "
+            words = [" yes", " no"]
+        rows["true"].append(alone(model, tokenizer, true, words))
+        rows["sure"].append(alone(model, tokenizer, sure, digits))
+    return [torch.stack(some) for some in rows.values()]
+
+
+@pytest.mark.parametrize(("style", "family"), [("few_shot", "llama"), ("few_shot", "gemma3"), ("chat", "qwen3")])
+def test_a_model_says_of_many_answers_what_it_says_of_each_alone(style, family, tokenizer, monkeypatch):
+    model = tiny_model(family, len(tokenizer))
+    askings = build_askings(tokenizer, prompts(style), QUESTIONS, ANSWERS)
+    wanted = expected(model, tokenizer, style)
+    packed = ask_about(model, askings, batch_tokens=100)
+    monkeypatch.setattr(self_check._Trial, "packed_fault", lambda trial: "a test wants it so")
+    plain = ask_about(model, askings, batch_tokens=1000)
+    for some in (packed, plain):
+        torch.testing.assert_close(some, wanted, atol=1e-4, rtol=0)
+    assert wanted[0].diff(dim=1).std() > 0.1, "the model says the same of every answer"
+
+
+def test_askings_that_share_nothing_are_asked_too():
+    model = tiny_model("llama", 200)
+    draw = torch.Generator().manual_seed(0)
+    sequences = [[torch.randint(5, 200, (size,), generator=draw).tolist() for size in (3, 1, 6)] for _ in range(2)]
+    found = ask_about(model, [Asking(some, [7, 8]) for some in sequences], batch_tokens=None)
+    with torch.inference_mode():
+        wanted = [
+            torch.stack([model(input_ids=torch.tensor([ids])).logits[0, -1, [7, 8]] for ids in some])
+            for some in sequences
+        ]
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0)
+
+
+def test_what_spells_a_control_token_is_left_out_of_an_answer(tokenizer):
+    build = partial(build_askings, tokenizer, prompts("few_shot"), QUESTIONS[:1])
+    assert build(["Par<|im_end|>is"]) == build(["Paris"])
+
+
+def test_options_that_begin_with_the_same_token_are_refused_in_one_sentence(tokenizer, monkeypatch):
+    monkeypatch.setitem(build_askings.__globals__["OPTIONS"], "about_sure", ("12", "13"))
+    assert build_askings(tokenizer, prompts("few_shot"), QUESTIONS, ANSWERS)[1].options, "digits are tokens here"
+    monkeypatch.setitem(build_askings.__globals__["OPTIONS"], "about_sure", ("1", "12"))
+    with pytest.raises(ValueError, match=r"does not tell 1, 12 apart by one token, so .*; use the other style .*\.$"):
+        build_askings(tokenizer, prompts("few_shot"), QUESTIONS, ANSWERS)
+
+
+@pytest.fixture(scope="module")
+def answered(tokenizer, tmp_path_factory):
+    """A folder with a tiny model, its manifest and its answers, some of which count as right."""
+    folder = tmp_path_factory.mktemp("answered")
+    save_model(folder / "weights", tokenizer, seed=0)
+    fetch_model("tiny", {"path": str(folder / "weights")}, folder=folder / "tiny", manifest=folder / "tiny.json")
+    questions = [
+        {"id": f"q{index}", "question": text, "gold": ["x"], "subject": None, "property": None, "popularity": None}
+        | {"spans": [{"start": 0, "end": 3, "kind": "property"}]}
+        for index, text in enumerate(QUESTIONS)
+    ]
+    model = tiny_model("llama", len(tokenizer), layers=2)
+    prompt = few_shot_prompt(TEXTS["few_shot"]["first"])
+    table = answer_questions(model, tokenizer, prompt, questions, max_new_tokens=5, batch_tokens=None)
+    rows = [row | {"right": index % 2 == 0, "refused": index == 4} for index, row in enumerate(table.to_pylist())]
+    write_table(folder / "answers.parquet", pa.Table.from_pylist(rows, schema=SCHEMA), {})
+    return folder
+
+
+def settings(kind, **others):
+    shape = {"dtype": "float32", "threads": 1, "batch_tokens": None, "balance": True, "seed": 0, "code": "a test"}
+    return kind(**shape, **others)
+
+
+def test_the_job_writes_the_probability_of_yes_and_the_likeliest_digit(answered, tokenizer):
+    mine = settings(AskSettings, prompts=prompts("few_shot"))
+    files = answered / "answers.parquet", answered / "tiny.json"
+    ask_file(*files, answered / "asked.parquet", mine)
+    found = pl.read_parquet(answered / "asked.parquet")
+    assert dict(found.schema) == {"id": pl.String, "p_true": pl.Float32, "confidence": pl.Float32}
+    examples = analysed(pl.read_parquet(files[0]).to_arrow(), balance=True, seed=0)
+    assert found["id"].to_list() == examples["id"].to_pylist()
+    assert len(found) == 4
+    model = tiny_model("llama", len(tokenizer), layers=2)
+    for row, example in zip(found.rows(), examples.to_pylist(), strict=True):
+        text = few_shot_text(example["question"], example["answer"])
+        yes, no = alone(model, tokenizer, text + "True:", [" yes", " no"]).exp().tolist()
+        digits = alone(model, tokenizer, text + "Sure: ", list("0123456789")).tolist()
+        assert row[1:] == pytest.approx((yes / (yes + no), digits.index(max(digits)) / 9), abs=1e-4)
+    ask_file(*files, answered / "again.parquet", mine)
+    assert (answered / "again.parquet").read_bytes() == (answered / "asked.parquet").read_bytes()
+
+
+def test_the_job_writes_samples_and_writes_them_again_to_the_byte(answered, tokenizer):
+    mine = settings(SampleSettings, samples=2, prompts=PromptSet("few_shot", {"first": TEXTS["few_shot"]["first"]}))
+    files = answered / "answers.parquet", answered / "tiny.json"
+    sample_file(*files, answered / "samples.parquet", mine)
+    found = pl.read_parquet(answered / "samples.parquet")
+    assert dict(found.schema) == {"id": pl.String, "samples": pl.List(pl.String)}
+    model = tiny_model("llama", len(tokenizer), layers=2)
+    never = torch.zeros(len(tokenizer), dtype=torch.bool)
+    prompt = few_shot_prompt(TEXTS["few_shot"]["first"])
+    asked = {f"q{index}": question for index, question in enumerate(QUESTIONS)}
+    for name, samples in found.rows():
+        ids = tokenizer(f"{prompt.before}{asked[name]}{prompt.after}")["input_ids"]
+        for text, uniforms in zip(samples, own_uniforms([name], 2)[0].tolist(), strict=True):
+            said = tokenizer.decode(plain_sample(model, ids, uniforms, never), skip_special_tokens=True)
+            assert text == said.split("\n")[0].strip()
+    sample_file(*files, answered / "again.parquet", mine)
+    assert (answered / "again.parquet").read_bytes() == (answered / "samples.parquet").read_bytes()
+
+
+def test_without_examples_both_jobs_write_empty_tables(answered):
+    files = answered / "none.parquet", answered / "tiny.json"
+    answers = pl.read_parquet(answered / "answers.parquet").with_columns(refused=True)
+    write_table(files[0], answers.to_arrow().cast(SCHEMA), {})
+    ask_file(*files, answered / "asked_none.parquet", settings(AskSettings, prompts=prompts("few_shot")))
+    first = PromptSet("few_shot", {"first": TEXTS["few_shot"]["first"]})
+    sample_file(*files, answered / "samples_none.parquet", settings(SampleSettings, samples=3, prompts=first))
+    assert [len(pl.read_parquet(answered / f"{name}_none.parquet")) for name in ("asked", "samples")] == [0, 0]
