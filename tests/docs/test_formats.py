@@ -8,8 +8,10 @@ import polars as pl
 import pytest
 import torch
 
+from anchorscope.draw.kinds import DETECTION_KINDS
 from anchorscope.experiments import NAMES
 from anchorscope.experiments.tell_groups import tell_groups
+from detection_scores import make_detection
 from pages import anchor_of
 from planted_experiments import COUNT, LAYERS, World, patching, saliency
 from small_things import ROOT
@@ -21,6 +23,7 @@ EXPERIMENT = (
     "`experiments/",
     "`{patching,",
 )  # what such a section begins with; tests of experiments look at its tables
+DETECTION = tuple(f"`{name}." for name in ("detection", "transfer", "reliability", "coverage", "pathways"))
 BEGINNING = "What every gathered table begins with"
 
 
@@ -76,7 +79,8 @@ def test_every_table_of_a_run_has_one_section(experimented):
     assert sorted(named) == sorted(there)
 
 
-MEASURED = [name for name in SECTIONS if columns(name) and name != BEGINNING and not name.startswith(EXPERIMENT)]
+ELSEWHERE = (*EXPERIMENT, *DETECTION)  # not in every run
+MEASURED = [name for name in SECTIONS if columns(name) and name != BEGINNING and not name.startswith(ELSEWHERE)]
 
 
 @pytest.mark.parametrize("heading", MEASURED)
@@ -104,7 +108,8 @@ def test_the_figures_that_the_page_names_are_drawn(finished):
     (heading,) = (name for name in SECTIONS if name.startswith("`figures/"))
     kinds = set(re.findall(r"^\| `(\w+)` \|", SECTIONS[heading], re.M))
     drawn = {path.stem.removesuffix("_column") for path in (finished / "results/figures/main").iterdir()}
-    assert kinds - drawn == {"words", "windows", *NAMES}, "one choice of words, no window, no experiment"
+    detection = {kind.name for kind in DETECTION_KINDS}
+    assert kinds - drawn == {"words", "windows", *NAMES, *detection}, "one choice of words, no window, nothing more"
     assert drawn <= kinds
 
 
@@ -117,3 +122,10 @@ def test_the_sections_on_experiments_name_the_columns_of_their_tables():
     assert columns(told) == set(tell_groups(states, world.groups(), seed=0).columns)
     assert columns(estimated) == set(saliency("holds", 0).columns) == {*patching("holds", 0).columns, "sample"}
     assert columns(gathered) == columns(estimated) - {"resampled"} | columns(BEGINNING)
+
+
+def test_the_sections_on_detection_name_the_columns_of_their_tables(tmp_path):
+    tables, _ = make_detection(tmp_path, {"small": "trained"}, ["one"])
+    for name, table in tables.items():
+        (heading,) = (one for one in SECTIONS if one.startswith(f"`{name}."))
+        assert columns(heading) == set(table.columns), name
