@@ -8,8 +8,10 @@ import polars as pl
 import pytest
 import torch
 
+from anchorscope.draw.kinds import DETECTION_KINDS
 from anchorscope.experiments import NAMES
 from anchorscope.experiments.tell_groups import tell_groups
+from detection_scores import make_detection
 from pages import anchor_of
 from planted_experiments import COUNT, LAYERS, World, patching, saliency
 from small_things import ROOT
@@ -18,7 +20,8 @@ PAGE = ROOT / "docs/formats.md"
 PARTS = re.split(r"^## +(.*)$", PAGE.read_text(), flags=re.M)[1:]
 SECTIONS = dict(zip(PARTS[::2], PARTS[1::2], strict=True))
 # What a section begins with whose tables this run does not have; tests of experiments and detection look at them.
-ELSEWHERE = ("`experiments/", "`{patching,", "`reweighted/")
+DETECTION = tuple(f"`{name}." for name in ("detection", "transfer", "reliability", "coverage", "pathways"))
+ELSEWHERE = ("`experiments/", "`{patching,", "`reweighted/", *DETECTION)
 BEGINNING = "What every gathered table begins with"
 
 
@@ -102,7 +105,8 @@ def test_the_figures_that_the_page_names_are_drawn(finished):
     (heading,) = (name for name in SECTIONS if name.startswith("`figures/"))
     kinds = set(re.findall(r"^\| `(\w+)` \|", SECTIONS[heading], re.M))
     drawn = {path.stem.removesuffix("_column") for path in (finished / "results/figures/main").iterdir()}
-    assert kinds - drawn == {"words", "windows", *NAMES}, "one choice of words, no window, no experiment"
+    detection = {kind.name for kind in DETECTION_KINDS}
+    assert kinds - drawn == {"words", "windows", *NAMES, *detection}, "one choice of words, no window, nothing more"
     assert drawn <= kinds
 
 
@@ -115,3 +119,10 @@ def test_the_sections_on_experiments_name_the_columns_of_their_tables():
     assert columns(told) == set(tell_groups(states, world.groups(), seed=0).columns)
     assert columns(estimated) == set(saliency("holds", 0).columns) == {*patching("holds", 0).columns, "sample"}
     assert columns(gathered) == columns(estimated) - {"resampled"} | columns(BEGINNING)
+
+
+def test_the_sections_on_detection_name_the_columns_of_their_tables(tmp_path):
+    tables, _ = make_detection(tmp_path, {"small": "trained"}, ["one"])
+    for name, table in tables.items():
+        (heading,) = (one for one in SECTIONS if one.startswith(f"`{name}."))
+        assert columns(heading) == set(table.columns), name

@@ -69,6 +69,14 @@ def write_questions(path: Path, tokenizer, count: int) -> None:
             file.write(json.dumps({"question": question, "answer": [gold]}) + "\n")
 
 
+def write_hard_questions(folder: Path) -> dict:
+    """A dataset on which the model is hardly ever right, and its entry in the config."""
+    lines = (folder / "one.jsonl").read_text().splitlines()
+    wrong = [json.dumps(json.loads(line) | {"answer": ["nothing of the kind"]}) for line in lines]
+    (folder / "hard.jsonl").write_text("\n".join([*wrong[:100], *lines[100:]]) + "\n")
+    return {"title": "Hard", "layout": "nq", "source": "file", "path": "hard.jsonl"}
+
+
 def base_config() -> dict:
     return {
         "questions": 120,

@@ -22,7 +22,17 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.models.hardware import processor
-from small_run import COPIED, SNAKEMAKE, base_config, jobs, save_model, snakemake, start_again, write_config
+from small_run import (
+    COPIED,
+    SNAKEMAKE,
+    base_config,
+    jobs,
+    save_model,
+    snakemake,
+    start_again,
+    write_config,
+    write_hard_questions,
+)
 from small_things import ROOT, tiny_model
 
 # What runs again whenever a model or dataset has new examples.
@@ -471,6 +481,19 @@ def test_a_salmon_differs_from_its_model_in_nothing_but_the_weights(rerun):
     assert not (results / "models/tiny+salmon").exists(), "weights are drawn, not kept"
 
 
+# On top of a finished run of one model on two datasets of two shards each.
+DETECT = {
+    **{"ask_about": 4, "fit_gates": 2, "reweight": 4, "score_methods": 2, "carry_over": 1, "train_detector": 1},
+    **{"compare_methods": 1, "draw_detection": 1, "report": 1, "detect": 1},
+}
+
+
+@pytest.mark.slow
+def test_detection_is_made_only_when_it_is_asked_for_and_computes_nothing_of_the_run_again(rerun):
+    assert jobs(snakemake(rerun, "detect", "--dry-run")) == DETECT
+    assert jobs(snakemake(rerun, "--dry-run")) == Counter()
+
+
 EXTRACT_AND_BELOW = {"extract": 4, "probe": 2, "read_text": 2, "count_examples": 1, **BELOW_PROBE}
 
 
@@ -621,14 +644,6 @@ def test_a_dataset_that_cannot_be_read_says_why_and_the_others_finish(rerun):
     odd = (rerun / "results/logs/normalize/odd.log").read_text().splitlines()[-1]
     assert "missing question, answer; it has text, label" in odd
     assert (rerun / "results/delta/tiny/one.parquet").exists(), "the other datasets still finish"
-
-
-def write_hard_questions(folder: Path) -> dict:
-    """A dataset on which the model is hardly ever right, and its entry in the config."""
-    lines = (folder / "one.jsonl").read_text().splitlines()
-    wrong = [json.dumps(json.loads(line) | {"answer": ["nothing of the kind"]}) for line in lines]
-    (folder / "hard.jsonl").write_text("\n".join([*wrong[:100], *lines[100:]]) + "\n")
-    return {"title": "Hard", "layout": "nq", "source": "file", "path": "hard.jsonl"}
 
 
 @pytest.mark.slow

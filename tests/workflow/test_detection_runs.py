@@ -1,0 +1,110 @@
+"""Detection on top of a finished run: what it makes, what it makes again, and what it says where there is little."""
+
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from anchorscope.detect.names import METHODS, SAMPLES
+from anchorscope.files.sealed_parquet import made_from
+from small_run import base_config, jobs, snakemake, write_config, write_hard_questions
+
+TABLES = ("detection", "transfer", "reliability", "coverage", "pathways")
+WITHOUT_SAMPLES = [name for name in METHODS if name not in SAMPLES]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def detected(finished, tmp_path_factory) -> Path:
+    """The finished run with detection. Not to be changed: copy it first."""
+    folder = tmp_path_factory.mktemp("detected") / "run"
+    shutil.copytree(finished, folder, symlinks=True)
+    done = snakemake(folder, "detect")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture
+def copied(detected, tmp_path) -> Path:
+    shutil.copytree(detected, tmp_path / "copy", symlinks=True)
+    return tmp_path / "copy"
+
+
+def test_every_method_is_compared_on_the_examples_that_were_probed(detected):
+    detection = pl.read_parquet(detected / "results/detection.parquet")
+    for dataset in ("one", "two"):
+        delta = pl.read_parquet(detected / f"results/delta/tiny/{dataset}.parquet", columns=["id", "hallucinated"])
+        mine = detection.filter(model="tiny", dataset=dataset)
+        assert mine["method"].to_list() == WITHOUT_SAMPLES
+        assert set(mine["n"]) == {delta["id"].n_unique()}
+        assert set(mine["hallucinated_share"].round(9)) == {round(delta.unique("id")["hallucinated"].mean(), 9)}
+        scores = pl.read_parquet(detected / f"results/detect/scores/tiny/{dataset}.parquet")
+        assert set(scores["id"]) == set(delta["id"])
+        assert scores["p"].is_between(0, 1).all()
+    for name in TABLES:
+        table = pl.read_parquet(detected / f"results/{name}.parquet")
+        assert pl.read_csv(detected / f"results/{name}.csv").height == table.height > 0
+        assert not any(column.is_nan().any() for column in table.select(pl.selectors.float())), name
+
+
+def test_on_the_diagonal_of_transfer_stands_what_the_table_of_methods_has(detected):
+    detection, transfer = (pl.read_parquet(detected / f"results/{name}.parquet") for name in ("detection", "transfer"))
+    assert set(transfer["trained_on"]) == {"one", "two", "others"}
+    home = transfer.filter(pl.col("trained_on") == pl.col("dataset")).select("dataset", "method", "auc", "n")
+    both = home.join(detection, on=["dataset", "method"])
+    assert len(both) == len(home) > 0
+    assert both["auc"].to_list() == pytest.approx(both["auc_right"].to_list())
+    assert (both["n"] == both["n_right"]).all()
+
+
+def test_report_and_figures_show_it_and_detectors_are_linked(detected):
+    results = detected / "results"
+    page = (results / "report.html").read_text()
+    assert '<section id="detection">' in page
+    for file in ("detection.parquet", "probes/tiny.safetensors", "probes/tiny.md", "figures/main/transfer.svg"):
+        assert f'href="{file}"' in page, file
+        assert (results / file).stat().st_size > 0
+    assert "MoP, random gate" in (results / "figures/main/detection.svg").read_text()
+    logs = {path.relative_to(results / "logs").with_suffix("") for path in (results / "logs").rglob("*.log")}
+    timed = {path.relative_to(results / "benchmarks").with_suffix("") for path in results.glob("benchmarks/**/*.tsv")}
+    assert logs == timed
+
+
+def test_what_was_made_stays_and_a_second_time_nothing_is_done(detected):
+    assert jobs(snakemake(detected, "detect", "--dry-run")) == Counter()
+    assert jobs(snakemake(detected, "--dry-run")) == Counter()
+
+
+def test_samples_run_only_themselves_scores_and_below(copied):
+    write_config(copied, base_config() | {"samples": 2})
+    below = {"score_methods": 2, "carry_over": 1, "compare_methods": 1, "draw_detection": 1, "report": 1}
+    assert jobs(snakemake(copied, "detect", "--dry-run")) == {"draw_samples": 4, **below, "provenance": 1, "detect": 1}
+
+
+def test_with_one_dataset_there_is_nothing_to_carry_over(copied):
+    config = base_config()
+    del config["datasets"]["two"]
+    write_config(copied, config)
+    done = snakemake(copied, "detect")
+    assert done.returncode == 0, done.stdout + done.stderr
+    transfer = pl.read_parquet(copied / "results/transfer.parquet")
+    assert set(transfer.select("trained_on", "dataset").rows()) == {("one", "one")}
+    assert "there is nothing to carry over" in (copied / "results/report.html").read_text()
+
+
+def test_a_dataset_that_cannot_be_probed_is_left_out_and_named(copied):
+    config = base_config()
+    config["datasets"]["hard"] = write_hard_questions(copied)
+    write_config(copied, config)
+    done = snakemake(copied, "detect")
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = copied / "results"
+    for name in TABLES:
+        assert set(pl.read_parquet(results / f"{name}.parquet")["dataset"]) == {"one", "two"}, name
+    assert [row[:2] for row in made_from(results / "detection.parquet")["not_probed"]] == [["tiny", "hard"]]
+    said = "Not probed, because the answers are too few or too one-sided: Tiny on Hard."
+    texts = re.findall(r">([^<>]+)</(?:text|tspan)>", (results / "figures/main/detection.svg").read_text())
+    assert said in {text.strip() for text in texts}
