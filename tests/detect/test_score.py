@@ -159,6 +159,11 @@ def test_the_prompts_beginning_is_shared_and_no_more(tokenizer):
     assert shared == few_shot_prompt(SHOTS).before.rstrip(), "the space belongs to the question's first token"
 
 
+def test_what_a_tokenizer_did_before_is_no_reason_to_refuse_it(model, tokenizer, detector):
+    tokenizer(["a", "a longer text"], padding=True, truncation=True, max_length=2)
+    assert np.isfinite(detector.score(model, tokenizer, QUESTIONS, ANSWERS)).all()
+
+
 def test_the_model_is_left_as_it_was(model, tokenizer, detector):
     ids = torch.arange(5, 25)[None]
     before, attention = model(ids).logits, model.config._attn_implementation
