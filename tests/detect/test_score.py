@@ -4,6 +4,7 @@ import json
 import logging
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,10 +20,10 @@ from anchorscope.answer.prompts import Prompt, encode, few_shot_prompt
 from anchorscope.detect.detector import Detector
 from anchorscope.detect.detector_file import write_detector
 from anchorscope.detect.given_answers import tokenise
-from anchorscope.detect.score_lines import read_rows
+from anchorscope.detect.score_lines import ScoreSettings, read_rows, score_lines
 from anchorscope.detect.trained import Trained
 from anchorscope.models.revision import tokenizer_hash
-from planted_detector import LAYERS, SHOTS, WIDTH, about
+from planted_detector import LAYERS, SHOTS, WIDTH, about, manifest
 from small_things import ROOT, tiny_model
 
 ASKED = {
@@ -159,6 +160,11 @@ def test_the_prompts_beginning_is_shared_and_no_more(tokenizer):
     assert shared == few_shot_prompt(SHOTS).before.rstrip(), "the space belongs to the question's first token"
 
 
+def test_what_a_tokenizer_did_before_is_no_reason_to_refuse_it(model, tokenizer, detector):
+    tokenizer(["a", "a longer text"], padding=True, truncation=True, max_length=2)
+    assert np.isfinite(detector.score(model, tokenizer, QUESTIONS, ANSWERS)).all()
+
+
 def test_the_model_is_left_as_it_was(model, tokenizer, detector):
     ids = torch.arange(5, 25)[None]
     before, attention = model(ids).logits, model.config._attn_implementation
@@ -244,6 +250,18 @@ def test_the_command_reads_the_standard_input_and_gives_what_python_gives(files,
     np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-6)
     assert "1 of 7 answers are empty or refusals" in done.stderr
     assert not (folder / ".hashes").exists(), "nothing is left beside a folder that is not ours"
+
+
+def test_a_manifest_of_other_weights_is_refused_before_they_are_loaded(files):
+    folder, tokenizer = files
+    replace(manifest(tokenizer_hash(tokenizer)), revision="another").write(folder / "tiny.json")
+    (folder / "asked.jsonl").write_text('{"question": "Who?", "answer": "Me"}\n')
+    given = {"questions": str(folder / "asked.jsonl"), "detector": folder / "tiny.safetensors"}
+    settings = ScoreSettings(dtype="float32", threads=1, batch_tokens=None)
+    with pytest.raises(ValueError, match=r"for the weights fedcba9876543210 of tiny, but .*tiny\.json has another"):
+        score_lines(**given, model=folder / "tiny.json", target=None, settings=settings)
+    with pytest.raises(ValueError, match=r"gone\.json does not exist; name a model's folder, or its manifest"):
+        score_lines(**given, model=folder / "gone.json", target=None, settings=settings)
 
 
 def test_the_package_alone_imports_no_torch():

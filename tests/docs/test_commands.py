@@ -1,5 +1,6 @@
 """Every command and every piece of Python on the pages is run: as it stands, as a dry run, or with small sizes."""
 
+import json
 import os
 import re
 import runpy
@@ -16,10 +17,12 @@ import polars as pl
 import pytest
 import torch
 
+from anchorscope.detect.detector_job import train_detector
 from anchorscope.extract.axes import COMPONENTS, PASSES, POSITIONS
 from anchorscope.extract.store import ActivationWriter
 from anchorscope.files.frames import read_frame, write_frame
 from pages import PAGES, blocks, commands
+from planted_detector import SETTINGS
 from small_run import SNAKEMAKE, copy_project
 from small_things import ROOT
 
@@ -34,6 +37,7 @@ SMALL = {
     "bench_growth": "--examples 200 --repeats 1 --layers 2 --width 64 --tokenizer MODEL",
     "bench_needs": "--help",  # measures on a GPU only
     "bench_probe": "--help",  # its shapes take half a minute with the fewest examples
+    "bench_score": "--model MODEL --answers 8 --repeats 1 --dtype float32",
     "bench_run": "--targets results/questions/nq-mini.parquet",
     "bench_store": "--examples 4 --layers 2 --width 64 --repeats 1",
     "bench_trial": "--run RUN --model tiny --shards 1",
@@ -66,6 +70,14 @@ class Place:
         summary = finished / "results/summary.parquet"
         renamed = pl.lit("smollm2-135m").alias("model"), pl.col("dataset").replace({"one": "nq-mini"})
         write_frame(results / "summary.parquet", read_frame(summary).with_columns(*renamed), {})
+        files = {
+            name: sorted((finished / "results/activations/tiny" / name).glob("*/resid.answer_last.parquet"))
+            for name in ("one", "two")
+        }
+        detector, card = (results / f"probes/smollm2-135m.{end}" for end in ("safetensors", "md"))
+        train_detector(files, finished / "results/models/tiny.json", detector, card, SETTINGS)
+        asked = {"question": "who wrote Emma", "answer": "Jane Austen"}
+        (self.run / "questions.jsonl").write_text(json.dumps(asked) + "\n")
         self.vectors = torch.randn(len(COMPONENTS), 30, len(PASSES), len(POSITIONS), 3, 8)
         keys = [{"id": str(number), "right": True, "subject": None, "popularity": None} for number in range(3)]
         folder = results / "activations/smollm2-135m/nq-mini/0000"
@@ -108,7 +120,10 @@ def run_module(command: str, place: Place, request: pytest.FixtureRequest) -> No
     words = shlex.split(command)[1:]
     folder = {"anchorscope": place.run, "anchorscope.damage": place.finished, "anchorscope.needs": ROOT}[words[1]]
     said = run([sys.executable, *words], folder)
-    if words[1] == "anchorscope":
+    if words[1:3] == ["anchorscope", "score"]:
+        (line,) = (line for line in said.splitlines() if line.startswith("{"))
+        assert 0 < json.loads(line)["hallucinated"] < 1
+    elif words[1] == "anchorscope":
         folders = (folder / words[-1], place.finished / "results/activations/tiny/one/0000")
         files = [some / "resid.answer_last.parquet" for some in folders]
         found, expected = (set(pl.read_parquet(file, columns=["id"])["id"]) for file in files)

@@ -85,6 +85,9 @@ class Detector:
                 )
         if str(model.dtype).removeprefix("torch.") not in DTYPES:
             raise ValueError(f"The model computes in {model.dtype}; load it with one of {', '.join(DTYPES)}.")
+        if not tokenizer.is_fast:
+            raise ValueError("The tokenizer has no offset mapping; load the fast one, which has a tokenizer.json.")
+        tokenizer("x")  # so that it forgets the padding and truncation of earlier calls
         found = tokenizer_hash(tokenizer)
         if found != self.about.tokenizer:
             raise ValueError(

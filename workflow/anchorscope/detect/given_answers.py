@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
 from anchorscope.answer.prompts import Prompt, refuse_control_tokens
@@ -74,17 +75,31 @@ def _tokenise(
     batch = tokenizer(texts, add_special_tokens=prompt.special_tokens, return_attention_mask=False)
     given = []
     for number, (text, ids) in enumerate(zip(prompts, batch["input_ids"], strict=True)):
-        offsets = np.array(batch.encodings[number].offsets).reshape(-1, 2) - len(text)
-        inside = np.flatnonzero((offsets[:, 1] > 0) & (offsets[:, 0] < offsets[:, 1]))
-        first = int(inside[0]) if len(inside) else len(ids)
-        if len(inside) and offsets[first, 0] < 0:
+        first, offsets = _answer_tokens(batch.encodings[number], len(ids), after=len(text))
+        if offsets and offsets[0][0] < 0:
             given.append(_apart(tokenizer, prompt, text, questions[number], said[number]))
         else:
-            last = first + len(inside)
-            one = Given(questions[number], said[number], np.array(ids[:last], np.int32), first, offsets[first:last])
-            given.append(one)
+            taken = np.array(ids[: first + len(offsets)], np.int32)
+            given.append(Given(questions[number], said[number], taken, first, np.array(offsets).reshape(-1, 2)))
     ends = np.array(batch.encodings[0].offsets)[:, 1]
     return given, int(np.argmax(ends > len(prompt.before)))
+
+
+def _answer_tokens(encoding: Encoding, count: int, after: int) -> tuple[int, list[tuple[int, int]]]:
+    """The first of the last tokens, which cover characters from `after` on, and the characters of each, from there.
+
+    One by one from the end: a list of all characters would take longer than all the rest.
+    """
+    offsets: list[tuple[int, int]] = []
+    first = count
+    for index in reversed(range(count)):
+        characters = encoding.token_to_chars(index)  # None for a token that the tokenizer adds
+        if characters is not None and characters[1] <= after:
+            break
+        if characters is not None:
+            first = index
+            offsets.append((characters[0] - after, characters[1] - after))
+    return first, offsets[::-1]
 
 
 def _apart(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: str, question: str, said: str) -> Given:

@@ -59,7 +59,9 @@ def read_logits(
 
         sizes = [passes.tokens([replace(longest, ids=one.ids)])["first"] for one in given]
         run_batches(run, sizes, batch_tokens or default_tokens(model), what="scoring answers")
-    return _checked(logits.cpu(), answered, position)
+    arrived = logits.cpu()
+    _check_finite(arrived, answered, position)
+    return arrived
 
 
 class _Reached(Exception):
@@ -96,8 +98,8 @@ def _states(passes: Passes, items: list[list[TokenSequence]]) -> Tensor:
     raise RuntimeError("The layer that is read did not run.")
 
 
-def _checked(logits: Tensor, answered: Answered, position: str) -> Tensor:
-    """The logits, if each is finite or has a reason not to be; the log says how many answers were not scored."""
+def _check_finite(logits: Tensor, answered: Answered, position: str) -> None:
+    """Refuse a logit that is not finite without a reason; the log says how many answers were not scored."""
     unread = (~logits.isfinite()).nonzero().flatten().tolist()
     for index in unread:
         one = answered.given[index]
@@ -108,4 +110,3 @@ def _checked(logits: Tensor, answered: Answered, position: str) -> Tensor:
             )
     if unread:
         log.warning("%d of %d answers are empty or refusals and get no score", len(unread), len(logits))
-    return logits
