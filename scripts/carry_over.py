@@ -10,6 +10,7 @@ import polars as pl
 import torch
 
 from anchorscope.detect.many_layers import probe_files
+from anchorscope.detect.pooled import PooledReader
 from anchorscope.detect.reading import read_files
 from anchorscope.detect.transfer import SCHEMA, carried_over, plans, probe_plans, stayed_at_home
 from anchorscope.extract.axes import EXACT, Headline
@@ -53,7 +54,9 @@ if __name__ == "__main__":
     planned = plans(names, readings)
     if planned:
         on_card = snakemake.resources.gpu > 0 and torch.cuda.is_available()
-        probes = probe_files(readers, headline, probe_plans(planned, readings), on_card)
+        probes = probe_files(
+            PooledReader(dict(zip(names, readers, strict=True))), probe_plans(planned, readings), on_card
+        )
         tables.append(carried_over(planned, probes, readings, params.seed))
     made = {"stage": "carry_over", "model": snakemake.wildcards.model, "code": params.code}
     write_frame(snakemake.output[0], pl.concat([pl.DataFrame(schema=SCHEMA), *tables]), provenance(**made))

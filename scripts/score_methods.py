@@ -40,8 +40,7 @@ if __name__ == "__main__":
         kinds = {kind: files.get(kind) for kind in ("answers", "asked", "samples", "reweighted")}
         reading = read_files(reader, headline, examples, **kinds)
         (probes,) = probe_files(
-            [reader],
-            headline,
+            reader,
             lambda clean: [
                 probe_layers(clean, reading.labels.to(clean.device), trainings_of(reading).to(clean.device))
             ],

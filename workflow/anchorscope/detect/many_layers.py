@@ -9,9 +9,8 @@ from torch import Tensor
 from anchorscope.detect.fitted import WORSE, Fitted, fit_trainings, inner_logits, probes_of
 from anchorscope.detect.names import BEST_LAYER, MEAN_LOGIT, PROBE, STACKED, layer_read
 from anchorscope.detect.trainings import Trainings
-from anchorscope.extract.axes import Headline, Pass
-from anchorscope.extract.store import ActivationReader
-from anchorscope.probe.delta import States, in_chunks
+from anchorscope.extract.axes import Pass
+from anchorscope.probe.delta import StateReader, States, in_chunks
 from anchorscope.probe.logistic import log_loss
 
 CLEAN: Pass = ("first", "clean")
@@ -48,32 +47,14 @@ def probe_layers_at(clean: Tensor, labels: Tensor, trainings: Trainings, strengt
     return LayerProbes(Fitted(logits, each, log_loss(inner, labels, trainings.train)), inner)
 
 
-def probe_files(
-    readers: Sequence[ActivationReader], headline: Headline, probe: Callable[[Tensor], list[LayerProbes]], on_card: bool
-) -> list[LayerProbes]:
-    """What `probe` makes of clean states [layers, examples, width], read and fitted a few layers at a time.
-
-    The readers' examples stand after each other.
-    """
+def probe_files(reader: StateReader, probe: Callable[[Tensor], list[LayerProbes]], on_card: bool) -> list[LayerProbes]:
+    """What `probe` makes of clean states [layers, examples, width], read and fitted a few layers at a time."""
 
     def probe_on(device: torch.device, states: States) -> list[LayerProbes]:
         return [probes.cpu() for probes in probe(states[CLEAN].to(device).float())]
 
-    chunks = in_chunks(OneAfterAnother(readers, headline), [CLEAN], on_card, probe_on)
+    chunks = in_chunks(reader, [CLEAN], on_card, probe_on)
     return [joined(parts) for parts in zip(*(found for *_, found in chunks), strict=True)]
-
-
-class OneAfterAnother:
-    """Readers of several datasets as one, at the headline."""
-
-    def __init__(self, readers: Sequence[ActivationReader], headline: Headline):
-        self.readers, self.grid = readers, headline.grid()
-        self.keys = [key for reader in readers for key in reader.keys]
-        self.layers, self.width = readers[0].layers, readers[0].width
-
-    def read_passes(self, component: str, position: str, passes: Sequence[Pass], layers: range) -> States:
-        read = [reader.read_passes(component, position, passes=passes, layers=layers) for reader in self.readers]
-        return {run: torch.cat([one[run] for one in read], dim=1) for run in passes}
 
 
 def joined(parts: Sequence[LayerProbes]) -> LayerProbes:
