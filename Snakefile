@@ -18,6 +18,7 @@ include: "workflow/rules/probe.smk"
 include: "workflow/rules/summarise.smk"
 include: "workflow/rules/experiments.smk"
 include: "workflow/rules/saliency.smk"
+include: "workflow/rules/ask.smk"
 include: "workflow/rules/draw.smk"
 include: "workflow/rules/report.smk"
 
