@@ -81,15 +81,19 @@ def finished(tmp_path_factory, tokenizer) -> Path:
 
 @pytest.fixture(scope="session")
 def experimented(finished) -> Path:
-    """The finished run with the scores of both experiments that replace tokens, on its first dataset."""
+    """The finished run with what was not asked for at first, on its first dataset.
+
+    That is the scores of both experiments that replace tokens, what the model says of its answers, and samples.
+    """
     from small_run import base_config, snakemake, write_config
 
     folder = finished.parent / "experimented"
     with one_at_a_time("experimented"):
         if not folder.exists():
             shutil.copytree(finished, folder, symlinks=True)
-            write_config(folder, base_config() | {"experiments": ["patching", "answer_only"]})
-            done = snakemake(folder, *(f"results/experiments/{name}/tiny/one.parquet" for name in EXPERIMENTS))
+            write_config(folder, base_config() | {"experiments": ["patching", "answer_only"], "samples": 2})
+            asked = [f"results/{name}/tiny/one/0000.parquet" for name in ("asked", "samples")]
+            done = snakemake(folder, *(f"results/experiments/{name}/tiny/one.parquet" for name in EXPERIMENTS), *asked)
             assert done.returncode == 0, done.stdout + done.stderr
     return folder
 

@@ -10,7 +10,8 @@ import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from anchorscope.answer.answers import grade
-from anchorscope.answer.prompts import build_prompt, chat_prompt, decoded_offsets, encode, few_shot_prompt
+from anchorscope.answer.prompts import PromptSet, build_prompt, chat_prompt, decoded_offsets, encode, few_shot_prompt
+from anchorscope.detect.about_prompts import OPTIONS, build_askings
 from anchorscope.extract.sequences import build_workload
 from anchorscope.models.loading import load_tokenizer
 from anchorscope.text.content_words import exact_question_spans
@@ -74,6 +75,18 @@ def test_exact_question_tokens_cover_the_exact_words_and_no_other_word(real, que
         assert inside <= covered
         others = [question[index] for index in covered - inside]
         assert all(char in " \t'\"?¿‘’," for char in others), "at most a space or a mark in the same token"
+
+
+def test_a_prompt_about_an_answer_ends_where_the_model_says_an_option(real):
+    """Digits are tokens with a space in one vocabulary, and tokens after a space in another."""
+    answers = [text.strip() for text, _, _ in ANSWERS[: len(QUESTIONS)]]
+    for style in chat_or_few_shot(real):
+        prompts = PromptSet(style, {name: text for name, text in PROMPTS[style].items() if name.startswith("about")})
+        for options, asking in zip(OPTIONS.values(), build_askings(real, prompts, QUESTIONS, answers), strict=True):
+            for ids, answer in zip(asking.sequences, answers, strict=True):
+                assert answer in real.decode(ids[-120:])
+                said = [real.decode([*ids, token])[len(real.decode(ids)) :].strip() for token in asking.options]
+                assert said == list(options)
 
 
 @cache

@@ -20,6 +20,10 @@ from anchorscope.engine.batches import default_tokens, out_of_memory, run_batche
 from anchorscope.engine.packing import Pack, trunk
 from anchorscope.engine.parts import input_device
 
+# Most samples have no more tokens than these. A batch is planned for them, not for the longest that there can be: its
+# last passes compute a few rows each, and take nearly as long as full ones.
+SHORT = 8
+
 
 @dataclass
 class Said:
@@ -78,6 +82,11 @@ class _Work:
         """How many continuations each prompt has."""
         return 1 if self.uniforms is None else self.uniforms.shape[1]
 
+    @property
+    def counted(self) -> int:
+        """How many new tokens of a prompt's continuations count towards the size of a batch."""
+        return self.max_new_tokens if self.uniforms is None else self.copies * min(SHORT, self.max_new_tokens)
+
     def choice(self, batch: list[int]) -> Choice:
         """How the tokens of these prompts' continuations are chosen; those of one prompt follow one another."""
         return likeliest if self.uniforms is None else Draws(self.uniforms[batch].flatten(0, 1))
@@ -104,7 +113,7 @@ def _continued(model: PreTrainedModel, work: _Work, batch_tokens: int | None, wh
                 answers[index] = said[place * work.copies : (place + 1) * work.copies]
 
         computed = work.copies if head is None else 1  # how often the tokens of a prompt are
-        sizes = [computed * len(suffix) + work.copies * work.max_new_tokens for suffix in suffixes]
+        sizes = [computed * len(suffix) + work.counted for suffix in suffixes]
         run_batches(answer, sizes, batch_tokens or default_tokens(model), what=what)
     return answers
 

@@ -1,0 +1,26 @@
+"""What the model says of its answers, and samples, by a real run of the workflow."""
+
+import shutil
+
+import polars as pl
+import pytest
+
+from small_run import base_config, jobs, snakemake, write_config
+
+
+def test_samples_and_askings_are_of_the_examples_whose_activations_are_kept(experimented):
+    results = experimented / "results"
+    kept = pl.read_parquet(results / "activations/tiny/one/0000/resid.answer_last.parquet", columns=["id"])["id"]
+    asked, samples = (pl.read_parquet(results / name / "tiny/one/0000.parquet") for name in ("asked", "samples"))
+    assert set(asked["id"]) == set(samples["id"]) == set(kept)
+    assert asked["p_true"].is_between(0, 1).all()
+    assert (asked["confidence"] * 9).round(4).is_in(list(range(10))).all()
+    assert set(samples["samples"].list.len()) == {2}
+    assert not samples["samples"].list.join("").str.contains("\n").any()
+
+
+@pytest.mark.slow
+def test_adding_samples_computes_nothing_again(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "copy", symlinks=True)
+    write_config(tmp_path / "copy", base_config() | {"samples": 2})
+    assert jobs(snakemake(tmp_path / "copy", "--dry-run")).keys() <= {"report", "provenance"}, "these name the settings"
