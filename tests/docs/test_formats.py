@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import torch
 
+from anchorscope.detect import crossfit, gates, transfer
 from anchorscope.experiments import NAMES
 from anchorscope.experiments.tell_groups import tell_groups
 from pages import anchor_of
@@ -18,7 +19,7 @@ PAGE = ROOT / "docs/formats.md"
 PARTS = re.split(r"^## +(.*)$", PAGE.read_text(), flags=re.M)[1:]
 SECTIONS = dict(zip(PARTS[::2], PARTS[1::2], strict=True))
 # What a section begins with whose tables this run does not have; tests of experiments and detection look at them.
-ELSEWHERE = ("`experiments/", "`{patching,", "`reweighted/")
+ELSEWHERE = ("`experiments/", "`{patching,", "`reweighted/", "`detect/")
 BEGINNING = "What every gathered table begins with"
 
 
@@ -115,3 +116,9 @@ def test_the_sections_on_experiments_name_the_columns_of_their_tables():
     assert columns(told) == set(tell_groups(states, world.groups(), seed=0).columns)
     assert columns(estimated) == set(saliency("holds", 0).columns) == {*patching("holds", 0).columns, "sample"}
     assert columns(gathered) == columns(estimated) - {"resampled"} | columns(BEGINNING)
+
+
+def test_the_sections_on_methods_of_detection_name_the_columns_of_their_tables():
+    for kind, schema in (("gates", gates.SCHEMA), ("scores", crossfit.SCHEMA), ("transfer", transfer.SCHEMA)):
+        (heading,) = (name for name in SECTIONS if name.startswith(f"`detect/{kind}/"))
+        assert columns(heading) == set(schema)
