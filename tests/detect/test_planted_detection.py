@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 import torch
 
@@ -74,12 +73,3 @@ def test_intervals_hold_one_half_where_labels_mean_nothing():
 def test_every_methods_intervals_hold_one_half_in_many_draws_where_labels_mean_nothing():
     held = intervals_that_hold_chance(MANY)
     assert min(held.values()) >= 0.93 * MANY, held
-
-
-def test_what_tells_nothing_is_not_called_probable():
-    """Probabilities of a method that knows nothing stay near one half."""
-    world = World(NOTHING, seed=1)
-    reading = world.reading()
-    table = scores_table(reading, probes_of_layers(world, reading), seed=1)
-    for method in ("mean_entropy", "p_true", "mean_difference"):
-        assert np.abs(table.filter(method=method)["p"].to_numpy() - 0.5).mean() < 0.15

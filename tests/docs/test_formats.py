@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import torch
 
+from anchorscope.detect import crossfit, gates, transfer
 from anchorscope.draw.kinds import DETECTION_KINDS
 from anchorscope.experiments import NAMES
 from anchorscope.experiments.tell_groups import tell_groups
@@ -21,7 +22,7 @@ PARTS = re.split(r"^## +(.*)$", PAGE.read_text(), flags=re.M)[1:]
 SECTIONS = dict(zip(PARTS[::2], PARTS[1::2], strict=True))
 # What a section begins with whose tables this run does not have; tests of experiments and detection look at them.
 DETECTION = tuple(f"`{name}." for name in ("detection", "transfer", "reliability", "coverage", "pathways"))
-ELSEWHERE = ("`experiments/", "`{patching,", "`reweighted/", *DETECTION)
+ELSEWHERE = ("`experiments/", "`{patching,", "`reweighted/", "`asked/", "`samples/", "`detect/", *DETECTION)
 BEGINNING = "What every gathered table begins with"
 
 
@@ -126,3 +127,9 @@ def test_the_sections_on_detection_name_the_columns_of_their_tables(tmp_path):
     for name, table in tables.items():
         (heading,) = (one for one in SECTIONS if one.startswith(f"`{name}."))
         assert columns(heading) == set(table.columns), name
+
+
+def test_the_sections_on_methods_of_detection_name_the_columns_of_their_tables():
+    for kind, schema in (("gates", gates.SCHEMA), ("scores", crossfit.SCHEMA), ("transfer", transfer.SCHEMA)):
+        (heading,) = (name for name in SECTIONS if name.startswith(f"`detect/{kind}/"))
+        assert columns(heading) == set(schema)
