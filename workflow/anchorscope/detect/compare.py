@@ -1,5 +1,7 @@
 """The methods side by side on one model and dataset, and whether knowing pathways helps."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
@@ -28,8 +30,7 @@ YES, NO, UNDECIDED = "yes", "no", "undecided"
 
 def compare(scored: Scored) -> pl.DataFrame:
     """One row per method: how well it ranks, its gain over the plain probe, calibration, and risk by coverage."""
-    told = {"hallucinated": scored.hallucinated, "clusters": scored.clusters, "folds": scored.folds}
-    behind = gains(scored.of(PROBE), scored.scores, **told)  # how far each is behind the probe
+    behind = _gains(scored, PROBE, scored.methods)  # how far each is behind the probe
     curves = np.stack([risks(scores, scored.hallucinated) for scores in scored.scores])  # [methods, examples]
     examples = len(scored.hallucinated)
     table = pl.DataFrame(
@@ -38,7 +39,7 @@ def compare(scored: Scored) -> pl.DataFrame:
             "kind": [KIND_OF[method] for method in scored.methods],
             "n": [examples] * len(scored.methods),
             "hallucinated_share": [float(scored.hallucinated.mean())] * len(scored.methods),
-            **areas(scored.scores, **told),
+            **areas(scored.scores, hallucinated=scored.hallucinated, clusters=scored.clusters, folds=scored.folds),
             "gain": -behind["gain"],
             "gain_low": -behind["gain_high"],
             "gain_high": -behind["gain_low"],
@@ -55,13 +56,23 @@ def compare(scored: Scored) -> pl.DataFrame:
 
 def pathways(scored: Scored) -> pl.DataFrame:
     """One row per method that knows pathways and per rival without that knowledge: the gain, and whether it is one."""
-    told = {"hallucinated": scored.hallucinated, "clusters": scored.clusters, "folds": scored.folds}
     tables = []
     for method, rivals in AGAINST.items():
-        gain = gains(scored.of(method), np.stack([scored.of(rival) for rival in rivals]), **told)
+        gain = _gains(scored, method, rivals)
         verdicts = [verdict(low, high) for low, high in zip(gain["gain_low"], gain["gain_high"], strict=True)]
         tables.append(pl.DataFrame({"method": method, "against": rivals, **gain, "helps": verdicts}))
     return pl.concat(tables)
+
+
+def _gains(scored: Scored, method: str, rivals: Sequence[str]) -> dict[str, np.ndarray]:
+    """How far a method is ahead of each rival, [rivals], with intervals of the paired differences."""
+    return gains(
+        scored.of(method),
+        np.stack([scored.of(rival) for rival in rivals]),
+        hallucinated=scored.hallucinated,
+        clusters=scored.clusters,
+        folds=scored.folds,
+    )
 
 
 def verdict(low: float, high: float) -> str:

@@ -62,10 +62,10 @@ def _of(tables: Tables, model: str) -> Tables:
 
 def balance(detection: pl.DataFrame) -> str:
     """A sentence on how many of the answers are hallucinated, which every risk is to be compared with."""
-    shares = detection["hallucinated_share"]
-    if (shares - 0.5).abs().max() <= BALANCED:
+    shares = detection["hallucinated_share"].to_list()
+    if max(abs(share - 0.5) for share in shares) <= BALANCED:
         return "Half of the answers are hallucinated, as the examples are balanced."
-    return f"Between {100 * shares.min():.0f} and {100 * shares.max():.0f} % of the answers are hallucinated."
+    return f"Between {100 * min(shares):.0f} and {100 * max(shares):.0f} % of the answers are hallucinated."
 
 
 def sentences(own: Tables, datasets: Titles) -> list[str]:
