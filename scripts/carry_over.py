@@ -34,11 +34,11 @@ if __name__ == "__main__":
     probed = [number for number, name in enumerate(datasets) if "not_probed" not in made_from(files.scores[number])]
     names = [datasets[number] for number in probed]
 
-    def of(kind: str, number: int) -> list[str] | None:
-        """The files of one kind and dataset; as many as each of the others has."""
-        some = files.get(kind)
-        each = len(some) // len(datasets) if some else 0
-        return some[number * each : (number + 1) * each] if some else None
+    def of(kind: str, number: int) -> list[str]:
+        """The files of one kind and dataset, as many as each of the others has; none where there are no samples."""
+        some = list(files.get(kind, []))
+        each = len(some) // len(datasets)
+        return some[number * each : (number + 1) * each]
 
     readers = [open_activations(of("activations", number), headline.grid(), [EXACT]) for number in probed]
     readings = [

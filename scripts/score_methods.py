@@ -37,7 +37,7 @@ if __name__ == "__main__":
     where = f"{names.model} on {names.dataset}"
     try:
         examples = examples_of(reader.keys, folds=params.folds, repeats=1, seed=params.seed, where=where)
-        kinds = {kind: files.get(kind) for kind in ("answers", "asked", "samples", "reweighted")}
+        kinds = {kind: files.get(kind, []) for kind in ("answers", "asked", "samples", "reweighted")}
         reading = read_files(reader, headline, examples, **kinds)
         (probes,) = probe_files(
             reader,

@@ -28,6 +28,7 @@ from anchorscope.detect.pathways import read_ensemble, read_mixtures, read_rewei
 from anchorscope.detect.reading import Reading, reweighted_keys
 from anchorscope.detect.trainings import Trainings
 from anchorscope.probe.readers import presence
+from anchorscope.probe.strengths import STRENGTHS
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,21 @@ class Said:
 
 
 def every_method(
-    reading: Reading, probes: LayerProbes, trainings: Trainings, together: np.ndarray, seed: int
+    reading: Reading,
+    probes: LayerProbes,
+    trainings: Trainings,
+    together: np.ndarray,
+    seed: int,
+    strengths: Sequence[float] = STRENGTHS,
 ) -> dict[str, Said]:
-    """All methods, in the order of the tables. `together` [examples] says who is scored together with whom."""
+    """All methods, in the order of the tables. `together` [examples] says who is scored together with whom.
+
+    Pathway Reweighting chooses among `strengths`.
+    """
     labels = reading.labels
     plain, clean = at_layer_read(probes), reading.states["first", "clean"]
     logits = read_layers(probes, labels, trainings)
-    logits |= read_texts(reading, trainings) | read_pathway_reweighting(reading, trainings)
+    logits |= read_texts(reading, trainings) | read_pathway_reweighting(reading, trainings, strengths)
     logits[QUESTION_PROBE] = fit_trainings(reading.reweighted.question_last[None], labels, trainings, WORSE).logits[0]
     logits[SAPLMA] = read_network(clean, labels, trainings.train, seed)
     chances = read_mixtures(
@@ -89,12 +98,13 @@ def read_texts(reading: Reading, trainings: Trainings) -> dict[str, Tensor]:
     }
 
 
-def read_pathway_reweighting(reading: Reading, trainings: Trainings) -> dict[str, Tensor]:
+def read_pathway_reweighting(reading: Reading, trainings: Trainings, strengths: Sequence[float]) -> dict[str, Tensor]:
     """The logits [trainings, examples] of Pathway Reweighting with either gate."""
     reweighted = [reading.reweighted.states[key] for key in reweighted_keys()]
     states = torch.stack([reading.states["first", "clean"], *reweighted])
     choices = [[0, *(1 + place for place, key in enumerate(reweighted_keys()) if key[0] == gate)] for gate in GATES]
-    return dict(zip((PR, PR_HONEST), read_reweighted(states, reading.labels, trainings, choices), strict=True))
+    found = read_reweighted(states, reading.labels, trainings, choices=choices, strengths=strengths)
+    return dict(zip((PR, PR_HONEST), found, strict=True))
 
 
 def mean_difference(clean: Tensor, labels: Tensor, trainings: Trainings) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,7 @@ from anchorscope.detect.names import (
 from anchorscope.detect.trainings import Trainings
 from anchorscope.extract.axes import EXACT, Pass
 from anchorscope.probe.logistic import fit
-from anchorscope.probe.strengths import least, losses_of
+from anchorscope.probe.strengths import GROUPS, least, losses_of
 
 FEWEST = 5  # of a class that an expert learns from, and of a group that a gate learns from
 MEMBERS = 3  # of the ensemble: as many probes as the gate and the two experts
@@ -171,21 +171,24 @@ def resampled(
             return counts
 
 
-def read_reweighted(states: Tensor, labels: Tensor, trainings: Trainings, choices: Sequence[list[int]]) -> list[Tensor]:
+def read_reweighted(
+    states: Tensor, labels: Tensor, trainings: Trainings, choices: Sequence[list[int]], strengths: Sequence[float]
+) -> list[Tensor]:
     """Logits [trainings, examples] of a probe on the states that suit inner folds best, for each list of choices.
 
     `states` are [amounts, examples, width]; each of the choices lists some of them. Amount and strength are chosen
-    together.
+    together, the latter among `strengths`.
     """
-    losses = losses_of(states, labels, trainings.splits(), WORSE)
-    best, strengths = losses.amin(0), least(losses)  # [amounts, trainings]
+    groups = [group for some in GROUPS if (group := [one for one in some if one in strengths])]
+    losses = losses_of(states, labels, trainings.splits(), WORSE, groups)
+    best, how = losses.amin(0), least(losses, [one for group in groups for one in group])  # [amounts, trainings]
     found = []
     for among in choices:
         amounts = torch.tensor(among)[best[among].argmin(0)]  # [trainings]
         logits = torch.empty(len(trainings), states.shape[1])
         for amount in amounts.unique().tolist():
             mine, seen = amounts == amount, states[amount : amount + 1]
-            probes = probes_of(seen, labels, trainings.train[mine], strengths[amount : amount + 1, mine])
+            probes = probes_of(seen, labels, trainings.train[mine], how[amount : amount + 1, mine])
             logits[mine] = probes.logits(seen)[0]
         found.append(logits)
     return found

@@ -87,10 +87,10 @@ def read_files(
     examples: Examples,
     answers: Sequence[Path | str],
     asked: Sequence[Path | str],
-    samples: Sequence[Path | str] | None,
+    samples: Sequence[Path | str],
     reweighted: Sequence[Path | str],
 ) -> Reading:
-    """The same from the files of all shards of a dataset; `samples` is None where none were drawn."""
+    """The same from the files of all shards of a dataset; `samples` are empty where none were drawn."""
     return reading_of(
         examples,
         read_states(reader, headline),

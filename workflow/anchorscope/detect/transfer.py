@@ -86,7 +86,8 @@ def carried_over(
     everyone, found = joined(readings), []
     together = np.argmax(list(_members(readings)), axis=0)
     for plan, fitted in zip(planned, progress(probes, len(probes), "carrying over"), strict=True):
-        said = every_method(everyone, fitted, plan.trainings, together=together, seed=seed)
+        strengths = fitted.plain.strengths.unique().tolist()  # one for all probes of states
+        said = every_method(everyone, fitted, plan.trainings, together=together, seed=seed, strengths=strengths)
         scores = np.array([one.scores[0].numpy() for one in said.values()])
         for dataset, mine in plan.tested.items():
             clusters = [cluster for cluster, own in zip(everyone.clusters, mine, strict=True) if own]

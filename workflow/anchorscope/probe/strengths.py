@@ -20,9 +20,9 @@ def choose_strengths(clean: Tensor, labels: Tensor, folds: Tensor, clearly_worse
     return least(inner_losses(clean, labels, folds, clearly_worse))
 
 
-def least(losses: Tensor) -> Tensor:
+def least(losses: Tensor, strengths: Sequence[float] = STRENGTHS) -> Tensor:
     """The strength [layers, folds] with the least of some losses [strengths, layers, folds]."""
-    return torch.tensor(STRENGTHS, dtype=losses.dtype, device=losses.device)[losses.argmin(0)]
+    return torch.tensor(strengths, dtype=losses.dtype, device=losses.device)[losses.argmin(0)]
 
 
 def inner_losses(clean: Tensor, labels: Tensor, folds: Tensor, clearly_worse: float = CLEARLY_WORSE) -> Tensor:
@@ -46,21 +46,26 @@ class InnerSplit:
 
 
 def losses_of(
-    features: Tensor, labels: Tensor, splits: Sequence[InnerSplit], clearly_worse: float = CLEARLY_WORSE
+    features: Tensor,
+    labels: Tensor,
+    splits: Sequence[InnerSplit],
+    clearly_worse: float = CLEARLY_WORSE,
+    groups: Sequence[Sequence[float]] = GROUPS,
 ) -> Tensor:
     """The loss by strength, layer and training set, summed over splits: [strengths, layers, trainings].
 
     From features [layers, examples, width]. A strength that is not tried, being clearly worse, has an infinite loss.
     """
+    strengths = sum(map(len, groups))
     count = 1 + max(number for split in splits for number in split.validated)
-    losses = torch.zeros(len(STRENGTHS), len(features), count, dtype=features.dtype, device=features.device)
+    losses = torch.zeros(strengths, len(features), count, dtype=features.dtype, device=features.device)
     for split in splits:
         served = list(split.validated)
         validated = torch.full_like(losses[:, :, served], torch.inf)
         among = torch.stack(list(split.validated.values()))[:, ~split.train]
         tried = 0
         for logits in try_strengths(
-            features=features, labels=labels, train=split.train, groups=GROUPS, tolerance=CHOICE_TOLERANCE
+            features=features, labels=labels, train=split.train, groups=groups, tolerance=CHOICE_TOLERANCE
         ):
             for column in logits.unbind(1):
                 validated[tried] = log_loss(column[:, None], labels[~split.train], among)
