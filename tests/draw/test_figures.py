@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from anchorscope.draw.figures import DRAW, TEXT_ORDER, intervention_title, plot_family
-from anchorscope.draw.kinds import FIGURE_KINDS, kinds_drawn
+from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS, kinds_drawn
 from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, read_style, save
 from anchorscope.draw.sheets import Sheet, Source, draw_all
 from anchorscope.draw.views import PUBLISHED, View
@@ -553,8 +553,9 @@ def test_a_title_is_text_and_no_formula(summary, tmp_path):
 
 
 def test_every_kind_of_figure_has_a_function_and_a_caption_for_snakemakes_report():
-    assert [kind.name for kind in FIGURE_KINDS] == list(DRAW)
-    for kind in FIGURE_KINDS:
+    kinds = (*FIGURE_KINDS, *DETECTION_KINDS)
+    assert [kind.name for kind in kinds] == list(DRAW)
+    for kind in kinds:
         assert DRAW[kind.name].__name__ == kind.function
         assert (ROOT / f"workflow/report/{kind.name}.rst").read_text().strip()
 
