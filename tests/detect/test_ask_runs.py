@@ -14,7 +14,8 @@ def test_samples_and_askings_are_of_the_examples_whose_activations_are_kept(expe
     asked, samples = (pl.read_parquet(results / name / "tiny/one/0000.parquet") for name in ("asked", "samples"))
     assert set(asked["id"]) == set(samples["id"]) == set(kept)
     assert asked["p_true"].is_between(0, 1).all()
-    assert (asked["confidence"] * 9).round(4).is_in(list(range(10))).all()
+    assert asked["confidence"].is_between(0, 1).all()
+    assert (asked["confidence"] * 9 - (asked["confidence"] * 9).round()).abs().max() < 1e-4, "not a digit"
     assert set(samples["samples"].list.len()) == {2}
     assert not samples["samples"].list.join("").str.contains("\n").any()
 
