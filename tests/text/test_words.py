@@ -137,6 +137,15 @@ def test_verdict_and_exact_answer(answer, gold, verdict, exact_answer):
     assert (answer[found.exact.start : found.exact.end] if found.exact else None) == exact_answer
 
 
+def test_words_are_the_same_whether_or_not_a_text_has_a_letter_that_is_not_ascii():
+    draw = random.Random(0)
+    for _ in range(2000):
+        text = "".join(draw.choices([*map(chr, range(128)), "a", "An", " the ", "The"], k=draw.randrange(30)))
+        *words, last = normal_words(f"{text} é")
+        assert normal_words(text) == words
+        assert last == ("e", Span(len(text) + 1, len(text) + 2))
+
+
 def test_normal_words_point_back_at_the_text():
     text = "The  “Café” of A. Ünal, 2nd"
     assert [(word, text[span.start : span.end]) for word, span in normal_words(text)] == [

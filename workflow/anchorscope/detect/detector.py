@@ -1,7 +1,7 @@
 """A detector to take away: probes of every layer, and all that is needed to use them on the same model elsewhere."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.detect.detector_file import About, read_detector
 from anchorscope.detect.given_answers import tokenise
-from anchorscope.detect.score import read_logits
+from anchorscope.detect.score import Ways, read_logits
 from anchorscope.detect.trained import Trained
 from anchorscope.engine.parts import in_eval_mode
 from anchorscope.extract.store import DTYPES
@@ -25,6 +25,7 @@ class Detector:
 
     trained: Trained
     about: About
+    ways: Ways = field(default_factory=Ways, repr=False, compare=False)
 
     def score(
         self,
@@ -59,6 +60,7 @@ class Detector:
                 model,
                 given,
                 self.trained.layers(slice(read, read + 1)),
+                ways=self.ways,
                 component=self.about.component,
                 position=self.about.position,
                 layer=read,

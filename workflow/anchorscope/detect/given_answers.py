@@ -72,16 +72,18 @@ def _tokenise(
     """Some answers, and how many tokens of the first prompt come before its question."""
     prompts = [f"{prompt.before}{question}{prompt.after}" for question in questions]
     texts = [text + answer for text, answer in zip(prompts, said, strict=True)]
-    batch = tokenizer(texts, add_special_tokens=prompt.special_tokens, return_attention_mask=False)
+    # As a call of the tokenizer does it, without the lists that such a call makes of all characters.
+    encodings = tokenizer.backend_tokenizer.encode_batch(texts, add_special_tokens=prompt.special_tokens)
     given = []
-    for number, (text, ids) in enumerate(zip(prompts, batch["input_ids"], strict=True)):
-        first, offsets = _answer_tokens(batch.encodings[number], len(ids), after=len(text))
+    for number, (text, encoding) in enumerate(zip(prompts, encodings, strict=True)):
+        ids = encoding.ids
+        first, offsets = _answer_tokens(encoding, len(ids), after=len(text))
         if offsets and offsets[0][0] < 0:
             given.append(_apart(tokenizer, prompt, text, questions[number], said[number]))
         else:
             taken = np.array(ids[: first + len(offsets)], np.int32)
             given.append(Given(questions[number], said[number], taken, first, np.array(offsets).reshape(-1, 2)))
-    ends = np.array(batch.encodings[0].offsets)[:, 1]
+    ends = np.array(encodings[0].offsets)[:, 1]
     return given, int(np.argmax(ends > len(prompt.before)))
 
 

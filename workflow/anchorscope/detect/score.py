@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -26,12 +27,31 @@ from anchorscope.files.logs import log
 CLEAN: list[Pass] = [("first", "clean")]
 
 
+class Ways:
+    """How models are run, each tried out once: the trial takes longer than to score a few answers."""
+
+    def __init__(self) -> None:
+        self.tried: WeakKeyDictionary[PreTrainedModel, tuple[Path, tuple]] = WeakKeyDictionary()
+
+    def path(self, model: PreTrainedModel, workload: Workload, component: str) -> Path:
+        """Tried again where the model has moved or computes otherwise, or where a longer sequence comes."""
+        length = len(workload.sequences[0][0].ids)
+        now = (model.dtype, model.device, model.config._attn_implementation, workload.shared["first"])
+        path, (before, longest) = self.tried.get(model, (None, (None, 0)))
+        if path is None or now != before or length > longest:
+            path = path_for(model, workload, [component], window=None)
+            assert path is not None  # there is a sequence
+            self.tried[model] = path, (now, length)
+        return path
+
+
 @torch.inference_mode()
 def read_logits(
     model: PreTrainedModel,
     answered: Answered,
     probe: Trained,  # of the layer that is read
     *,
+    ways: Ways,
     component: str,
     position: str,
     layer: int,
@@ -43,8 +63,7 @@ def read_logits(
         return torch.empty(0)
     longest = TokenSequence(max((one.ids for one in given), key=len), [], [])
     workload = Workload(keys=[{}], sequences=[[longest]], shared={"first": answered.shared}, passes=CLEAN)
-    path = path_for(model, workload, [component], window=None)
-    assert path is not None  # there is a sequence
+    path = ways.path(model, workload, component)
     with path.running(model), _stopping(path, layer, component) as recorder:
         passes = passes_on(path, model, recorder, workload=workload)
         logits = torch.full((len(given),), torch.nan, device=recorder.devices[0])
