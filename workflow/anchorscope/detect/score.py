@@ -1,14 +1,11 @@
 """Reads one layer of a model while it reads answers, and applies a probe there; later layers are not run."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from anchorscope.detect.given_answers import Answered
@@ -18,8 +15,8 @@ from anchorscope.engine.packing import to_device
 from anchorscope.engine.parts import Parts
 from anchorscope.engine.self_check import Path
 from anchorscope.extract.axes import Pass
-from anchorscope.extract.passes import Passes, passes_on
-from anchorscope.extract.recorder import Recorder, recording
+from anchorscope.extract.passes import passes_on
+from anchorscope.extract.recorder import recording
 from anchorscope.extract.run import path_for
 from anchorscope.extract.sequences import TokenSequence, Workload
 from anchorscope.files.logs import log
@@ -64,15 +61,17 @@ def read_logits(
     longest = TokenSequence(max((one.ids for one in given), key=len), [], [])
     workload = Workload(keys=[{}], sequences=[[longest]], shared={"first": answered.shared}, passes=CLEAN)
     path = ways.path(model, workload, component)
-    with path.running(model), _stopping(path, layer, component) as recorder:
-        passes = passes_on(path, model, recorder, workload=workload)
+    block = path.parts.blocks[layer]
+    with path.running(model), recording(Parts([block], path.parts.stream), [component]) as recorder:
+        passes = passes_on(path, model, recorder, workload=workload, last=block.module)
         logits = torch.full((len(given),), torch.nan, device=recorder.devices[0])
         there = probe.to(logits.device)
 
         def run(batch: list[int]) -> None:
             found = [(index, sequence) for index in batch if (sequence := given[index].sequence(position))]
             if found:
-                states = _states(passes, [[sequence] for _, sequence in found])
+                (read,) = passes.run([[sequence] for _, sequence in found])
+                states = read[0, 0, 0, 0]  # of the one component, layer, pass and position: [examples, width]
                 places = to_device(np.array([index for index, _ in found]), logits.device)
                 logits.index_copy_(0, places, there.logits(states[None])[0])
 
@@ -81,40 +80,6 @@ def read_logits(
     arrived = logits.cpu()
     _check_finite(arrived, answered, position)
     return arrived
-
-
-class _Reached(Exception):
-    """The layer that is read has run."""
-
-    def __init__(self, states: Tensor):
-        super().__init__()
-        self.states = states  # [vectors, width]
-
-
-@contextmanager
-def _stopping(path: Path, layer: int, component: str) -> Iterator[Recorder]:
-    """A recorder of one layer, which ends every forward pass that it watches after that layer."""
-    block = path.parts.blocks[layer]
-    with recording(Parts([block], path.parts.stream), [component]) as recorder:
-
-        def stop(module: nn.Module, inputs: Any, output: Any) -> None:
-            if recorder.watch is not None:
-                raise _Reached(recorder.watch.into[0][0])
-
-        handle = block.module.register_forward_hook(stop)  # runs after the recorder's own
-        try:
-            yield recorder
-        finally:
-            handle.remove()
-
-
-def _states(passes: Passes, items: list[list[TokenSequence]]) -> Tensor:
-    """The states [examples, width] of the layer that is read."""
-    try:
-        passes.run(items)
-    except _Reached as reached:
-        return reached.states
-    raise RuntimeError("The layer that is read did not run.")
 
 
 def _check_finite(logits: Tensor, answered: Answered, position: str) -> None:

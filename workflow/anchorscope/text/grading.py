@@ -59,7 +59,7 @@ def label(answer: str, gold: list[str], question: str = "") -> Label:
 
 def find_gold(answer: str, gold: list[str]) -> Span | None:
     """The first, then longest, whole-word occurrence of a gold alias; yes or no only as the first word."""
-    words = normal_words(answer)
+    words = normal_words(answer) if gold else []
     best: tuple[int, int] | None = None
     for alias in gold:
         target = [word for word, _ in normal_words(alias)]
