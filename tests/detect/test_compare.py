@@ -32,9 +32,11 @@ def test_there_is_a_row_for_every_method_in_the_order_of_the_names_whatever_the_
         np.testing.assert_array_equal(getattr(mixed, name), getattr(SCORED, name))
 
 
-def test_the_area_is_that_of_scikit_learn_and_the_gain_is_over_the_probe():
+def test_the_area_is_that_of_scikit_learn_within_folds_and_the_gain_is_over_the_probe():
+    folds = {method: rows_of(method).partition_by("fold") for method in WITHOUT_SAMPLES}  # of equal size
     expected = {
-        method: roc_auc_score(rows_of(method)["hallucinated"], rows_of(method)["score"]) for method in WITHOUT_SAMPLES
+        method: np.mean([roc_auc_score(fold["hallucinated"], fold["score"]) for fold in some])
+        for method, some in folds.items()
     }
     for row in TABLE.to_dicts():
         assert row["auc"] == pytest.approx(expected[row["method"]])
@@ -47,18 +49,26 @@ def test_the_area_is_that_of_scikit_learn_and_the_gain_is_over_the_probe():
 
 
 def test_the_gains_interval_is_that_of_resampled_clusters():
-    """A bootstrap over clusters: slow, and free of DeLong's algebra."""
+    """A bootstrap over clusters: slow, and free of DeLong's algebra. Many examples, so that every fold has enough."""
     random = np.random.default_rng(0)
-    rows = {method: rows_of(method) for method in ("mop", "probe")}
-    names = rows["probe"]["cluster"].to_numpy()
+    many = make_scores(examples=600, skill={"probe": 1.0, "mop": 1.5}, methods=("probe", "mop"))
+    rows = {method: many.filter(method=method) for method in ("mop", "probe")}
+    scores = {method: some["score"].to_numpy() for method, some in rows.items()}
+    names, folds = (rows["probe"][name].to_numpy() for name in ("cluster", "fold"))
     members = {name: np.flatnonzero(names == name) for name in np.unique(names)}
     wrong = rows["probe"]["hallucinated"].to_numpy()
-    drawn = []
-    for _ in range(600):
-        chosen = np.concatenate([members[name] for name in random.choice(list(members), len(members))])
-        area = {method: roc_auc_score(wrong[chosen], some["score"].to_numpy()[chosen]) for method, some in rows.items()}
-        drawn.append(area["mop"] - area["probe"])
-    (row,) = TABLE.filter(method="mop").to_dicts()
+
+    def ahead(chosen: np.ndarray) -> float:
+        areas, pairs = [], []
+        for fold in range(5):
+            mine = chosen[folds[chosen] == fold]
+            areas.append(np.subtract(*(roc_auc_score(wrong[mine], some[mine]) for some in scores.values())))
+            pairs.append(wrong[mine].sum() * (~wrong[mine]).sum())
+        return float(np.average(areas, weights=pairs))
+
+    draws = (random.choice(list(members), len(members)) for _ in range(400))
+    drawn = [ahead(np.concatenate([members[name] for name in chosen])) for chosen in draws]
+    (row,) = compare(scored_of(many, "here")).filter(method="mop").to_dicts()
     assert (row["gain_high"] - row["gain_low"]) / (2 * 1.96) == pytest.approx(np.std(drawn), rel=0.15)
 
 

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 import torch
 
-from anchorscope.detect.names import AMOUNTS, GATES, layer_read
+from anchorscope.detect.names import AMOUNTS, GATES, SHIFTS, layer_read
 from anchorscope.detect.reweight import (
-    SHIFTS,
     MarkedExample,
     marked_examples,
     reweighted_states,

@@ -9,8 +9,8 @@ import torch
 
 from anchorscope.answer.donors import DONORS
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.detect.names import AMOUNTS, GATES
-from anchorscope.detect.reweight import SHIFTS, marked_examples, reweighted_states, workload_of
+from anchorscope.detect.names import AMOUNTS, GATES, SHIFTS
+from anchorscope.detect.reweight import marked_examples, reweighted_states, workload_of
 from anchorscope.detect.reweight_job import ReweightSettings, gates_of, reweight_file
 from anchorscope.detect.reweighted_file import COLUMNS, read_reweighted, write_reweighted
 from anchorscope.engine.self_check import choose_path

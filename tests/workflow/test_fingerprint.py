@@ -49,13 +49,16 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
     assert changed(project, before) == set()
 
 
+# The stages of detection that run a model, and those that fit what tells hallucinated answers.
+ASKING = {"ask_about", "draw_samples", "reweight"}
+FITTING = {"fit_gates", "score_methods", "carry_over"}
 # The stages that read or write tables with polars.
 OF_EXPERIMENTS = {"tell_groups", "estimate_experiment", "summarise_experiments"}
 FRAMES = {
     *("normalize", "probe", "read_text", "score_experiment"),
     *("estimate", "summarise", "count_examples", "draw", "report"),
     *OF_EXPERIMENTS,
-    *("compare_methods", "draw_detection"),
+    *("compare_methods", "draw_detection", *FITTING),
 }
 
 
@@ -66,7 +69,7 @@ FRAMES = {
             "probe/logistic.py",
             "NEWTON_STEPS = 60",
             "NEWTON_STEPS = 50",
-            {"probe", "read_text", "saliency", "score_experiment", "tell_groups"},
+            {"probe", "read_text", "saliency", "score_experiment", "tell_groups", "train_detector", *FITTING},
         ),
         ("summarise/estimates.py", "NULL_DRAWS = 400", "NULL_DRAWS = 500", {"estimate"}),
         (
@@ -76,8 +79,13 @@ FRAMES = {
             {"estimate", "summarise", "report", *OF_EXPERIMENTS},
         ),
         ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report", "summarise_experiments"}),
-        ("extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract", "saliency"}),
-        ("text/content_words.py", "please tell give", "please tell", {"normalize", "answer", "extract", "saliency"}),
+        ("extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract", "saliency", *ASKING}),
+        (
+            "text/content_words.py",
+            "please tell give",
+            "please tell",
+            {"normalize", "answer", "extract", "saliency", *ASKING},
+        ),
         ("files/logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
         ("draw/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "draw_detection", "report"}),
         ("detect/curves.py", "np.arange(1, 101)", "np.arange(2, 101)", {"compare_methods", "report"}),
@@ -87,10 +95,10 @@ FRAMES = {
             "models/sizes.py",
             "FOR_WEIGHTS = 0.85",
             "FOR_WEIGHTS = 0.8",
-            {"fetch_model", "answer", "extract", "saliency"},
+            {"fetch_model", "answer", "extract", "saliency", *ASKING},
         ),
-        ("engine/fused.py", "TRIAL = 64", "TRIAL = 32", {"answer", "extract", "saliency"}),
-        ("answer/answers.py", "MAX_NEW_TOKENS = 32", "MAX_NEW_TOKENS = 16", {"answer"}),
+        ("engine/fused.py", "TRIAL = 64", "TRIAL = 32", {"answer", "extract", "saliency", *ASKING}),
+        ("answer/answers.py", "MAX_NEW_TOKENS = 32", "MAX_NEW_TOKENS = 16", {"answer", "draw_samples"}),
         ("experiments/saliency.py", "MOST = 500", "MOST = 400", {"saliency"}),
         ("report/figures.py", "WIDTH = 1400", "WIDTH = 1200", {"report"}),
         ("damage.py", "import sys", "import os\nimport sys", set()),
@@ -104,28 +112,28 @@ def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, 
 
 # Which stages may use which room. A stage that begins to use another one is a change of the flow.
 STAGES = {
-    "text": {"normalize", "answer", "extract", "read_text", "saliency"},
+    "text": {"normalize", "answer", "extract", "read_text", "saliency", *ASKING, *FITTING},
     "questions": {"fetch_questions", "normalize"},
     "models": {
         *("fetch_model", "describe_salmon", "answer", "extract", "probe", "saliency", "score_experiment"),
-        *("draw", "draw_detection", "report"),
+        *("draw", "draw_detection", "report", "score_methods", "carry_over", "train_detector", *ASKING),
     },
-    "engine": {"answer", "extract", "saliency"},
-    "answer": {"answer", "extract", "saliency"},
+    "engine": {"answer", "extract", "saliency", *ASKING},
+    "answer": {"answer", "extract", "saliency", *ASKING},
     "extract": {
         *("extract", "probe", "saliency", "score_experiment", "estimate", "summarise", "draw", "report"),
-        *("draw_detection", *OF_EXPERIMENTS),
+        *("draw_detection", *OF_EXPERIMENTS, "train_detector", *ASKING, *FITTING),
     },
     "probe": {
         *("probe", "read_text", "saliency", "score_experiment", "estimate", "summarise", "report"),
-        *("compare_methods", *OF_EXPERIMENTS),
+        *("compare_methods", *OF_EXPERIMENTS, "train_detector", *FITTING),
     },
     "summarise": {
         *("estimate", "summarise", "count_examples", "draw", "report"),
         *("compare_methods", "draw_detection", *OF_EXPERIMENTS),
     },
     "experiments": {"saliency", "score_experiment", "summarise", "draw", "draw_detection", "report", *OF_EXPERIMENTS},
-    "detect": {"compare_methods", "draw", "draw_detection", "report"},
+    "detect": {"compare_methods", "draw", "draw_detection", "report", "train_detector", *ASKING, *FITTING},
     "draw": {"draw", "draw_detection", "report"},
     "report": {"report"},
 }

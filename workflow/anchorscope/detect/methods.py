@@ -22,10 +22,11 @@ from anchorscope.detect.names import (
     QUESTION_PROBE,
     QUESTION_WORDS,
     SAPLMA,
+    SHIFTS,
 )
 from anchorscope.detect.network import read_network
 from anchorscope.detect.pathways import read_ensemble, read_mixtures, read_reweighted
-from anchorscope.detect.reading import Reading, reweighted_keys
+from anchorscope.detect.reading import Reading
 from anchorscope.detect.trainings import Trainings
 from anchorscope.probe.readers import presence
 from anchorscope.probe.strengths import STRENGTHS
@@ -100,9 +101,9 @@ def read_texts(reading: Reading, trainings: Trainings) -> dict[str, Tensor]:
 
 def read_pathway_reweighting(reading: Reading, trainings: Trainings, strengths: Sequence[float]) -> dict[str, Tensor]:
     """The logits [trainings, examples] of Pathway Reweighting with either gate."""
-    reweighted = [reading.reweighted.states[key] for key in reweighted_keys()]
+    reweighted = [reading.reweighted.states[key] for key in SHIFTS]
     states = torch.stack([reading.states["first", "clean"], *reweighted])
-    choices = [[0, *(1 + place for place, key in enumerate(reweighted_keys()) if key[0] == gate)] for gate in GATES]
+    choices = [[0, *(1 + place for place, key in enumerate(SHIFTS) if key[0] == gate)] for gate in GATES]
     found = read_reweighted(states, reading.labels, trainings, choices=choices, strengths=strengths)
     return dict(zip((PR, PR_HONEST), found, strict=True))
 

@@ -60,6 +60,7 @@ OTHERS = "others"  # in the table of transfer: trained on all datasets but the t
 # The gates of Pathway Reweighting: trained on the anchors of the first prompt, as published, or of the second.
 PUBLISHED, HONEST = GATES = ("published", "honest")
 AMOUNTS = (0.0, 0.25, 0.5, 1.0, 2.0)  # of reweighting, among which inner folds choose; 0 changes nothing
+SHIFTS = tuple((gate, amount) for gate in GATES for amount in AMOUNTS if amount)  # what changes something
 
 
 def layer_read(layers: int) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.detect.names import AMOUNTS, GATES, layer_read
+from anchorscope.detect.names import SHIFTS, layer_read
 from anchorscope.detect.output_scores import Scores, asked_scores, sample_scores, token_scores
 from anchorscope.detect.reweighted_file import Reweighted, read_reweighted
 from anchorscope.extract.axes import EXACT, Headline, Pass
@@ -129,11 +129,6 @@ def joined(readings: Sequence[Reading]) -> Reading:
         reweighted=Reweighted(
             lists("ids"),
             torch.cat([one.reweighted.question_last for one in readings]),
-            {key: torch.cat([one.reweighted.states[key] for one in readings]) for key in reweighted_keys()},
+            {key: torch.cat([one.reweighted.states[key] for one in readings]) for key in SHIFTS},
         ),
     )
-
-
-def reweighted_keys() -> list[tuple[str, float]]:
-    """Every gate with every amount that changes something."""
-    return [(gate, amount) for gate in GATES for amount in AMOUNTS if amount]

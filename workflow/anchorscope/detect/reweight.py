@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.prompts import Prompt
-from anchorscope.detect.names import AMOUNTS, GATES, layer_read
+from anchorscope.detect.names import AMOUNTS, SHIFTS, layer_read
 from anchorscope.engine.attention import Past, compute_prefix, run_decoder
 from anchorscope.engine.batches import default_tokens, run_batches
 from anchorscope.engine.packing import Branch, Pack, Tree, to_device, trunk
@@ -28,7 +28,6 @@ from anchorscope.extract.axes import EXACT, Headline, Pass
 from anchorscope.extract.recorder import MODULES
 from anchorscope.extract.sequences import Workload, build_workload, kept_answer
 
-SHIFTS = list(product(GATES, AMOUNTS[1:]))  # gates and amounts of the states, in their order
 # Per batch on a processor. Eight branches make trees of very different sizes, all padded to the largest of their batch.
 CPU_TOKENS = 512
 PASSES: list[Pass] = [("first", EXACT), ("first", "whole_question")]  # whose cut tokens are E_Q and the question

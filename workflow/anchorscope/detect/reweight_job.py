@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.detect.names import GATES, layer_read
-from anchorscope.detect.reweight import SHIFTS, marked_examples, reweighted_states, workload_of
+from anchorscope.detect.names import GATES, SHIFTS, layer_read
+from anchorscope.detect.reweight import marked_examples, reweighted_states, workload_of
 from anchorscope.detect.reweighted_file import write_reweighted
 from anchorscope.engine.self_check import Path as RunPath
 from anchorscope.extract.axes import Headline

@@ -14,7 +14,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from anchorscope.detect.reweight import SHIFTS
+from anchorscope.detect.names import SHIFTS
 from anchorscope.extract.store import DTYPES, vector_bytes
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from, read_table, write_table
