@@ -83,7 +83,8 @@ def finished(tmp_path_factory, tokenizer) -> Path:
 def experimented(finished) -> Path:
     """The finished run with what was not asked for at first, on its first dataset.
 
-    That is the scores of both experiments that replace tokens, what the model says of its answers, and samples.
+    That is the scores of both experiments that replace tokens, what the model says of its answers, samples, and the
+    scores of every method of detection.
     """
     from small_run import base_config, snakemake, write_config
 
@@ -92,13 +93,14 @@ def experimented(finished) -> Path:
         if not folder.exists():
             shutil.copytree(finished, folder, symlinks=True)
             write_config(folder, base_config() | {"experiments": ["patching", "answer_only"], "samples": 2})
-            asked = [f"results/{name}/tiny/one/0000.parquet" for name in ("asked", "samples")]
+            asked = [*(f"results/{name}/tiny/one/0000.parquet" for name in ("asked", "samples")), SCORES]
             done = snakemake(folder, *(f"results/experiments/{name}/tiny/one.parquet" for name in EXPERIMENTS), *asked)
             assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
 
 EXPERIMENTS = ("patching", "answer_only")
+SCORES = "results/detect/scores/tiny/one.parquet"
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import shutil
 import polars as pl
 import pytest
 
+from anchorscope.detect.names import METHODS
 from small_run import base_config, jobs, snakemake, write_config
 
 
@@ -18,6 +19,17 @@ def test_samples_and_askings_are_of_the_examples_whose_activations_are_kept(expe
     assert (asked["confidence"] * 9 - (asked["confidence"] * 9).round()).abs().max() < 1e-4, "not a digit"
     assert set(samples["samples"].list.len()) == {2}
     assert not samples["samples"].list.join("").str.contains("\n").any()
+
+
+def test_a_run_scores_every_probed_example_with_every_method(experimented):
+    delta = pl.read_parquet(experimented / "results/delta/tiny/one.parquet")
+    scores = pl.read_parquet(experimented / "results/detect/scores/tiny/one.parquet")
+    assert scores["method"].unique(maintain_order=True).to_list() == list(METHODS)
+    for (method,), rows in scores.group_by("method"):
+        assert sorted(rows["id"]) == sorted(set(delta["id"])), method
+    first = delta.filter(repeat=0, intervention="exact_question", component="resid", position="answer_last", layer=1)
+    both = scores.filter(method="probe").join(first, on="id")
+    assert (both["score"] - both["logit_clean_full"]).abs().max() < 1e-4, "the plain probe is the main run's"
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def extract(folder: Path, model, tokenizer, *, knockout: str = EXACT, batch_toke
     [
         pytest.param(64, EXACT, marks=pytest.mark.slow),
         (4096, EXACT),
-        (256, "subject"),
+        pytest.param(256, "subject", marks=pytest.mark.slow),
         pytest.param(4096, "property", marks=pytest.mark.slow),
         pytest.param(256, "content", marks=pytest.mark.slow),
         pytest.param(4096, "whole_question", marks=pytest.mark.slow),

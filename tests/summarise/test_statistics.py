@@ -146,7 +146,10 @@ def test_planted_pathways_come_back():
     assert min(covered.values()) >= 8, covered
 
 
-@pytest.mark.parametrize(("null", "honest"), [("N1", ["crossfit", "replicate"]), ("N2", ["replicate"])])
+@pytest.mark.parametrize(
+    ("null", "honest"),
+    [pytest.param("N1", ["crossfit", "replicate"], marks=pytest.mark.slow), ("N2", ["replicate"])],
+)
 def test_a_null_shows_a_gap_under_flip_but_not_under_the_honest_rules(null, honest):
     """Eight draws of 800 examples in 256 dimensions; a 95 % interval may miss zero once or twice, not more."""
     covered = dict.fromkeys(["flip", *honest], 0)

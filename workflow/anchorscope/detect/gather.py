@@ -85,7 +85,8 @@ def carried_over(transfer: pl.DataFrame) -> pl.DataFrame:
     """One row per model and method: its mean AUC at home, on datasets it never saw, and how much is lost on the way.
 
     `elsewhere` is the mean over pairs of a dataset it was trained on and another one, `others` over datasets tested
-    after training on all others. Empty for a model with one dataset: there is nothing to carry over.
+    after training on all others, null where there is only one other. Empty for a model with one dataset: there is
+    nothing to carry over.
     """
     keys = ["model", "method"]
     joint, home = pl.col("trained_on") == OTHERS, pl.col("trained_on") == pl.col("dataset")

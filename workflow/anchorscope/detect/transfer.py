@@ -15,11 +15,11 @@ from anchorscope.detect.areas import areas
 from anchorscope.detect.fitted import fit_trainings
 from anchorscope.detect.many_layers import LayerProbes, probe_layers_at
 from anchorscope.detect.methods import every_method
+from anchorscope.detect.names import OTHERS
 from anchorscope.detect.reading import Reading, joined
 from anchorscope.detect.trainings import Trainings, whole
 from anchorscope.files.logs import progress
 
-OTHERS = "others"  # all datasets but the one that is tested
 SCHEMA = {
     "method": pl.String,
     "trained_on": pl.String,

@@ -120,9 +120,10 @@ def _carries(carried: pl.DataFrame) -> str:
     (probe,) = carried.filter(method=PROBE).to_dicts()
     trained = carried.filter(~pl.col("method").is_in([*OUTPUT, *SAMPLES]))
     best = trained.sort("elsewhere", descending=True, maintain_order=True).row(0, named=True)
+    joint = "" if probe["others"] is None else f", and {probe['others']:.2f} after training on all others"
     return (
         f"Does it carry over? The plain probe's mean AUC is {probe['home']:.2f} on the dataset that it was trained on, "
-        f"{probe['elsewhere']:.2f} on another, and {probe['others']:.2f} after training on all others. "
+        f"{probe['elsewhere']:.2f} on another{joint}. "
         f"Of the trained methods, {METHOD_TITLES[best['method']]} does best on another, with {best['elsewhere']:.2f}."
     )
 
