@@ -71,6 +71,7 @@ def test_a_model_in_hand_reaches_a_figure(in_hand, finished, tmp_path):
     assert len(list(path.iterdir())) == 1, "nothing is left of an extraction that cut more"
 
 
+@pytest.mark.slow
 def test_who_chose_the_words_is_asked_of_those_who_have_such_words(in_hand, finished, tmp_path):
     """An example without a subject counts under `exact_question`, but in no mean under `subject`."""
     lines = (finished / "one.jsonl").read_text().splitlines()

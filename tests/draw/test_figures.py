@@ -593,6 +593,7 @@ def test_files_hold_real_text_and_are_the_same_twice(tables, tmp_path):
     assert image.shape[1] == 2070, "300 dpi"
 
 
+@pytest.mark.slow
 def test_figures_drawn_side_by_side_are_those_drawn_one_after_another(tables, tmp_path):
     files = {name: str(tmp_path / f"{name}.parquet") for name in tables}
     for name, table in tables.items():

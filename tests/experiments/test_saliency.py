@@ -198,6 +198,7 @@ def test_the_probes_that_are_differentiated_say_what_the_delta_table_says(finish
         np.testing.assert_allclose(own[layer], [expected[name] for name in found.ids], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_run_measures_saliency_and_asks_again_where_the_config_names_them(finished, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(finished, folder, symlinks=True)

@@ -265,6 +265,7 @@ def test_texts_begin_with_a_beginning_of_text_token_where_the_model_was_trained_
     assert loaded("who wrote emma", add_special_tokens=False)["input_ids"] == plain
 
 
+@pytest.mark.slow
 def test_what_a_gguf_file_holds_is_read_once_while_it_is_converted():
     plain = gguf.GGUFReader, gguf.get_tensor_name_map
     with reading_gguf_once():

@@ -86,6 +86,7 @@ def test_of_two_runs_started_at_once_one_refuses_and_so_does_any_later_one(finis
 
 
 @seeing_processes
+@pytest.mark.slow
 def test_a_run_is_not_resumed_beside_a_plain_one_and_its_stubborn_orphan_is_ended(finished, tmp_path):
     folder = rewind(finished, tmp_path / "run", *BEFORE_EXTRACTION)
     plain = subprocess.Popen([*SNAKEMAKE, *OPTIONS], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
