@@ -153,6 +153,7 @@ def test_the_job_writes_the_probability_of_yes_and_the_likeliest_digit(answered,
     assert (answered / "again.parquet").read_bytes() == (answered / "asked.parquet").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_job_writes_samples_and_writes_them_again_to_the_byte(answered, tokenizer):
     mine = settings(SampleSettings, samples=2, prompts=PromptSet("few_shot", {"first": TEXTS["few_shot"]["first"]}))
     files = answered / "answers.parquet", answered / "tiny.json"

@@ -59,7 +59,7 @@ def extract(folder: Path, model, tokenizer, *, knockout: str = EXACT, batch_toke
         pytest.param(256, "content", marks=pytest.mark.slow),
         pytest.param(4096, "whole_question", marks=pytest.mark.slow),
         pytest.param(4096, "exact_question_w1", marks=pytest.mark.slow),
-        (256, "exact_question_w3"),
+        pytest.param(256, "exact_question_w3", marks=pytest.mark.slow),
         pytest.param(4096, "exact_question_w9", marks=pytest.mark.slow),
     ],
 )
