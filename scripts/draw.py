@@ -1,4 +1,7 @@
-"""Draw every kind of figure for one set of models as PNG, PDF and SVG, as wide as a page and as wide as a column."""
+"""Draw every kind of figure for one set of models as PNG, PDF and SVG, as wide as a page and as wide as a column.
+
+Figures of a run, or those of detection: whatever the tables are given for.
+"""
 
 import json
 from typing import TYPE_CHECKING
@@ -16,12 +19,13 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files = snakemake.params, snakemake.input
     models, datasets = dict(json.loads(params.models)), dict(json.loads(params.datasets))
+    tables = {name: path for name, path in files.items() if name != "style"}
     source = Source(
-        tables={name: path for name, path in files.items() if name != "style"},
+        tables=tables,
         models=models,
         datasets=datasets,
         headline=Headline(**json.loads(params.headline)),
-        note=unprobed(made_from(files.summary), models, datasets),
+        note=unprobed(made_from(tables.get("summary") or tables["detection"]), models, datasets),
         style=files.style,
     )
     draw_all(sheets_of(dict(snakemake.output.items())), source, snakemake.threads)

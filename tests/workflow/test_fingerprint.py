@@ -58,7 +58,7 @@ FRAMES = {
     *("normalize", "probe", "read_text", "score_experiment"),
     *("estimate", "summarise", "count_examples", "draw", "report"),
     *OF_EXPERIMENTS,
-    *("compare_methods", "draw_detection", *FITTING),
+    *("compare_methods", *FITTING),
 }
 
 
@@ -87,7 +87,7 @@ FRAMES = {
             {"normalize", "answer", "extract", "saliency", *ASKING},
         ),
         ("files/logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
-        ("draw/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "draw_detection", "report"}),
+        ("draw/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "report"}),
         ("detect/curves.py", "np.arange(1, 101)", "np.arange(2, 101)", {"compare_methods", "report"}),
         ("files/frames.py", "ROWS = 100_000", "ROWS = 50_000", FRAMES),
         ("questions/local_rows.py", "ROWS = 10_000", "ROWS = 5_000", {"fetch_questions", "normalize"}),
@@ -116,13 +116,13 @@ STAGES = {
     "questions": {"fetch_questions", "normalize"},
     "models": {
         *("fetch_model", "describe_salmon", "answer", "extract", "probe", "saliency", "score_experiment"),
-        *("draw", "draw_detection", "report", "score_methods", "carry_over", "train_detector", *ASKING),
+        *("draw", "report", "score_methods", "carry_over", "train_detector", *ASKING),
     },
     "engine": {"answer", "extract", "saliency", *ASKING},
     "answer": {"answer", "extract", "saliency", *ASKING},
     "extract": {
         *("extract", "probe", "saliency", "score_experiment", "estimate", "summarise", "draw", "report"),
-        *("draw_detection", *OF_EXPERIMENTS, "train_detector", *ASKING, *FITTING),
+        *(*OF_EXPERIMENTS, "train_detector", *ASKING, *FITTING),
     },
     "probe": {
         *("probe", "read_text", "saliency", "score_experiment", "estimate", "summarise", "report"),
@@ -130,11 +130,11 @@ STAGES = {
     },
     "summarise": {
         *("estimate", "summarise", "count_examples", "draw", "report"),
-        *("compare_methods", "draw_detection", *OF_EXPERIMENTS),
+        *("compare_methods", *OF_EXPERIMENTS),
     },
-    "experiments": {"saliency", "score_experiment", "summarise", "draw", "draw_detection", "report", *OF_EXPERIMENTS},
-    "detect": {"compare_methods", "draw", "draw_detection", "report", "train_detector", *ASKING, *FITTING},
-    "draw": {"draw", "draw_detection", "report"},
+    "experiments": {"saliency", "score_experiment", "summarise", "draw", "report", *OF_EXPERIMENTS},
+    "detect": {"compare_methods", "draw", "report", "train_detector", *ASKING, *FITTING},
+    "draw": {"draw", "report"},
     "report": {"report"},
 }
 

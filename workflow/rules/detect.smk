@@ -35,8 +35,7 @@ rule compare_methods:
         "../../scripts/compare_methods.py"
 
 
-rule draw_detection:
-    """Draw every figure of detection for one set of models."""
+use rule draw as draw_detection with:
     input:
         **{table: f"results/{table}.parquet" for table in DETECTION_TABLES},
         style=local(ancient(str(STYLE))),
@@ -46,20 +45,4 @@ rule draw_detection:
         "results/logs/draw_detection/{figure}.log",
     benchmark:
         "results/benchmarks/draw_detection/{figure}.tsv"
-    conda:
-        "../../envs/draw.yaml"
     threads: min(len(DETECTION_DRAWN) * len(WIDTHS), CORES or 1)
-    resources:
-        mem_mb=grows(4000),
-        runtime=grows(20),
-    params:
-        models=lambda wildcards: canonical_json(
-            [[name, MODELS[name]["title"]] for name in FIGURES[wildcards.figure]["models"]]
-        ),
-        datasets=canonical_json([[name, dataset["title"]] for name, dataset in DATASETS.items()]),
-        headline=canonical_json(config["headline"]),
-        style=sha256_of_file(STYLE),
-        libraries=locked("matplotlib", "seaborn"),
-        code=code("draw_detection.py"),
-    script:
-        "../../scripts/draw_detection.py"
