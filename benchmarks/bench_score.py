@@ -89,7 +89,8 @@ def random_detector(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, 
 def answered(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[str], answers: list[str]) -> pa.Table:
     """The same questions and answers as the answer stage writes them."""
     rows = []
-    for number, one in enumerate(tokenise(tokenizer, prompt, questions, answers).given):
+    portions = tokenise(tokenizer, prompt, questions, answers)
+    for number, one in (both for some in portions for both in zip(some.numbers, some.given, strict=True)):
         row = grade(tokenizer, one.ids[one.first :].tolist(), gold=[], question=one.question)
         names = {"id": str(number), "question": one.question, "subject": None, "popularity": None, "spans": []}
         rows.append({**row, **names, "right": True})

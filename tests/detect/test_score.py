@@ -17,6 +17,7 @@ import anchorscope
 from anchorscope import api
 from anchorscope.answer.answers import grade
 from anchorscope.answer.prompts import Prompt, encode, few_shot_prompt
+from anchorscope.detect import given_answers
 from anchorscope.detect.detector import Detector
 from anchorscope.detect.detector_file import write_detector
 from anchorscope.detect.given_answers import tokenise
@@ -100,12 +101,14 @@ def test_scores_are_those_of_one_plain_pass_per_answer(family, component, positi
     assert np.ptp(found) > 0.05, "they differ by more than rounding"
 
 
-def test_neither_order_nor_batches_change_a_score(model, tokenizer, detector):
+def test_neither_order_batches_nor_portions_change_a_score(model, tokenizer, detector, monkeypatch):
     expected = detector.score(model, tokenizer, QUESTIONS, ANSWERS)
     backwards = detector.score(model, tokenizer, QUESTIONS[::-1], ANSWERS[::-1], batch_tokens=40)
     np.testing.assert_allclose(backwards[::-1], expected, rtol=0, atol=1e-5)
     alone = detector.score(model, tokenizer, QUESTIONS[:1], ANSWERS[:1])
     np.testing.assert_allclose(alone, expected[:1], rtol=0, atol=1e-5)
+    monkeypatch.setattr(given_answers, "PORTION", 2)
+    np.testing.assert_allclose(detector.score(model, tokenizer, QUESTIONS, ANSWERS), expected, rtol=0, atol=1e-5)
 
 
 def test_an_empty_answer_and_a_refusal_have_no_score_and_only_the_first_line_is_read(
@@ -127,17 +130,17 @@ def test_an_answer_has_the_tokens_that_the_model_would_have_written(after, token
     """A model begins with a space after a prompt that ends in none, and with a word after one that ends a line."""
     prompt = Prompt("Question: ", after, special_tokens=True)
     space = "" if after.endswith("\n") else " "
-    given = tokenise(tokenizer, prompt, QUESTIONS, ANSWERS).given
-    for one, question, answer in zip(given, QUESTIONS, ANSWERS, strict=True):
+    (answered,) = tokenise(tokenizer, prompt, QUESTIONS, ANSWERS)
+    assert sorted(answered.numbers) == list(range(len(ASKED)))
+    for one, number in zip(answered.given, answered.numbers, strict=True):
+        question, answer = QUESTIONS[number], ANSWERS[number]
         ids = tokenizer(space + answer)["input_ids"]
         before = encode(tokenizer, prompt, [question])[0].ids
         assert one.ids.tolist() == before + ids
         row = grade(tokenizer, ids, gold=[], question=question)
         places = {"answer_last": "exact_last", "final": "answer_final"}
         for position, column in places.items():
-            sequence = one.sequence(position)
-            assert sequence.keep == [len(before) + row[column]]
-            assert len(sequence.ids) == sequence.keep[0] + 1, "nothing after it is run"
+            assert one.up_to(position).tolist() == (before + ids)[: len(before) + row[column] + 1]
 
 
 def test_where_prompt_and_answer_would_merge_the_prompts_own_tokens_stay():
@@ -146,16 +149,16 @@ def test_where_prompt_and_answer_would_merge_the_prompts_own_tokens_stay():
     backend = Tokenizer(BPE(letters, [(":", " "), (" ", "A")]))
     backend.pre_tokenizer, backend.decoder = pre_tokenizers.Split("?", "isolated"), decoders.Fuse()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
-    answered = tokenise(tokenizer, Prompt("b", ":", special_tokens=True), ["b?"], ["Abb"])
+    (answered,) = tokenise(tokenizer, Prompt("b", ":", special_tokens=True), ["b?"], ["Abb"])
     (one,) = answered.given
     assert tokenizer("bb?: Abb")["input_ids"] == [3, 3, 4, 5, 2, 3, 3], "the colon has taken the space"
     assert one.ids.tolist() == [3, 3, 4, 0, 6, 3, 3]
     assert one.first == 4
-    assert one.offsets.tolist() == [[0, 2], [2, 3], [3, 4]]
+    assert one.offsets == [(0, 2), (2, 3), (3, 4)]
 
 
 def test_the_prompts_beginning_is_shared_and_no_more(tokenizer):
-    answered = tokenise(tokenizer, few_shot_prompt(SHOTS), ["Who?", "Who wrote Dune?"], ["Me", "You"])
+    (answered,) = tokenise(tokenizer, few_shot_prompt(SHOTS), ["Who?", "Who wrote Dune?"], ["Me", "You"])
     shared = tokenizer.decode(answered.given[0].ids[: answered.shared])
     assert shared == few_shot_prompt(SHOTS).before.rstrip(), "the space belongs to the question's first token"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from anchorscope.answer.draws import own_draw
-from anchorscope.text.normal_words import normal_words
+from anchorscope.text.normal_words import bare_words
 
 DONORS = pa.schema([(name, pa.string()) for name in ("donor_wrong", "donor_right", "other")])
 
@@ -49,7 +49,7 @@ def find_donors(rows: Sequence[dict], lengths: Sequence[Lengths]) -> list[dict[s
 
 
 def _normal(gold: Sequence[str]) -> frozenset[str]:
-    return frozenset(" ".join(word for word, _ in normal_words(alias)) for alias in gold)
+    return frozenset(" ".join(bare_words(alias)) for alias in gold)
 
 
 def _nearest(asked: list[_Asked], lengths: list[int], among: Sequence[int], what: str) -> list[str | None]:

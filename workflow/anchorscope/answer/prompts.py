@@ -147,8 +147,10 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[s
 
 def refuse_control_tokens(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], what: str) -> None:
     """A text that spells one of the tokenizer's control tokens would end a turn, or the prompt. `what` names it."""
+    everything = "\0".join(texts)
     marks = sorted(added.content for added in tokenizer.added_tokens_decoder.values() if added.special)
-    for text in texts:
+    marks = [mark for mark in marks if mark in everything]
+    for text in texts if marks else ():
         spelt = next((mark for mark in marks if mark in text), None)
         if spelt:
             raise ValueError(

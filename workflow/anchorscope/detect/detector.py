@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.detect.detector_file import About, read_detector
 from anchorscope.detect.given_answers import tokenise
-from anchorscope.detect.score import Ways, read_logits
+from anchorscope.detect.score import Scoring, Ways
 from anchorscope.detect.trained import Trained
 from anchorscope.engine.parts import in_eval_mode
 from anchorscope.extract.store import DTYPES
@@ -54,18 +54,16 @@ class Detector:
         read = self._layer(layer)
         log.info("answers are taken as given; the detector learnt from greedy answers of %s itself", self.about.model)
         (prompt,) = PromptSet(self.about.style, {"first": self.about.prompt}).built(tokenizer).values()
-        given = tokenise(tokenizer, prompt, questions, answers)
+        scoring = Scoring(
+            component=self.about.component,
+            position=self.about.position,
+            layer=read,
+            probe=self.trained.layers(slice(read, read + 1)),
+            ways=self.ways,
+            batch_tokens=batch_tokens,
+        )
         with in_eval_mode(model):
-            logits = read_logits(
-                model,
-                given,
-                self.trained.layers(slice(read, read + 1)),
-                ways=self.ways,
-                component=self.about.component,
-                position=self.about.position,
-                layer=read,
-                batch_tokens=batch_tokens,
-            )
+            logits = scoring.logits(model, tokenise(tokenizer, prompt, questions, answers), answers)
         return torch.sigmoid(logits.double()).numpy()
 
     def _layer(self, asked: int | None) -> int:

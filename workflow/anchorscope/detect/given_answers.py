@@ -1,15 +1,17 @@
 """Answers that are given as texts: in tokens after their question's prompt, as the model would have written them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
-from anchorscope.answer.prompts import Prompt, refuse_control_tokens
-from anchorscope.extract.sequences import ENCODED_AT_ONCE, TokenSequence, kept_answer
+from anchorscope.answer.prompts import Prompt, refuse_control_tokens, tokens_over
+from anchorscope.extract.sequences import kept_answer
 from anchorscope.text.grading import label
+
+PORTION = 2048  # answers that are tokenised at once; while a GPU runs them, the next are
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,71 +22,62 @@ class Given:
     answer: str  # its first line, with the space that the prompt leaves to it
     ids: np.ndarray  # of prompt and answer
     first: int  # the answer's first token
-    offsets: np.ndarray  # the characters of `answer` that each of its tokens covers, [tokens, 2]
+    offsets: list[tuple[int, int]]  # the characters of `answer` that each of its tokens covers
 
-    def sequence(self, position: str) -> TokenSequence | None:
-        """What is run to read one position; None for an empty answer or a refusal.
-
-        It ends with the token that is read: nothing up to it depends on what follows.
-        """
+    def up_to(self, position: str) -> np.ndarray | None:
+        """The tokens up to the one at a position; None for an empty answer or a refusal."""
         exact = label(self.answer, gold=[], question=self.question).exact
-        if exact is None:
-            return None
-        starts, ends = self.offsets.T
-        over = np.flatnonzero(np.maximum(starts, exact.start) < np.minimum(ends, exact.end)).tolist()
-        if not over:  # the tokenizer has no token for these characters
+        over = tokens_over(self.offsets, [exact]) if exact else []
+        if not over:  # or the tokenizer has no token for these characters
             return None
         places = {"exact_first": over[0], "exact_last": over[-1], "answer_final": len(self.offsets) - 1}
-        answer, (place,) = kept_answer({"generated_ids": self.ids[self.first :], **places}, [position])
-        return TokenSequence(self.ids[: self.first + len(answer)], [], [self.first + place])
+        answer, _ = kept_answer({"generated_ids": self.ids[self.first :], **places}, [position])
+        return self.ids[: self.first + len(answer)]
 
 
 @dataclass(frozen=True)
 class Answered:
-    """All that is scored, and how many leading tokens all prompts have in common before the question."""
+    """Some of the answers that are scored, and how many leading tokens their prompts have in common."""
 
+    numbers: list[int]  # of the answers among all
     given: list[Given]
     shared: int
 
 
 def tokenise(
     tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: Sequence[str], answers: Sequence[str]
-) -> Answered:
-    """Every answer after its prompt, in tokens."""
+) -> Iterator[Answered]:
+    """Every answer after its prompt, in tokens, a portion at a time; the longest first."""
     refuse_control_tokens(tokenizer, questions, "question")
     refuse_control_tokens(tokenizer, answers, "answer")
     space = "" if prompt.after[-1:].isspace() else " "  # models begin an answer with a space where the prompt has none
     lines = [answer.strip().split("\n", 1)[0].rstrip() for answer in answers]
     said = [f"{space}{line}" if line else "" for line in lines]
-    given: list[Given] = []
-    shared = None
-    for start in range(0, len(said), ENCODED_AT_ONCE):
-        part = slice(start, start + ENCODED_AT_ONCE)
-        found, before = _tokenise(tokenizer, prompt, questions[part], said[part])
-        given += found
-        shared = _common([given[0], *found], before if shared is None else shared)
-    return Answered(given, shared or 0)
+    order = sorted(range(len(said)), key=lambda number: -len(questions[number]) - len(said[number]))
+    for start in range(0, len(order), PORTION):
+        numbers = order[start : start + PORTION]
+        asked, answered = ([texts[number] for number in numbers] for texts in (questions, said))
+        yield Answered(numbers, *_tokenise(tokenizer, prompt, asked, answered))
 
 
 def _tokenise(
-    tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: Sequence[str], said: Sequence[str]
+    tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[str], said: list[str]
 ) -> tuple[list[Given], int]:
-    """Some answers, and how many tokens of the first prompt come before its question."""
+    """Some answers, and how many tokens all of them begin with before their questions."""
     prompts = [f"{prompt.before}{question}{prompt.after}" for question in questions]
     texts = [text + answer for text, answer in zip(prompts, said, strict=True)]
     # As a call of the tokenizer does it, without the lists that such a call makes of all characters.
     encodings = tokenizer.backend_tokenizer.encode_batch(texts, add_special_tokens=prompt.special_tokens)
     given = []
-    for number, (text, encoding) in enumerate(zip(prompts, encodings, strict=True)):
+    for question, answer, text, encoding in zip(questions, said, prompts, encodings, strict=True):
         ids = encoding.ids
         first, offsets = _answer_tokens(encoding, len(ids), after=len(text))
         if offsets and offsets[0][0] < 0:
-            given.append(_apart(tokenizer, prompt, text, questions[number], said[number]))
+            given.append(_apart(tokenizer, prompt, text, question, answer))
         else:
-            taken = np.array(ids[: first + len(offsets)], np.int32)
-            given.append(Given(questions[number], said[number], taken, first, np.array(offsets).reshape(-1, 2)))
+            given.append(Given(question, answer, np.array(ids[: first + len(offsets)], np.int32), first, offsets))
     ends = np.array(encodings[0].offsets)[:, 1]
-    return given, int(np.argmax(ends > len(prompt.before)))
+    return given, _common(given, most=int(np.argmax(ends > len(prompt.before))))
 
 
 def _answer_tokens(encoding: Encoding, count: int, after: int) -> tuple[int, list[tuple[int, int]]]:
@@ -112,7 +105,7 @@ def _apart(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: str, questi
     before = tokenizer(text, add_special_tokens=prompt.special_tokens)["input_ids"]
     after = tokenizer(said, add_special_tokens=False, return_offsets_mapping=True)
     ids = np.array(before + after["input_ids"], np.int32)
-    return Given(question, said, ids, first=len(before), offsets=np.array(after["offset_mapping"]).reshape(-1, 2))
+    return Given(question, said, ids, first=len(before), offsets=[tuple(pair) for pair in after["offset_mapping"]])
 
 
 def _common(given: Sequence[Given], most: int) -> int:

@@ -18,7 +18,7 @@ from anchorscope.detect.names import (
     PERPLEXITY,
     SUM_LOGPROB,
 )
-from anchorscope.text.normal_words import normal_words
+from anchorscope.text.normal_words import bare_words
 
 Scores = dict[str, np.ndarray]  # by method: [examples]
 
@@ -63,7 +63,7 @@ def _compare(answer: str, samples: Sequence[str]) -> tuple[float, float, float]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    return tuple(word for word, _ in normal_words(text))
+    return tuple(bare_words(text))
 
 
 def belong(one: tuple[str, ...], other: tuple[str, ...]) -> bool:

@@ -4,28 +4,25 @@ For the answer's queries, g log(1 + a) is added to the scores of keys in E_Q and
 E_A, in every layer. Here g is the gate's chance that the example is Question-Anchored, and a the amount.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.prompts import Prompt
 from anchorscope.detect.names import AMOUNTS, SHIFTS, layer_read
-from anchorscope.engine.attention import Past, compute_prefix, run_decoder
+from anchorscope.detect.state_reader import StateReader
+from anchorscope.engine.attention import Past, run_decoder
 from anchorscope.engine.batches import default_tokens, run_batches
-from anchorscope.engine.packing import Branch, Pack, Tree, to_device, trunk
-from anchorscope.engine.parts import Parts, ending_after
+from anchorscope.engine.packing import Branch, Pack, Tree, trunk
 from anchorscope.engine.plain import Bias, Row, run_rows
 from anchorscope.engine.self_check import Path
 from anchorscope.extract.axes import EXACT, Headline, Pass
-from anchorscope.extract.recorder import MODULES
 from anchorscope.extract.sequences import Workload, build_workload, kept_answer
 
 # Per batch on a processor. Eight branches make trees of very different sizes, all padded to the largest of their batch.
@@ -79,20 +76,19 @@ def marked_examples(workload: Workload, answers: pa.Table, position: str) -> lis
 
 
 class Reweighting:
-    """A model that is ready to run examples up to the module that is read."""
+    """A model that is ready to run examples under every shift, up to the module that is read."""
 
     def __init__(self, model: PreTrainedModel, path: Path, headline: Headline, prefix: np.ndarray):
         """`prefix` holds the tokens that all examples begin with."""
         self.model, self.parts = model, path.parts
-        block = path.parts.blocks[layer_read(len(path.parts.blocks))]
-        self.module: nn.Module = MODULES[headline.component](block)
-        self.past = compute_prefix(model, prefix, last=self.module) if path.name == "packed" else None
+        self.reader = StateReader(model, path, headline.component, layer_read(len(path.parts.blocks)), prefix)
 
     def tokens(self, example: MarkedExample) -> int:
         """How many tokens an example adds to a forward pass."""
-        if self.past is None:
+        past = self.reader.past
+        if past is None:
             return len(SHIFTS) * len(example.ids)
-        return example.answer - len(self.past) + len(SHIFTS) * (len(example.ids) - example.answer)
+        return example.answer - len(past) + len(SHIFTS) * (len(example.ids) - example.answer)
 
     def run(self, examples: list[MarkedExample], gates: np.ndarray) -> Tensor:
         """States [1 + shifts, examples, width]: the question's last token, then what is read under each shift.
@@ -103,12 +99,17 @@ class Reweighting:
             [example.bias(g, amount) for g, amount in product(mine, AMOUNTS[1:])]
             for example, mine in zip(examples, gates.tolist(), strict=True)
         ]
-        if self.past is None:
-            return self._run_plain(examples, biases)
-        return self._run_packed(examples, biases, self.past)
+        past = self.reader.past
+        run, places = self._plain(examples, biases) if past is None else self._packed(examples, biases, past)
+        return self.reader.read(run, places.T.ravel()).unflatten(0, places.T.shape)
 
-    def _run_packed(self, examples: list[MarkedExample], biases: list[list[np.ndarray]], past: Past) -> Tensor:
-        """The prompt is the trunk; a branch for each shift begins with the answer."""
+    def _packed(
+        self, examples: list[MarkedExample], biases: list[list[np.ndarray]], past: Past
+    ) -> tuple[Callable[[], object], np.ndarray]:
+        """What runs the examples, and where states are read [examples, 1 + shifts].
+
+        The prompt is the trunk; a branch for each shift begins with the answer.
+        """
         known = len(past)
         pack = Pack([_tree(*both, known=known) for both in zip(examples, biases, strict=True)], known)
         places = [
@@ -118,10 +119,12 @@ class Reweighting:
             ]
             for tree, example in enumerate(examples)
         ]
-        return self._read(lambda: run_decoder(self.model, pack, past), np.array(places))
+        return lambda: run_decoder(self.model, pack, past), np.array(places)
 
-    def _run_plain(self, examples: list[MarkedExample], biases: list[list[np.ndarray]]) -> Tensor:
-        """A row for each shift. The question's last token is the same in all of them."""
+    def _plain(
+        self, examples: list[MarkedExample], biases: list[list[np.ndarray]]
+    ) -> tuple[Callable[[], object], np.ndarray]:
+        """The same with a row for each shift. The question's last token is the same in all of them."""
         layers = range(len(self.parts.blocks))
         rows = [
             Row(example.ids, cut=[], layers=layers, bias=Bias(example.answer, bias))
@@ -132,29 +135,7 @@ class Reweighting:
         first = np.arange(len(examples))[:, None] * len(SHIFTS)  # the first row of each example
         shifts = np.array([[0, *range(len(SHIFTS))]])
         tokens = np.array([[example.question_last, *[example.read] * len(SHIFTS)] for example in examples])
-        return self._read(lambda: run_rows(self.model, self.parts, rows), (first + shifts) * length + tokens)
-
-    def _read(self, run: Callable[[], object], places: np.ndarray) -> Tensor:
-        """The module's states at places [examples, 1 + shifts] of the pass; the layers after it are not run."""
-        with keeping(self.module, self.parts, places.T.ravel()) as kept, ending_after(self.module):
-            run()
-        return kept[0].unflatten(0, places.T.shape)
-
-
-@contextmanager
-def keeping(module: nn.Module, parts: Parts, places: np.ndarray) -> Iterator[list[Tensor]]:
-    """A list that gets the states of some of all tokens [places, width] when the module runs."""
-    kept: list[Tensor] = []
-
-    def keep(module: nn.Module, args: Any, output: Any) -> None:
-        states = parts.states(output)
-        kept.append(states.flatten(0, -2).index_select(0, to_device(places, states.device)))
-
-    handle = module.register_forward_hook(keep)
-    try:
-        yield kept
-    finally:
-        handle.remove()
+        return lambda: run_rows(self.model, self.parts, rows), (first + shifts) * length + tokens
 
 
 def _tree(example: MarkedExample, biases: list[np.ndarray], known: int) -> Tree:

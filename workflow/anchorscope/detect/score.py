@@ -1,6 +1,7 @@
 """Reads one layer of a model while it reads answers, and applies a probe there; later layers are not run."""
 
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -9,17 +10,14 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from anchorscope.detect.given_answers import Answered
+from anchorscope.detect.state_reader import StateReader
 from anchorscope.detect.trained import Trained
-from anchorscope.engine.batches import default_tokens, run_batches
-from anchorscope.engine.packing import to_device
-from anchorscope.engine.parts import Parts
+from anchorscope.engine.batches import default_tokens, finished_batches
 from anchorscope.engine.self_check import Path
 from anchorscope.extract.axes import Pass
-from anchorscope.extract.passes import passes_on
-from anchorscope.extract.recorder import recording
 from anchorscope.extract.run import path_for
 from anchorscope.extract.sequences import TokenSequence, Workload
-from anchorscope.files.logs import log
+from anchorscope.files.logs import log, progress
 
 CLEAN: list[Pass] = [("first", "clean")]
 
@@ -30,67 +28,71 @@ class Ways:
     def __init__(self) -> None:
         self.tried: WeakKeyDictionary[PreTrainedModel, tuple[Path, tuple]] = WeakKeyDictionary()
 
-    def path(self, model: PreTrainedModel, workload: Workload, component: str) -> Path:
+    def path(self, model: PreTrainedModel, longest: np.ndarray, shared: int, component: str) -> Path:
         """Tried again where the model has moved or computes otherwise, or where a longer sequence comes."""
-        length = len(workload.sequences[0][0].ids)
-        now = (model.dtype, model.device, model.config._attn_implementation, workload.shared["first"])
-        path, (before, longest) = self.tried.get(model, (None, (None, 0)))
-        if path is None or now != before or length > longest:
+        now = (model.dtype, model.device, model.config._attn_implementation, shared)
+        path, (before, length) = self.tried.get(model, (None, (None, 0)))
+        if path is None or now != before or len(longest) > length:
+            workload = Workload([{}], [[TokenSequence(longest, [], [])]], shared={"first": shared}, passes=CLEAN)
             path = path_for(model, workload, [component], window=None)
             assert path is not None  # there is a sequence
-            self.tried[model] = path, (now, length)
+            self.tried[model] = path, (now, len(longest))
         return path
 
 
-@torch.inference_mode()
-def read_logits(
-    model: PreTrainedModel,
-    answered: Answered,
-    probe: Trained,  # of the layer that is read
-    *,
-    ways: Ways,
-    component: str,
-    position: str,
-    layer: int,
-    batch_tokens: int | None,
-) -> Tensor:
-    """Logits [answers] in the machine's own memory; NaN for an empty answer or a refusal."""
-    given = answered.given
-    if not given:
-        return torch.empty(0)
-    longest = TokenSequence(max((one.ids for one in given), key=len), [], [])
-    workload = Workload(keys=[{}], sequences=[[longest]], shared={"first": answered.shared}, passes=CLEAN)
-    path = ways.path(model, workload, component)
-    block = path.parts.blocks[layer]
-    with path.running(model), recording(Parts([block], path.parts.stream), [component]) as recorder:
-        passes = passes_on(path, model, recorder, workload=workload, last=block.module)
-        logits = torch.full((len(given),), torch.nan, device=recorder.devices[0])
-        there = probe.to(logits.device)
+@dataclass(frozen=True)
+class Scoring:
+    """What is read, how it is judged, and how models are run."""
 
-        def run(batch: list[int]) -> None:
-            found = [(index, sequence) for index in batch if (sequence := given[index].sequence(position))]
-            if found:
-                (read,) = passes.run([[sequence] for _, sequence in found])
-                states = read[0, 0, 0, 0]  # of the one component, layer, pass and position: [examples, width]
-                places = to_device(np.array([index for index, _ in found]), logits.device)
-                logits.index_copy_(0, places, there.logits(states[None])[0])
+    component: str
+    position: str
+    layer: int
+    probe: Trained  # of that layer
+    ways: Ways
+    batch_tokens: int | None
 
-        sizes = [passes.tokens([replace(longest, ids=one.ids)])["first"] for one in given]
-        run_batches(run, sizes, batch_tokens or default_tokens(model), what="scoring answers")
-    arrived = logits.cpu()
-    _check_finite(arrived, answered, position)
-    return arrived
+    @torch.inference_mode()
+    def logits(self, model: PreTrainedModel, portions: Iterable[Answered], answers: Sequence[str]) -> Tensor:
+        """Logits [answers] in the machine's own memory; NaN for an empty answer or a refusal."""
+        found: list[tuple[list[int], Tensor]] = []
+        unread: set[int] = set()
+        done = (batch for answered in portions for batch in self._run(model, answered, found, unread))
+        for _ in progress(done, len(answers), "scoring answers", weight=len):
+            pass
+        logits = torch.full((len(answers),), torch.nan)
+        for numbers, some in found:
+            logits[numbers] = some.cpu()
+        for number in (~logits.isfinite()).nonzero().flatten().tolist():
+            if number not in unread:
+                raise ValueError(
+                    f"The states of answer {number + 1}, {answers[number].strip()!r}, are not finite; load the model "
+                    "in bfloat16 or float32."
+                )
+        if unread:
+            log.warning("%d of %d answers are empty or refusals and get no score", len(unread), len(answers))
+        return logits
 
+    def _run(
+        self, model: PreTrainedModel, answered: Answered, found: list[tuple[list[int], Tensor]], unread: set[int]
+    ) -> Iterator[list[int]]:
+        """Batches of a portion that are done; their logits are added to `found`, what cannot be read to `unread`.
 
-def _check_finite(logits: Tensor, answered: Answered, position: str) -> None:
-    """Refuse a logit that is not finite without a reason; the log says how many answers were not scored."""
-    unread = (~logits.isfinite()).nonzero().flatten().tolist()
-    for index in unread:
-        one = answered.given[index]
-        if one.sequence(position) is not None:
-            raise ValueError(
-                f"The states of answer {index + 1}, {one.answer.strip()!r}, are not finite; load the model in bfloat16 "
-                "or float32."
-            )
-    if unread:
-        log.warning("%d of %d answers are empty or refusals and get no score", len(unread), len(logits))
+        On a GPU nothing waits for the logits, so that the next batch is made ready while this one is run.
+        """
+        given, longest = answered.given, max((one.ids for one in answered.given), key=len)
+        path = self.ways.path(model, longest, answered.shared, self.component)
+        with path.running(model):
+            reader = StateReader(model, path, self.component, self.layer, longest[: answered.shared])
+            probe = self.probe.to(model.device)
+
+            def run(batch: list[int]) -> None:
+                sequences = {index: ids for index in batch if (ids := given[index].up_to(self.position)) is not None}
+                numbers = [answered.numbers[index] for index in sequences]
+                unread.update(answered.numbers[index] for index in batch if index not in sequences)
+                if sequences:
+                    states = reader.read_last(list(sequences.values()))
+                    found.append((numbers, probe.to(states.device).logits(states[None])[0]))
+
+            known = len(reader.past) if reader.past is not None else 0
+            sizes = [len(one.ids) - known for one in given]
+            yield from finished_batches(run, sizes, self.batch_tokens or default_tokens(model))

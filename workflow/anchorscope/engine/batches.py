@@ -45,30 +45,30 @@ def plan_batches(sizes: list[int], budget: int) -> list[list[int]]:
 
 
 def run_batches(run: Callable[[list[int]], None], sizes: list[int], budget: int, what: str) -> None:
-    """Call `run` on batches of examples until all are done.
+    """Call `run` on batches of examples until all are done. `what` names the work in the log."""
+    for _ in progress(finished_batches(run, sizes, budget), len(sizes), what, weight=len):
+        pass
+
+
+def finished_batches(run: Callable[[list[int]], None], sizes: list[int], budget: int) -> Iterator[list[int]]:
+    """Call `run` on batches of examples until all are done, and give each batch when it is.
 
     When memory runs out, the budget is halved for that batch and all that follow. `run` must leave nothing behind when
-    it fails. `what` names the work in the log.
+    it fails.
     """
     plan = plan_batches(sizes, budget)
-
-    def finished() -> Iterator[list[int]]:
-        nonlocal plan
-        while plan:
-            if _fits(run, plan[0]):
-                yield plan.pop(0)
-                continue
-            tokens = sum(sizes[index] for index in plan[0])
-            if len(plan[0]) == 1:
-                raise MemoryError(f"A single example of {tokens} tokens does not fit into memory.")
-            smaller = tokens // 2
-            log.warning("out of memory at %d tokens per batch; going on with %d", tokens, smaller)
-            torch.cuda.empty_cache()
-            left = [index for batch in plan for index in batch]
-            plan = [[left[index] for index in batch] for batch in plan_batches([sizes[i] for i in left], smaller)]
-
-    for _ in progress(finished(), len(sizes), what, weight=len):
-        pass
+    while plan:
+        if _fits(run, plan[0]):
+            yield plan.pop(0)
+            continue
+        tokens = sum(sizes[index] for index in plan[0])
+        if len(plan[0]) == 1:
+            raise MemoryError(f"A single example of {tokens} tokens does not fit into memory.")
+        smaller = tokens // 2
+        log.warning("out of memory at %d tokens per batch; going on with %d", tokens, smaller)
+        torch.cuda.empty_cache()
+        left = [index for batch in plan for index in batch]
+        plan = [[left[index] for index in batch] for batch in plan_batches([sizes[i] for i in left], smaller)]
 
 
 def _fits(run: Callable[[list[int]], None], batch: list[int]) -> bool:

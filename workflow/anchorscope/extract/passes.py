@@ -4,12 +4,11 @@ from collections import Counter
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from anchorscope.engine.attention import compute_prefix, run_decoder
 from anchorscope.engine.packing import Pack, to_device
-from anchorscope.engine.parts import ending_after
 from anchorscope.engine.plain import Row, run_rows
 from anchorscope.engine.self_check import Path
 from anchorscope.extract.recorder import Recorder, Watch
@@ -19,18 +18,9 @@ from anchorscope.extract.sequences import TokenSequence, Workload, grow_tree
 class Passes:
     """A model that is ready to run batches of examples."""
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        recorder: Recorder,
-        workload: Workload,
-        window: int | None = None,
-        last: nn.Module | None = None,
-    ):
-        """With `last`, a forward pass ends when this part of the model has run."""
+    def __init__(self, model: PreTrainedModel, recorder: Recorder, workload: Workload, window: int | None):
         self.model = model
         self.recorder = recorder
-        self.last = last
         self.width = model.config.get_text_config().hidden_size
         self.layers = len(recorder.parts.blocks)
         self.window = None if window is None else min(window, self.layers)
@@ -75,18 +65,11 @@ class PackedPasses(Passes):
     state, and is read when it has run through the window's layers.
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        recorder: Recorder,
-        workload: Workload,
-        window: int | None = None,
-        last: nn.Module | None = None,
-    ):
-        super().__init__(model, recorder, workload, window, last)
+    def __init__(self, model: PreTrainedModel, recorder: Recorder, workload: Workload, window: int | None):
+        super().__init__(model, recorder, workload, window)
         first = workload.sequences[0]
         self.prefixes = {
-            name: compute_prefix(model, first[numbers[0]].ids[: workload.shared[name]], last=last)
+            name: compute_prefix(model, first[numbers[0]].ids[: workload.shared[name]])
             for name, numbers in self.numbers.items()
         }
 
@@ -98,7 +81,7 @@ class PackedPasses(Passes):
     def _run(self, prompt: str, sequences: list[list[TokenSequence]], into: list[Tensor]) -> None:
         past = self.prefixes[prompt]
         pack = Pack([grow_tree(some, len(past), self.window) for some in sequences], len(past))
-        with self.recorder.watching(self._watch(pack, sequences, into)), ending_after(self.last):
+        with self.recorder.watching(self._watch(pack, sequences, into)):
             run_decoder(self.model, pack, past)
 
     def _watch(self, pack: Pack, sequences: list[list[TokenSequence]], into: list[Tensor]) -> Watch:
@@ -149,7 +132,7 @@ class PlainPasses(Passes):
             return to_device(found.transpose(1, 2, 0).ravel(), device)
 
         keep = [places(0)] * self.layers if self.window is None else [places(layer) for layer in range(self.layers)]
-        with self.recorder.watching(Watch(keep, into)), ending_after(self.last):
+        with self.recorder.watching(Watch(keep, into)):
             run_rows(self.model, self.recorder.parts, rows)
 
 
@@ -160,7 +143,6 @@ def passes_on(
     *,
     workload: Workload,
     window: int | None = None,
-    last: nn.Module | None = None,
 ) -> Passes:
     kind = PackedPasses if path.name == "packed" else PlainPasses
-    return kind(model, recorder, workload, window, last)
+    return kind(model, recorder, workload, window)

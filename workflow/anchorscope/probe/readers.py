@@ -17,7 +17,7 @@ from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.quality import auc_gain, auc_with_interval
 from anchorscope.probe.strengths import choose_strengths
-from anchorscope.text.normal_words import normal_words
+from anchorscope.text.normal_words import bare_words
 
 MOST_WORDS = 4000  # words and pairs that a reader knows: the most frequent
 LOGITS_NEEDED = ["repeat", "id", "component", "position", "intervention", "layer", "logit_clean_full"]
@@ -84,7 +84,7 @@ def presence(texts: Sequence[str], known: Sequence[str] | None = None) -> np.nda
 @lru_cache(maxsize=2**16)
 def _words_and_pairs(text: str) -> tuple[tuple[str, ...], ...]:
     """Each once, in the order of the text."""
-    words = [word for word, _ in normal_words(text)]
+    words = bare_words(text)
     return tuple(dict.fromkeys([*zip(words), *pairwise(words)]))
 
 

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from anchorscope.text.normal_words import normal_words
+from anchorscope.text.normal_words import bare_words, normal_words
 from anchorscope.text.short_answer import short_answer
 from anchorscope.text.spans import Span
 
@@ -62,7 +62,7 @@ def find_gold(answer: str, gold: list[str]) -> Span | None:
     words = normal_words(answer) if gold else []
     best: tuple[int, int] | None = None
     for alias in gold:
-        target = [word for word, _ in normal_words(alias)]
+        target = bare_words(alias)
         if not target:
             continue
         starts = range(1) if target in YES_NO else range(len(words) - len(target) + 1)

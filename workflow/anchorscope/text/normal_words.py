@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from functools import lru_cache
 
 from anchorscope.text.spans import Span
 
@@ -20,17 +21,32 @@ def normal_words(text: str) -> list[tuple[str, Span]]:
     return [(word, Span(*span)) for word, span in found if word not in ARTICLES]
 
 
+def bare_words(text: str) -> list[str]:
+    """Normalised words alone."""
+    if not text.isascii():
+        return [word for word, _ in _by_character(text)]
+    return [word for word in ASCII_WORD.findall(text.lower()) if word not in ARTICLES]
+
+
 def _by_character(text: str) -> list[tuple[str, Span]]:
     """The same for any text, a character at a time."""
     words: list[tuple[str, Span]] = []
     current, start = "", 0
     for index, char in enumerate(text + " "):
-        plain = "".join(c for c in unicodedata.normalize("NFKD", char) if not unicodedata.combining(c)).lower()
-        if plain and all(c.isalnum() for c in plain):
+        plain, is_accent = _plain(char)
+        if plain:
             start = index if not current else start
             current += plain
-        elif current and not unicodedata.combining(char):
+        elif current and not is_accent:
             if current not in ARTICLES:
                 words.append((current, Span(start, index)))
             current = ""
     return words
+
+
+@lru_cache(maxsize=4096)
+def _plain(char: str) -> tuple[str, bool]:
+    """The letters and digits that a character stands for, in lower case, and whether it belongs to the one before."""
+    parts = (part for part in unicodedata.normalize("NFKD", char) if not unicodedata.combining(part))
+    plain = "".join(parts).lower()
+    return plain if all(part.isalnum() for part in plain) else "", bool(unicodedata.combining(char))

@@ -4,12 +4,13 @@ Patterns of English in the order in which they are tried, each with examples bes
 answers in tests/cases.
 """
 
+from functools import lru_cache
 from typing import cast
 
 import regex
 
 from anchorscope.text.content_words import AUXILIARIES, FUNCTION_WORDS
-from anchorscope.text.normal_words import normal_words
+from anchorscope.text.normal_words import bare_words, normal_words
 from anchorscope.text.spans import Span
 
 FLAGS = regex.IGNORECASE | regex.VERBOSE
@@ -155,7 +156,7 @@ def short_answer(text: str, question: str = "") -> Span:
     said = YES_NO.match(text)
     if said:
         return Span(*said.span(1))
-    asked = _words(question)
+    asked = bare_words(question)
     chosen = _alternative(text, asked)
     if chosen:
         return chosen
@@ -178,12 +179,13 @@ def _from(text: str, start: int) -> Span:
 
 def _news(text: str, asked: list[str]) -> list[Span]:
     """The words that neither the question has nor every sentence: in "The cheetah is a land animal" the cheetah."""
-    stems = {INFLECTION.sub("", word) for word in asked}
-    return [
-        span
-        for word, span in normal_words(text)
-        if word not in FUNCTION_WORDS and INFLECTION.sub("", word) not in stems
-    ]
+    stems = set(map(_stem, asked))
+    return [span for word, span in normal_words(text) if word not in FUNCTION_WORDS and _stem(word) not in stems]
+
+
+@lru_cache(maxsize=2**16)
+def _stem(word: str) -> str:
+    return INFLECTION.sub("", word)
 
 
 def _first_news(text: str, asked: list[str]) -> Span | None:
@@ -199,10 +201,10 @@ def _first_news(text: str, asked: list[str]) -> Span | None:
 
 def _alternative(text: str, asked: list[str]) -> Span | None:
     """One of the two things that the question lets choose from: to "a quarter or a dime", "A quarter is worth more"."""
-    match = SUBJECT_VERB.match(text)
-    if not match or "or" not in asked:
+    match = SUBJECT_VERB.match(text) if "or" in asked else None
+    if not match:
         return None
-    subject, between = _words(match[1]), asked.index("or")
+    subject, between = bare_words(match[1]), asked.index("or")
     before, after = asked[:between], asked[between + 1 :]
     if not subject or (before[-len(subject) :] != subject and after[: len(subject)] != subject):
         return None
@@ -219,7 +221,7 @@ def _beginning(text: str, asked: set[str]) -> int:
         verb = PRONOUN_VERB.match(text, start) or OPENING_PREPOSITION.match(text, start)
         start = verb.end() if verb else start
     heading = HEADING.match(text, start)
-    return heading.end() if heading and asked.issuperset(_words(heading[1])) else start
+    return heading.end() if heading and asked.issuperset(bare_words(heading[1])) else start
 
 
 def _after_lead_ins(text: str) -> int:
@@ -238,15 +240,11 @@ def _repeated(text: str, start: int, asked: set[str]) -> regex.Match | None:
     Not where the rest is the question's as well: to "Which is higher, Ben Nevis or Snowdon?" the answer in "Ben Nevis
     is higher" is the name.
     """
-    match = SUBJECT_VERB.match(text, start)
-    if not match or not asked:
+    match = SUBJECT_VERB.match(text, start) if asked else None
+    if not match:
         return None
-    subject, rest = set(_words(match[1])), set(_words(text[match.end() :]))
+    subject, rest = set(bare_words(match[1])), set(bare_words(text[match.end() :]))
     return match if subject <= asked and not rest - SMALL_WORDS <= asked else None
-
-
-def _words(text: str) -> list[str]:
-    return [word for word, _ in normal_words(text)]
 
 
 def _without_article(text: str, start: int) -> int:

@@ -1,0 +1,59 @@
+"""Runs sequences up to one module of a model, and reads states there; what comes after it is not run."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from anchorscope.engine.attention import compute_prefix, run_decoder
+from anchorscope.engine.packing import Pack, to_device, trunk
+from anchorscope.engine.parts import Parts, ending_after
+from anchorscope.engine.plain import Row, run_rows
+from anchorscope.engine.self_check import Path
+from anchorscope.extract.recorder import MODULES
+
+
+class StateReader:
+    """A model that is ready to run sequences which all begin with the same tokens, `prefix`."""
+
+    def __init__(self, model: PreTrainedModel, path: Path, component: str, layer: int, prefix: np.ndarray):
+        self.model, self.parts = model, path.parts
+        self.module: nn.Module = MODULES[component](path.parts.blocks[layer])
+        # Keys and values of the prefix; None on the plain path, which runs whole sequences.
+        self.past = compute_prefix(model, prefix, last=self.module) if path.name == "packed" else None
+
+    def read(self, run: Callable[[], object], places: np.ndarray) -> Tensor:
+        """The states [places, width] of some of all tokens of a forward pass."""
+        with _keeping(self.module, self.parts, places) as kept, ending_after(self.module):
+            run()
+        return kept[0]
+
+    def read_last(self, sequences: Sequence[np.ndarray]) -> Tensor:
+        """The states [sequences, width] of the last token of each."""
+        lengths = np.array([len(ids) for ids in sequences])
+        if self.past is None:
+            rows = [Row(ids, cut=[], layers=range(0)) for ids in sequences]
+            ends = np.arange(len(rows)) * lengths.max() + lengths - 1
+            return self.read(lambda: run_rows(self.model, self.parts, rows), ends)
+        past, known = self.past, np.arange(len(self.past))
+        pack = Pack([trunk(known, ids[len(known) :]) for ids in sequences], len(known))
+        return self.read(lambda: run_decoder(self.model, pack, past), (lengths - len(known)).cumsum() - 1)
+
+
+@contextmanager
+def _keeping(module: nn.Module, parts: Parts, places: np.ndarray) -> Iterator[list[Tensor]]:
+    """A list that gets the states of some of all tokens [places, width] when the module runs."""
+    kept: list[Tensor] = []
+
+    def keep(module: nn.Module, args: Any, output: Any) -> None:
+        states = parts.states(output)
+        kept.append(states.flatten(0, -2).index_select(0, to_device(places, states.device)))
+
+    handle = module.register_forward_hook(keep)
+    try:
+        yield kept
+    finally:
+        handle.remove()
