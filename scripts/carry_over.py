@@ -12,10 +12,10 @@ import torch
 from anchorscope.detect.many_layers import probe_files
 from anchorscope.detect.pooled import PooledReader
 from anchorscope.detect.reading import read_files
-from anchorscope.detect.transfer import SCHEMA, carried_over, plans, probe_plans, stayed_at_home
+from anchorscope.detect.transfer import SCHEMA, carried_over, plans, probe_plans
 from anchorscope.extract.axes import EXACT, Headline
 from anchorscope.extract.store import open_activations
-from anchorscope.files.frames import read_frame, write_frame
+from anchorscope.files.frames import write_frame
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.memory import give_back_freed_blocks
 from anchorscope.files.provenance import provenance
@@ -31,8 +31,6 @@ if __name__ == "__main__":
     give_back_freed_blocks()
     params, files = snakemake.params, snakemake.input
     headline, datasets = Headline(**json.loads(params.headline)), json.loads(params.datasets)
-    probed = [number for number, name in enumerate(datasets) if "not_probed" not in made_from(files.scores[number])]
-    names = [datasets[number] for number in probed]
 
     def of(kind: str, number: int) -> list[str]:
         """The files of one kind and dataset, as many as each of the others has; none where there are no samples."""
@@ -40,6 +38,9 @@ if __name__ == "__main__":
         each = len(some) // len(datasets)
         return some[number * each : (number + 1) * each]
 
+    numbers = range(len(datasets))
+    probed = [number for number in numbers if "not_probed" not in made_from(of("reweighted", number)[0])]
+    names = [datasets[number] for number in probed]
     readers = [open_activations(of("activations", number), headline.grid(), [EXACT]) for number in probed]
     readings = [
         read_files(
@@ -50,13 +51,12 @@ if __name__ == "__main__":
         )
         for number, reader in zip(probed, readers, strict=True)
     ]
-    tables = [stayed_at_home(datasets[number], read_frame(files.scores[number])) for number in probed]
-    planned = plans(names, readings)
+    planned, table = plans(names, readings), pl.DataFrame(schema=SCHEMA)
     if planned:
         on_card = snakemake.resources.gpu > 0 and torch.cuda.is_available()
         probes = probe_files(
             PooledReader(dict(zip(names, readers, strict=True))), probe_plans(planned, readings), on_card
         )
-        tables.append(carried_over(planned, probes, readings, params.seed))
+        table = carried_over(planned, probes, readings, params.seed)
     made = {"stage": "carry_over", "model": snakemake.wildcards.model, "code": params.code}
-    write_frame(snakemake.output[0], pl.concat([pl.DataFrame(schema=SCHEMA), *tables]), provenance(**made))
+    write_frame(snakemake.output[0], table, provenance(**made))

@@ -5,7 +5,8 @@ import pytest
 import yaml
 
 from anchorscope.detect.gather import Run, carried_over, gather_detection
-from detection_scores import TRANSFER, WITHOUT_SAMPLES, make_scores, make_transfer, write_scores
+from anchorscope.detect.transfer import SCHEMA
+from detection_scores import WITHOUT_SAMPLES, make_scores, make_transfer, write_scores
 from small_things import ROOT
 
 LLAMA = {"weights": "trained", "source": {"hub": "meta-llama/Meta-Llama-3-8B"}}
@@ -46,6 +47,14 @@ def test_every_table_has_all_probed_pairs_and_says_what_they_are(gathered):
     assert about["not_probed"] == [["shape", "mini", "3 right are too few."]]
 
 
+def test_at_home_stands_what_the_table_of_methods_has(gathered):
+    detection, transfer = gathered[0]["detection"], gathered[0]["transfer"]
+    columns = ["model", "dataset", "method", "n", "auc", "auc_low", "auc_high"]
+    home = transfer.filter(pl.col("trained_on") == pl.col("dataset"))
+    assert home.select(columns).rows() == detection.select(columns).rows()
+    assert set(transfer.filter(model="shape")["trained_on"]) == {"pop"}, "nothing else was probed"
+
+
 def test_what_was_published_stands_beside_that_model_on_those_questions_and_nowhere_else(gathered):
     known = gathered[0]["detection"].drop_nulls("published")
     assert set(known.select("model", "dataset").rows()) == {("llama", "pop")}
@@ -69,7 +78,7 @@ def test_what_carries_over_is_the_mean_elsewhere_and_the_drop_from_home():
     rows = [("probe", "a", "a", 0.9), ("probe", "b", "b", 0.7), ("probe", "a", "b", 0.65), ("probe", "b", "a", 0.55)]
     rows += [("probe", "others", "a", 0.5), ("probe", "others", "b", 0.6)]
     ends = [(*row[:3], 100, row[3], row[3] - 0.1, row[3] + 0.1) for row in rows]
-    transfer = pl.DataFrame(ends, schema=TRANSFER, orient="row").with_columns(model=pl.lit("m"))
+    transfer = pl.DataFrame(ends, schema=SCHEMA, orient="row").with_columns(model=pl.lit("m"))
     (found,) = carried_over(transfer).rows()
     assert found[:2] == ("m", "probe")
     assert found[2:] == pytest.approx((0.8, 0.6, 0.55, 0.2)), "at home, elsewhere, from all others, and the drop"

@@ -9,15 +9,13 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from anchorscope.detect.areas import areas
-from anchorscope.detect.crossfit import scores_table
 from anchorscope.detect.methods import read_texts
 from anchorscope.detect.names import METHODS
 from anchorscope.detect.reading import Reading, joined
 from anchorscope.detect.trainings import whole
-from anchorscope.detect.transfer import OTHERS, Plan, carried_over, plans, probe_plans, stayed_at_home
+from anchorscope.detect.transfer import OTHERS, Plan, carried_over, plans, probe_plans
 from anchorscope.probe.strengths import STRENGTHS
-from planted_detection import ONE_DIRECTION, TWO_DIRECTIONS, World, probes_of_layers
+from planted_detection import ONE_DIRECTION, TWO_DIRECTIONS, World
 
 NAMES = ["sea", "sky", "sand"]
 
@@ -104,18 +102,3 @@ def test_a_word_that_the_training_data_lack_has_no_weight(readings):
     new = replace(reading, questions=[*reading.questions[:60], *(f"{text} zebra" for text in reading.questions[60:])])
     for name, logits in read_texts(new, trainings).items():
         assert torch.equal(logits, before[name])
-
-
-def test_at_home_the_area_is_the_cross_fitted_one(worlds, readings):
-    scores = scores_table(readings[0], probes_of_layers(worlds[0], readings[0]), seed=0)
-    home = stayed_at_home("sea", scores)
-    one = scores.filter(method="mop")
-    expected = areas(
-        one["score"].to_numpy()[None],
-        one["hallucinated"].to_numpy(),
-        one["cluster"].to_list(),
-        folds=one["fold"].to_numpy(),
-    )
-    row = home.filter(method="mop").row(0, named=True)
-    assert {name: row[name] for name in expected} == {name: values[0] for name, values in expected.items()}
-    assert (row["trained_on"], row["dataset"], row["n"]) == ("sea", "sea", 60)

@@ -63,13 +63,13 @@ rule carry_over:
     """Measure how well methods that learnt from some datasets do on another one."""
     input:
         **read_by_methods(DATASETS),
-        scores=expand("results/detect/scores/{{model}}/{dataset}.parquet", dataset=DATASETS),
     output:
         "results/detect/transfer/{model}.parquet",
     log:
         "results/logs/carry_over/{model}.log",
     benchmark:
         "results/benchmarks/carry_over/{model}.tsv"
+    priority: 1  # the longest of its kind
     conda:
         "../../envs/probe.yaml"
     threads: THREADS

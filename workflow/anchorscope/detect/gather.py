@@ -9,6 +9,7 @@ from anchorscope.detect.compare import compare, pathways
 from anchorscope.detect.curves import coverage, reliability
 from anchorscope.detect.names import OTHERS
 from anchorscope.detect.scored import scored_of
+from anchorscope.detect.transfer import SCHEMA
 from anchorscope.files.frames import read_frame
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.summarise.notes import described
@@ -48,7 +49,7 @@ def gather_detection(
         for name, make in COMPARED.items()
     }
     tables["detection"] = with_published(tables["detection"], run)
-    tables["transfer"] = gather_transfer({model: transfers[model] for model, _ in probed}, run)
+    tables["transfer"] = gather_transfer({model: transfers[model] for model, _ in probed}, tables["detection"], run)
     left_out = [[*pair, why] for pair, why in not_probed.items()]
     return tables, {"models": dict(run.models), "not_probed": left_out}
 
@@ -66,19 +67,21 @@ def with_published(detection: pl.DataFrame, run: Run) -> pl.DataFrame:
     return detection.with_columns(pl.Series("published", values, pl.Float64))
 
 
-def gather_transfer(files: Mapping[str, str], run: Run) -> pl.DataFrame:
-    """The areas between datasets of every model, with what a reader must know about each."""
-    first = ("model", "weights", "dataset", "source")
-    return pl.concat(
+def gather_transfer(files: Mapping[str, str], detection: pl.DataFrame, run: Run) -> pl.DataFrame:
+    """The areas between datasets of every model, and those at home, with what a reader must know about each."""
+    columns = ["model", "weights", "dataset", "source", *(name for name in SCHEMA if name != "dataset")]
+    home = detection.with_columns(trained_on=pl.col("dataset")).select(columns)
+    elsewhere = [
         read_frame(path)
         .with_columns(
             model=pl.lit(model),
             weights=pl.lit(run.models[model]["weights"]),
             source=pl.col("dataset").replace_strict(run.sources, return_dtype=pl.String),
         )
-        .select(*first, pl.exclude(first))
+        .select(columns)
         for model, path in files.items()
-    )
+    ]
+    return pl.concat([home, *elsewhere])
 
 
 def carried_over(transfer: pl.DataFrame) -> pl.DataFrame:

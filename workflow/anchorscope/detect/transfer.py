@@ -95,17 +95,3 @@ def carried_over(
             names = {"method": list(said), "trained_on": plan.trained_on, "dataset": dataset, "n": int(mine.sum())}
             found.append(pl.DataFrame(names | measured, schema=SCHEMA))
     return pl.concat([pl.DataFrame(schema=SCHEMA), *found])
-
-
-def stayed_at_home(dataset: str, scores: pl.DataFrame) -> pl.DataFrame:
-    """The same of methods that learnt from the dataset that they are tested on: from its cross-fitted scores."""
-    methods = scores["method"].unique(maintain_order=True).to_list()
-    one = scores.filter(method=methods[0])
-    measured = areas(
-        scores["score"].to_numpy().reshape(len(methods), -1),
-        one["hallucinated"].to_numpy(),
-        one["cluster"].to_list(),
-        folds=one["fold"].to_numpy(),
-    )
-    names = {"method": methods, "trained_on": dataset, "dataset": dataset, "n": len(one)}
-    return pl.DataFrame(names | measured, schema=SCHEMA)
