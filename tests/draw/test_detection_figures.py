@@ -92,7 +92,8 @@ def test_with_one_dataset_the_map_says_that_there_is_nothing_to_carry_over(tmp_p
     tables, _ = make_detection(tmp_path, {"small": "trained"}, ["popqa"])
     figure = DRAW["transfer"](tables, View({"small": "Small"}, {"popqa": "PopQA"}))
     assert "one dataset: there is nothing to carry over" in figure.get_suptitle()
-    assert texts(figure.axes[0]) == ["80"]
+    home = tables["detection"].filter(method="answer_length")["auc"].item()
+    assert texts(figure.axes[0]) == [f"{100 * home:.0f}"]
 
 
 def test_curves_are_those_of_their_tables(figures, tables):
