@@ -164,7 +164,8 @@ def test_the_prompts_beginning_is_shared_and_no_more(tokenizer):
 
 
 def test_what_a_tokenizer_did_before_is_no_reason_to_refuse_it(model, tokenizer, detector):
-    tokenizer(["a", "a longer text"], padding=True, truncation=True, max_length=2)
+    tokenizer.backend_tokenizer.enable_padding(length=400)
+    tokenizer.backend_tokenizer.enable_truncation(2)
     assert np.isfinite(detector.score(model, tokenizer, QUESTIONS, ANSWERS)).all()
 
 
@@ -250,7 +251,7 @@ def test_the_command_reads_the_standard_input_and_gives_what_python_gives(files,
     assert found == rows
     assert scores.pop() is None
     expected = anchorscope.load_detector(folder / "tiny.safetensors").score(model, tokenizer, QUESTIONS, ANSWERS)
-    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-5)  # the command may be on a card
     assert "1 of 7 answers are empty or refusals" in done.stderr
     assert not (folder / ".hashes").exists(), "nothing is left beside a folder that is not ours"
 

@@ -1,7 +1,9 @@
 """Answers that are given as texts: in tokens after their question's prompt, as the model would have written them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from tokenizers import Encoding
@@ -11,6 +13,7 @@ from anchorscope.answer.prompts import Prompt, refuse_control_tokens, tokens_ove
 from anchorscope.extract.sequences import kept_answer
 from anchorscope.text.grading import label
 
+Item, Made = TypeVar("Item"), TypeVar("Made")
 PORTION = 2048  # answers that are tokenised at once; while a GPU runs them, the next are
 
 
@@ -54,30 +57,40 @@ def tokenise(
     lines = [answer.strip().split("\n", 1)[0].rstrip() for answer in answers]
     said = [f"{space}{line}" if line else "" for line in lines]
     order = sorted(range(len(said)), key=lambda number: -len(questions[number]) - len(said[number]))
-    for start in range(0, len(order), PORTION):
-        numbers = order[start : start + PORTION]
-        asked, answered = ([texts[number] for number in numbers] for texts in (questions, said))
-        yield Answered(numbers, *_tokenise(tokenizer, prompt, asked, answered))
+    portions = [order[start : start + PORTION] for start in range(0, len(order), PORTION)]
+
+    def encode(numbers: list[int]) -> list[Encoding]:
+        # As a call of the tokenizer does it, without the lists that such a call makes of all characters.
+        texts = [f"{prompt.before}{questions[number]}{prompt.after}{said[number]}" for number in numbers]
+        return tokenizer.backend_tokenizer.encode_batch(texts, add_special_tokens=prompt.special_tokens)
+
+    for numbers, encodings in zip(portions, _one_ahead(encode, portions), strict=True):
+        given = [
+            _given(tokenizer, prompt, questions[number], said[number], encoding)
+            for number, encoding in zip(numbers, encodings, strict=True)
+        ]
+        ends = np.array(encodings[0].offsets)[:, 1]
+        yield Answered(numbers, given, shared=_common(given, most=int(np.argmax(ends > len(prompt.before)))))
 
 
-def _tokenise(
-    tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[str], said: list[str]
-) -> tuple[list[Given], int]:
-    """Some answers, and how many tokens all of them begin with before their questions."""
-    prompts = [f"{prompt.before}{question}{prompt.after}" for question in questions]
-    texts = [text + answer for text, answer in zip(prompts, said, strict=True)]
-    # As a call of the tokenizer does it, without the lists that such a call makes of all characters.
-    encodings = tokenizer.backend_tokenizer.encode_batch(texts, add_special_tokens=prompt.special_tokens)
-    given = []
-    for question, answer, text, encoding in zip(questions, said, prompts, encodings, strict=True):
-        ids = encoding.ids
-        first, offsets = _answer_tokens(encoding, len(ids), after=len(text))
-        if offsets and offsets[0][0] < 0:
-            given.append(_apart(tokenizer, prompt, text, question, answer))
-        else:
-            given.append(Given(question, answer, np.array(ids[: first + len(offsets)], np.int32), first, offsets))
-    ends = np.array(encodings[0].offsets)[:, 1]
-    return given, _common(given, most=int(np.argmax(ends > len(prompt.before))))
+def _one_ahead(make: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
+    """What is made of each item; while one is in use, a thread makes the next."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        coming = [thread.submit(make, item) for item in items[:1]]
+        for item in items[1:]:
+            coming.append(thread.submit(make, item))
+            yield coming.pop(0).result()
+        yield from (one.result() for one in coming)
+
+
+def _given(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, question: str, said: str, encoding: Encoding) -> Given:
+    """An answer of which all tokens are known."""
+    before = f"{prompt.before}{question}{prompt.after}"
+    ids = encoding.ids
+    first, offsets = _answer_tokens(encoding, len(ids), after=len(before))
+    if offsets and offsets[0][0] < 0:
+        return _apart(tokenizer, prompt, before, question, said)
+    return Given(question, said, np.array(ids[: first + len(offsets)], np.int32), first, offsets)
 
 
 def _answer_tokens(encoding: Encoding, count: int, after: int) -> tuple[int, list[tuple[int, int]]]:
@@ -102,10 +115,10 @@ def _apart(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: str, questi
 
     A model that answers cannot take back the prompt's last token.
     """
-    before = tokenizer(text, add_special_tokens=prompt.special_tokens)["input_ids"]
-    after = tokenizer(said, add_special_tokens=False, return_offsets_mapping=True)
-    ids = np.array(before + after["input_ids"], np.int32)
-    return Given(question, said, ids, first=len(before), offsets=[tuple(pair) for pair in after["offset_mapping"]])
+    backend = tokenizer.backend_tokenizer
+    before = backend.encode(text, add_special_tokens=prompt.special_tokens).ids
+    after = backend.encode(said, add_special_tokens=False)
+    return Given(question, said, np.array(before + after.ids, np.int32), first=len(before), offsets=after.offsets)
 
 
 def _common(given: Sequence[Given], most: int) -> int:

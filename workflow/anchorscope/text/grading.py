@@ -47,11 +47,10 @@ def label(answer: str, gold: list[str], question: str = "") -> Label:
     answers, the place of the probed token would tell the label. The `question` helps to read an answer that repeats
     it: "Titanic was directed by James Cameron".
     """
-    words = normal_words(answer)
     matched = find_gold(answer, gold)
-    if not words or (REFUSAL.match(answer) and not ANSWERS_AFTER_ALL.search(answer)):
+    if not bare_words(answer) or (REFUSAL.match(answer) and not ANSWERS_AFTER_ALL.search(answer)):
         # A gold answer may itself read like a refusal ("None"); a refusal that mentions one is still a refusal.
-        spoken = matched is not None and matched.start == words[0][1].start
+        spoken = matched is not None and matched.start == normal_words(answer)[0][1].start
         if not spoken:
             return Label(None, None)
     return Label(matched is not None, short_answer(answer, question))

@@ -161,9 +161,12 @@ def short_answer(text: str, question: str = "") -> Span:
     if chosen:
         return chosen
     found = _from(text, _beginning(text, set(asked)))
-    if asked and "or" not in asked and not _news(text[found.start : found.end], asked):
-        return _first_news(text, asked) or found
-    return found
+    if not asked or "or" in asked:
+        return found
+    known = set(map(_stem, asked))
+    if any(_is_news(word, known) for word in bare_words(text[found.start : found.end])):
+        return found
+    return _first_news(text, asked, known) or found
 
 
 def _from(text: str, start: int) -> Span:
@@ -177,10 +180,12 @@ def _from(text: str, start: int) -> Span:
     return _trimmed(text, start, _ending(text, start)) or cast(Span, _trimmed(text, 0, len(text)))
 
 
-def _news(text: str, asked: list[str]) -> list[Span]:
-    """The words that neither the question has nor every sentence: in "The cheetah is a land animal" the cheetah."""
-    stems = set(map(_stem, asked))
-    return [span for word, span in normal_words(text) if word not in FUNCTION_WORDS and _stem(word) not in stems]
+def _is_news(word: str, known: set[str]) -> bool:
+    """Whether neither the question has a word nor every sentence: in "The cheetah is a land animal" the cheetah.
+
+    `known` are the stems of the question.
+    """
+    return word not in FUNCTION_WORDS and _stem(word) not in known
 
 
 @lru_cache(maxsize=2**16)
@@ -188,14 +193,14 @@ def _stem(word: str) -> str:
     return INFLECTION.sub("", word)
 
 
-def _first_news(text: str, asked: list[str]) -> Span | None:
+def _first_news(text: str, asked: list[str], known: set[str]) -> Span | None:
     """The first stretch of news, for a text that otherwise repeats the question: "The prophet Jonah was swallowed"."""
-    first = _after_lead_ins(text)
-    news = [span for span in _news(text, asked) if span.start >= first]
-    if not news:
+    first, words = _after_lead_ins(text), normal_words(text)
+    start = next((span.start for word, span in words if span.start >= first and _is_news(word, known)), None)
+    if start is None:
         return None
-    start, known = news[0].start, AUXILIARIES.union(asked)
-    old = (span.start for word, span in normal_words(text) if span.start > start and word in known)
+    said = AUXILIARIES.union(asked)
+    old = (span.start for word, span in words if span.start > start and word in said)
     return _trimmed(text, start, min(_ending(text, start), next(old, len(text))))
 
 
@@ -267,6 +272,8 @@ def _ending(text: str, start: int) -> int:
 
 def _end_at_comma(text: str, start: int, end: int) -> int:
     """A comma ends the answer unless it is inside a list, before a region ("Portland, Oregon") or before a year."""
+    if "," not in text[start:end]:
+        return end
     listed = LIST.match(text, start, end) or CAPITALISED_LIST.match(text, start, end)
     if listed:
         return listed.end()
