@@ -91,7 +91,7 @@ def answered(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list
     rows = []
     portions = tokenise(tokenizer, prompt, questions, answers)
     for number, one in (both for some in portions for both in zip(some.numbers, some.given, strict=True)):
-        row = grade(tokenizer, one.ids[one.first :].tolist(), gold=[], question=one.question)
+        row = grade(tokenizer, one.ids[one.first :], gold=[], question=one.question)
         names = {"id": str(number), "question": one.question, "subject": None, "popularity": None, "spans": []}
         rows.append({**row, **names, "right": True})
     return pa.Table.from_pylist([row for row in rows if row["exact_last"] is not None])

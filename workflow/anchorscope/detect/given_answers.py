@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
 from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
@@ -13,7 +12,8 @@ from anchorscope.answer.prompts import Prompt, refuse_control_tokens, tokens_ove
 from anchorscope.extract.sequences import kept_answer
 from anchorscope.text.grading import label
 
-Item, Made = TypeVar("Item"), TypeVar("Made")
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 PORTION = 2048  # answers that are tokenised at once; while a GPU runs them, the next are
 
 
@@ -23,19 +23,19 @@ class Given:
 
     question: str
     answer: str  # its first line, with the space that the prompt leaves to it
-    ids: np.ndarray  # of prompt and answer
+    ids: list[int]  # of prompt and answer
     first: int  # the answer's first token
     offsets: list[tuple[int, int]]  # the characters of `answer` that each of its tokens covers
 
-    def up_to(self, position: str) -> np.ndarray | None:
-        """The tokens up to the one at a position; None for an empty answer or a refusal."""
+    def token_at(self, position: str) -> int | None:
+        """The number of the token at a position; None for an empty answer or a refusal."""
         exact = label(self.answer, gold=[], question=self.question).exact
         over = tokens_over(self.offsets, [exact]) if exact else []
         if not over:  # or the tokenizer has no token for these characters
             return None
         places = {"exact_first": over[0], "exact_last": over[-1], "answer_final": len(self.offsets) - 1}
-        answer, _ = kept_answer({"generated_ids": self.ids[self.first :], **places}, [position])
-        return self.ids[: self.first + len(answer)]
+        _, (place,) = kept_answer({"generated_ids": [], **places}, [position])
+        return self.first + place
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def tokenise(
             _given(tokenizer, prompt, questions[number], said[number], encoding)
             for number, encoding in zip(numbers, encodings, strict=True)
         ]
-        ends = np.array(encodings[0].offsets)[:, 1]
-        yield Answered(numbers, given, shared=_common(given, most=int(np.argmax(ends > len(prompt.before)))))
+        asked = next(n for n, (_, end) in enumerate(encodings[0].offsets) if end > len(prompt.before))
+        yield Answered(numbers, given, shared=_common(given, most=asked))
 
 
 def _one_ahead(make: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
@@ -90,7 +90,7 @@ def _given(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, question: str, sa
     first, offsets = _answer_tokens(encoding, len(ids), after=len(before))
     if offsets and offsets[0][0] < 0:
         return _apart(tokenizer, prompt, before, question, said)
-    return Given(question, said, np.array(ids[: first + len(offsets)], np.int32), first, offsets)
+    return Given(question, said, ids[: first + len(offsets)], first, offsets)
 
 
 def _answer_tokens(encoding: Encoding, count: int, after: int) -> tuple[int, list[tuple[int, int]]]:
@@ -118,11 +118,13 @@ def _apart(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: str, questi
     backend = tokenizer.backend_tokenizer
     before = backend.encode(text, add_special_tokens=prompt.special_tokens).ids
     after = backend.encode(said, add_special_tokens=False)
-    return Given(question, said, np.array(before + after.ids, np.int32), first=len(before), offsets=after.offsets)
+    return Given(question, said, before + after.ids, first=len(before), offsets=after.offsets)
 
 
 def _common(given: Sequence[Given], most: int) -> int:
     """How many of the first `most` tokens all have in common."""
-    most = min([most, *(len(one.ids) for one in given)])
-    same = (np.stack([one.ids[:most] for one in given]) == given[0].ids[:most]).all(0)
-    return most if same.all() else int(np.argmin(same))
+    beginning = given[0].ids[:most]
+    for one in given:
+        while one.ids[: len(beginning)] != beginning:
+            beginning.pop()
+    return len(beginning)

@@ -28,16 +28,26 @@ class Ways:
     def __init__(self) -> None:
         self.tried: WeakKeyDictionary[PreTrainedModel, tuple[Path, tuple]] = WeakKeyDictionary()
 
-    def path(self, model: PreTrainedModel, longest: np.ndarray, shared: int, component: str) -> Path:
+    def path(self, model: PreTrainedModel, longest: list[int], shared: int, component: str) -> Path:
         """Tried again where the model has moved or computes otherwise, or where a longer sequence comes."""
         now = (model.dtype, model.device, model.config._attn_implementation, shared)
         path, (before, length) = self.tried.get(model, (None, (None, 0)))
         if path is None or now != before or len(longest) > length:
-            workload = Workload([{}], [[TokenSequence(longest, [], [])]], shared={"first": shared}, passes=CLEAN)
+            workload = Workload(
+                [{}], [[TokenSequence(np.array(longest), [], [])]], shared={"first": shared}, passes=CLEAN
+            )
             path = path_for(model, workload, [component], window=None)
             assert path is not None  # there is a sequence
             self.tried[model] = path, (now, len(longest))
         return path
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Logits of all tokens of some answers, wherever they were computed, and which of them are asked for."""
+
+    logits: Tensor  # [tokens]
+    places: dict[int, int]  # among these tokens, by the number of the answer; without empty answers and refusals
 
 
 @dataclass(frozen=True)
@@ -54,45 +64,47 @@ class Scoring:
     @torch.inference_mode()
     def logits(self, model: PreTrainedModel, portions: Iterable[Answered], answers: Sequence[str]) -> Tensor:
         """Logits [answers] in the machine's own memory; NaN for an empty answer or a refusal."""
-        found: list[tuple[list[int], Tensor]] = []
-        unread: set[int] = set()
-        done = (batch for answered in portions for batch in self._run(model, answered, found, unread))
-        for _ in progress(done, len(answers), "scoring answers", weight=len):
-            pass
+        batches = (batch for answered in portions for batch in self._run(model, answered))
+        done = list(progress(batches, len(answers), "scoring answers", weight=lambda batch: len(batch.places)))
         logits = torch.full((len(answers),), torch.nan)
-        for numbers, some in found:
-            logits[numbers] = some.cpu()
+        for batch in done:
+            logits[list(batch.places)] = batch.logits.cpu()[list(batch.places.values())]
+        read = {number for batch in done for number in batch.places}
         for number in (~logits.isfinite()).nonzero().flatten().tolist():
-            if number not in unread:
+            if number in read:
                 raise ValueError(
                     f"The states of answer {number + 1}, {answers[number].strip()!r}, are not finite; load the model "
                     "in bfloat16 or float32."
                 )
-        if unread:
-            log.warning("%d of %d answers are empty or refusals and get no score", len(unread), len(answers))
+        if len(read) < len(answers):
+            unread = len(answers) - len(read)
+            log.warning("%d of %d answers are empty or refusals and get no score", unread, len(answers))
         return logits
 
-    def _run(
-        self, model: PreTrainedModel, answered: Answered, found: list[tuple[list[int], Tensor]], unread: set[int]
-    ) -> Iterator[list[int]]:
-        """Batches of a portion that are done; their logits are added to `found`, what cannot be read to `unread`.
-
-        On a GPU nothing waits for the logits, so that the next batch is made ready while this one is run.
-        """
+    def _run(self, model: PreTrainedModel, answered: Answered) -> Iterator[Batch]:
+        """The batches of a portion."""
         given, longest = answered.given, max((one.ids for one in answered.given), key=len)
         path = self.ways.path(model, longest, answered.shared, self.component)
         with path.running(model):
             reader = StateReader(model, path, self.component, self.layer, longest[: answered.shared])
-            probe = self.probe.to(model.device)
+            probe, known = self.probe.to(model.device), len(reader.past or ())
 
             def run(batch: list[int]) -> None:
-                sequences = {index: ids for index in batch if (ids := given[index].up_to(self.position)) is not None}
-                numbers = [answered.numbers[index] for index in sequences]
-                unread.update(answered.numbers[index] for index in batch if index not in sequences)
-                if sequences:
-                    states = reader.read_last(list(sequences.values()))
-                    found.append((numbers, probe.to(states.device).logits(states[None])[0]))
+                some = [given[index] for index in batch]
+                counts = [len(one.ids) - one.first + 1 for one in some]  # the answer, and the token before it
+                states = reader.read_ends([one.ids for one in some], counts)
+                logits = probe.to(states.device).logits(states[None])[0]
+                # Nothing has waited for these yet: while a card computes them, the token of each answer is looked for.
+                tokens = [one.token_at(self.position) for one in some]
+                ends = np.cumsum(counts).tolist()
+                places = {
+                    answered.numbers[index]: end - len(one.ids) + token
+                    for index, one, token, end in zip(batch, some, tokens, ends, strict=True)
+                    if token is not None
+                }
+                made.append(Batch(logits, places))
 
-            known = len(reader.past) if reader.past is not None else 0
+            made: list[Batch] = []
             sizes = [len(one.ids) - known for one in given]
-            yield from finished_batches(run, sizes, self.batch_tokens or default_tokens(model))
+            for _ in finished_batches(run, sizes, self.batch_tokens or default_tokens(model)):
+                yield made.pop()

@@ -19,7 +19,9 @@ from anchorscope.extract.recorder import MODULES
 class StateReader:
     """A model that is ready to run sequences which all begin with the same tokens, `prefix`."""
 
-    def __init__(self, model: PreTrainedModel, path: Path, component: str, layer: int, prefix: np.ndarray):
+    def __init__(
+        self, model: PreTrainedModel, path: Path, component: str, layer: int, prefix: Sequence[int] | np.ndarray
+    ):
         self.model, self.parts = model, path.parts
         self.module: nn.Module = MODULES[component](path.parts.blocks[layer])
         # Keys and values of the prefix; None on the plain path, which runs whole sequences.
@@ -31,16 +33,22 @@ class StateReader:
             run()
         return kept[0]
 
-    def read_last(self, sequences: Sequence[np.ndarray]) -> Tensor:
-        """The states [sequences, width] of the last token of each."""
+    def read_ends(self, sequences: Sequence[Sequence[int]], counts: Sequence[int]) -> Tensor:
+        """The states [sum of counts, width] of the last tokens of each sequence, as many as `counts` says."""
         lengths = np.array([len(ids) for ids in sequences])
         if self.past is None:
-            rows = [Row(ids, cut=[], layers=range(0)) for ids in sequences]
-            ends = np.arange(len(rows)) * lengths.max() + lengths - 1
-            return self.read(lambda: run_rows(self.model, self.parts, rows), ends)
+            rows = [Row(np.array(ids), cut=[], layers=range(0)) for ids in sequences]
+            ends = np.arange(len(rows)) * lengths.max() + lengths
+            return self.read(lambda: run_rows(self.model, self.parts, rows), _before(ends, counts))
         past, known = self.past, np.arange(len(self.past))
         pack = Pack([trunk(known, ids[len(known) :]) for ids in sequences], len(known))
-        return self.read(lambda: run_decoder(self.model, pack, past), (lengths - len(known)).cumsum() - 1)
+        ends = (lengths - len(known)).cumsum()
+        return self.read(lambda: run_decoder(self.model, pack, past), _before(ends, counts))
+
+
+def _before(ends: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    """The last `count` places before each end, one stretch after the other."""
+    return np.concatenate([np.arange(end - count, end) for end, count in zip(ends, counts, strict=True)])
 
 
 @contextmanager
