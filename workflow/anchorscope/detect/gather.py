@@ -9,7 +9,6 @@ from anchorscope.detect.compare import compare, pathways
 from anchorscope.detect.curves import coverage, reliability
 from anchorscope.detect.names import OTHERS
 from anchorscope.detect.scored import scored_of
-from anchorscope.detect.transfer import SCHEMA
 from anchorscope.files.frames import read_frame
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.summarise.notes import described
@@ -69,19 +68,19 @@ def with_published(detection: pl.DataFrame, run: Run) -> pl.DataFrame:
 
 def gather_transfer(files: Mapping[str, str], detection: pl.DataFrame, run: Run) -> pl.DataFrame:
     """The areas between datasets of every model, and those at home, with what a reader must know about each."""
-    columns = ["model", "weights", "dataset", "source", *(name for name in SCHEMA if name != "dataset")]
-    home = detection.with_columns(trained_on=pl.col("dataset")).select(columns)
-    elsewhere = [
+    first = ("model", "weights", "dataset", "source")
+    elsewhere = pl.concat(
         read_frame(path)
         .with_columns(
             model=pl.lit(model),
             weights=pl.lit(run.models[model]["weights"]),
             source=pl.col("dataset").replace_strict(run.sources, return_dtype=pl.String),
         )
-        .select(columns)
+        .select(*first, pl.exclude(first))
         for model, path in files.items()
-    ]
-    return pl.concat([home, *elsewhere])
+    )
+    home = detection.with_columns(trained_on=pl.col("dataset")).select(elsewhere.columns)
+    return pl.concat([home, elsewhere])
 
 
 def carried_over(transfer: pl.DataFrame) -> pl.DataFrame:
