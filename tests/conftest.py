@@ -22,8 +22,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if os.getenv("PYTEST_XDIST_WORKER"):  # the other worker has the other core
+    """One thread for each of several workers: the others have the other cores."""
+    if os.getenv("PYTEST_XDIST_WORKER"):
         torch.set_num_threads(1)
+    elif config.getoption("numprocesses", None):
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # which numpy and scipy look at when a worker imports them
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

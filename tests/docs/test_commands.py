@@ -184,9 +184,7 @@ def install(command: str, place: Place, request: pytest.FixtureRequest) -> None:
 
 
 # Those of every run of the tests: what costs hardly anything, one plan, one benchmark, and one command of the package.
-QUICK = (
-    r"make|mkdir|\. |python -m anchorscope\.damage|snakemake --cores all$|python benchmarks/bench_extract\.py --model"
-)
+QUICK = r"make|mkdir|\. |python -m anchorscope\.damage|snakemake --cores all$|python benchmarks/bench_store\.py$"
 WAYS = {
     r"snakemake .*": plan,
     r"python workflow/resume\.py .*": plan,

@@ -165,11 +165,11 @@ def test_every_example_is_scored_only_by_probes_that_never_saw_it():
 
 
 def test_the_strength_is_the_one_that_a_plain_search_on_inner_folds_finds():
-    features, labels = data(layers=3, examples=120, width=40, shift=0.5)
+    features, labels = data(layers=2, examples=120, width=40, shift=0.5)
     folds = torch.arange(120) % 5
     chosen = choose_strengths(features, labels.float(), folds)
     states, truth, number = features.double().numpy(), labels.numpy(), folds.numpy()
-    for layer in range(3):
+    for layer in range(2):
         for outer in range(5):
             losses = []
             for strength in STRENGTHS:
@@ -247,7 +247,8 @@ def test_the_interval_of_the_auc_is_the_one_that_resampling_clusters_gives():
     areas = []
     for _ in range(2000):
         drawn = np.concatenate([members[index] for index in generator.integers(0, len(members), len(members))])
-        areas.append(roc_auc_score(positive[drawn], logits[drawn]))
+        over = logits[drawn][positive[drawn]][:, None] - logits[drawn][~positive[drawn]]
+        areas.append((over > 0).mean() + (over == 0).mean() / 2)
     np.testing.assert_allclose(
         [measured["auc_low"][0], measured["auc_high"][0]], np.quantile(areas, [0.025, 0.975]), atol=0.015
     )

@@ -4,6 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
 
 from small_run import SNAKEMAKE, base_config, copy_project
@@ -25,6 +26,7 @@ def own_config(questions: str) -> dict:
     return base_config() | {"datasets": {"mine": dataset}}
 
 
+@pytest.mark.slow
 def test_wrong_questions_and_a_broken_model_are_named_without_a_traceback(tmp_path):
     folder = copy_project(tmp_path) / "runs/a"
     (folder / "tiny-model").mkdir(parents=True)
