@@ -8,7 +8,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CORES ?= all
-PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .PHONY: run test test-all style architectures audit

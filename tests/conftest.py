@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the slow tests to --all. The longest modules first, so that two workers end together."""
+    """Leave the slow tests to --all. The longest modules first, so that workers end together."""
     slow = [] if config.getoption("--all") else [item for item in items if item.get_closest_marker("slow")]
     if slow:
         config.hook.pytest_deselected(items=slow)

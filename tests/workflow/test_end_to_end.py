@@ -22,7 +22,7 @@ from small_run import SNAKEMAKE, copy_project, jobs
 from small_things import ROOT
 
 MIDDLE = range(15, 19)  # of SmolLM2's 30 layers
-SLICE = {"questions": 64, "shard_size": 64, "bootstrap_draws": 100}
+SLICE = {"questions": 40, "shard_size": 40, "bootstrap_draws": 100}
 WHOLE = pytest.param("whole", marks=pytest.mark.slow)
 of_the_whole = pytest.mark.parametrize("default_run", [WHOLE], indirect=True)
 

@@ -9,11 +9,19 @@ import pytest
 from small_things import ROOT
 
 
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory):
+    """The code alone, read once, so that tests remember what they do not change."""
+    folder = tmp_path_factory.mktemp("project")
+    for part in ("workflow/anchorscope", "scripts"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    prints(folder)
+    return folder
+
+
 @pytest.fixture
-def project(tmp_path):
-    for folder in ("workflow/anchorscope", "scripts"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    return tmp_path
+def project(copied, tmp_path):
+    return shutil.copytree(copied, tmp_path, dirs_exist_ok=True)
 
 
 def prints(project) -> dict[str, str]:
