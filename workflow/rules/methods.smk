@@ -42,6 +42,7 @@ rule score_methods:
         "results/logs/score_methods/{model}/{dataset}.log",
     benchmark:
         "results/benchmarks/score_methods/{model}/{dataset}.tsv"
+    priority: 1  # figures wait for it, and for no detector
     conda:
         "../../envs/probe.yaml"
     threads: THREADS
@@ -69,7 +70,7 @@ rule carry_over:
         "results/logs/carry_over/{model}.log",
     benchmark:
         "results/benchmarks/carry_over/{model}.tsv"
-    priority: 1  # the longest of its kind
+    priority: 2  # the longest of its kind
     conda:
         "../../envs/probe.yaml"
     threads: THREADS
