@@ -10,6 +10,8 @@ BIN := .venv/bin
 CORES ?= all
 PYTEST = $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Bytecode is kept, whatever the machine says: every process would make it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test test-all style architectures audit
 
