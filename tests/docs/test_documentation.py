@@ -44,8 +44,8 @@ def test_the_readme_has_at_most_900_words():
 def test_make_runs_what_the_readme_says():
     last_of = {
         "run": "snakemake --cores all",
-        "test": "-m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder",
-        "test-all": "-m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --all",
+        "test": "-m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder",
+        "test-all": "-m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --all",
     }
     for target, last in last_of.items():
         done = subprocess.run(
