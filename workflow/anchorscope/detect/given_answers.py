@@ -9,7 +9,7 @@ from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
 from anchorscope.answer.prompts import Prompt, refuse_control_tokens, tokens_over
-from anchorscope.extract.sequences import kept_answer
+from anchorscope.extract.sequences import place_of
 from anchorscope.text.grading import label
 
 Item = TypeVar("Item")
@@ -33,9 +33,8 @@ class Given:
         over = tokens_over(self.offsets, [exact]) if exact else []
         if not over:  # or the tokenizer has no token for these characters
             return None
-        places = {"exact_first": over[0], "exact_last": over[-1], "answer_final": len(self.offsets) - 1}
-        _, (place,) = kept_answer({"generated_ids": [], **places}, [position])
-        return self.first + place
+        ends = {"exact_first": over[0], "exact_last": over[-1], "answer_final": len(self.offsets) - 1}
+        return self.first + place_of(position, ends)
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def tokenise(
             _given(tokenizer, prompt, questions[number], said[number], encoding)
             for number, encoding in zip(numbers, encodings, strict=True)
         ]
-        asked = next(n for n, (_, end) in enumerate(encodings[0].offsets) if end > len(prompt.before))
+        asked = next((n for n, (_, end) in enumerate(encodings[0].offsets) if end > len(prompt.before)), 0)
         yield Answered(numbers, given, shared=_common(given, most=asked))
 
 

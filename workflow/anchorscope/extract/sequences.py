@@ -1,6 +1,6 @@
 """From an answered question to the sequences that are run: one per pass, and one tree per prompt."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,13 +109,18 @@ def kept_answer(example: dict, positions: Sequence[str]) -> tuple[list[int], lis
 
     They end with the last one that is kept: nothing up to it depends on what follows.
     """
+    kept = [place_of(position, example) for position in positions]
+    return example["generated_ids"][: max(kept) + 1], kept
+
+
+def place_of(position: str, example: Mapping) -> int:
+    """Which of the answer's tokens is at a position; -1 for the one before the answer."""
     places = {
         "answer_last": example["exact_last"],
         "final": example["answer_final"],
         "before_answer": example["exact_first"] - 1,
     }
-    kept = [places[position] for position in positions]
-    return example["generated_ids"][: max(kept) + 1], kept
+    return places[position]
 
 
 def grow_tree(sequences: list[TokenSequence], prefix: int, copies: int | None = None) -> Tree:
