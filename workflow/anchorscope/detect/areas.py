@@ -7,8 +7,8 @@ hallucinated and a right answer.
 DeLong's variance takes a method as given. But methods learn from the other folds: where two folds agree by chance, each
 is ranked well by what was learnt from the other, and the agreement counts twice. Without a signal this doubles the
 variance, and a method that learns in two steps has a little more. With one it matters less and less, because all folds
-then teach the same. So the variance is 2.5 times DeLong's where one half cannot be ruled out under that. Beyond, what is
-added falls with the squared distance from one half.
+then teach the same. So the variance is 2.5 times DeLong's where one half cannot be ruled out under that. Beyond, what
+is added falls with the squared distance from one half.
 """
 
 from collections.abc import Sequence
