@@ -2,8 +2,8 @@
 
 (a) extract   the clean pass of the headline alone, vectors copied to the host and dropped, sequences made before
     prepared  the same, with the making of the sequences and the trial that finds the path, as a job does both
-(b) score     `Detector.score`, from texts to probabilities: checks, tokens, exact answers, trial, passes, probe;
-              reading the last layer, so that all are run, and reading the middle one
+(b) score     `Detector.score`, from texts to probabilities: checks, tokens, exact answers, passes, probe; reading the
+              last layer, so that all are run, and reading the middle one. Its trial is made once, by the call before
 
 The questions are the bundled ones, answered with their first accepted answer, again and again. Random weights of a
 published shape are drawn on the device; `--model` takes a folder with real ones. The tokenizer is trained on the

@@ -13,7 +13,7 @@ from anchorscope.detect.pathways import read_ensemble, read_mixtures
 from anchorscope.detect.trainings import own_fold
 from planted_detection import NOTHING, ONE_DIRECTION, TWO_DIRECTIONS, World, probes_of_layers
 
-FEW, MANY = 3, 100
+FEW, MANY = 4, 100
 
 
 def mixture_is_ahead(truth: str, seed: int) -> bool:

@@ -165,11 +165,11 @@ def test_every_example_is_scored_only_by_probes_that_never_saw_it():
 
 
 def test_the_strength_is_the_one_that_a_plain_search_on_inner_folds_finds():
-    features, labels = data(layers=2, examples=120, width=40, shift=0.5)
+    features, labels = data(layers=3, examples=120, width=40, shift=0.5)
     folds = torch.arange(120) % 5
     chosen = choose_strengths(features, labels.float(), folds)
     states, truth, number = features.double().numpy(), labels.numpy(), folds.numpy()
-    for layer in range(2):
+    for layer in range(3):
         for outer in range(5):
             losses = []
             for strength in STRENGTHS:

@@ -19,7 +19,7 @@ from anchorscope.probe.quality import influence, standard_error
 
 Z = 1.96  # standard errors to either end of a 95 % interval
 CHANCE = 0.5
-TAUGHT = 1.5  # added at chance, in units of DeLong's variance; 1.1 to 1.4 were seen for methods that learn in two steps
+TAUGHT = 1.5  # added at chance, in units of DeLong's variance; up to that was seen for methods that learn in two steps
 
 
 def areas(
