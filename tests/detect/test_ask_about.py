@@ -11,11 +11,13 @@ import torch
 from anchorscope.answer.answers import SCHEMA, answer_questions
 from anchorscope.answer.prompts import PromptSet, few_shot_prompt
 from anchorscope.detect.about_prompts import Asking, build_askings
+from anchorscope.detect.again_job import AgainSettings, run_again
 from anchorscope.detect.ask_about import ask_about
-from anchorscope.detect.ask_job import AskSettings, ask_file
 from anchorscope.detect.samples_job import SampleSettings, own_uniforms, sample_file
 from anchorscope.engine import self_check
+from anchorscope.extract.axes import Headline
 from anchorscope.extract.run import analysed
+from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import write_table
 from anchorscope.models.fetch import fetch_model
 from few_examples import QUESTIONS
@@ -134,10 +136,24 @@ def settings(kind, **others):
     return kind(**shape, **others)
 
 
+def ask_about_file(folder, answers: str, asked: str) -> None:
+    """Run the job without gates, so that it asks about answers and shifts no attention."""
+    gates = folder / "gates.parquet"
+    write_table(gates, pa.table({"id": pa.array([], pa.string())}), provenance(not_probed="too few"))
+    about, first = prompts("few_shot"), PromptSet("few_shot", {"first": TEXTS["few_shot"]["first"]})
+    run_again(
+        folder / f"{answers}.parquet",
+        gates=gates,
+        manifest=folder / "tiny.json",
+        asked=folder / f"{asked}.parquet",
+        reweighted=folder / "reweighted.parquet",
+        settings=settings(AgainSettings, headline=Headline("resid", "answer_last"), prompts=first, about=about),
+    )
+
+
 def test_the_job_writes_the_probability_of_yes_and_the_likeliest_digit(answered, tokenizer):
-    mine = settings(AskSettings, prompts=prompts("few_shot"))
     files = answered / "answers.parquet", answered / "tiny.json"
-    ask_file(*files, answered / "asked.parquet", mine)
+    ask_about_file(answered, "answers", "asked")
     found = pl.read_parquet(answered / "asked.parquet")
     assert dict(found.schema) == {"id": pl.String, "p_true": pl.Float32, "confidence": pl.Float32}
     examples = analysed(pl.read_parquet(files[0]).to_arrow(), balance=True, seed=0)
@@ -149,7 +165,7 @@ def test_the_job_writes_the_probability_of_yes_and_the_likeliest_digit(answered,
         yes, no = alone(model, tokenizer, text + "True:", [" yes", " no"]).exp().tolist()
         digits = alone(model, tokenizer, text + "Sure: ", list("0123456789")).tolist()
         assert row[1:] == pytest.approx((yes / (yes + no), digits.index(max(digits)) / 9), abs=1e-4)
-    ask_file(*files, answered / "again.parquet", mine)
+    ask_about_file(answered, "answers", "again")
     assert (answered / "again.parquet").read_bytes() == (answered / "asked.parquet").read_bytes()
 
 
@@ -177,7 +193,7 @@ def test_without_examples_both_jobs_write_empty_tables(answered):
     files = answered / "none.parquet", answered / "tiny.json"
     answers = pl.read_parquet(answered / "answers.parquet").with_columns(refused=True)
     write_table(files[0], answers.to_arrow().cast(SCHEMA), {})
-    ask_file(*files, answered / "asked_none.parquet", settings(AskSettings, prompts=prompts("few_shot")))
+    ask_about_file(answered, "none", "asked_none")
     first = PromptSet("few_shot", {"first": TEXTS["few_shot"]["first"]})
     sample_file(*files, answered / "samples_none.parquet", settings(SampleSettings, samples=3, prompts=first))
     assert [len(pl.read_parquet(answered / f"{name}_none.parquet")) for name in ("asked", "samples")] == [0, 0]

@@ -9,9 +9,9 @@ import torch
 
 from anchorscope.answer.donors import DONORS
 from anchorscope.answer.prompts import PromptSet
+from anchorscope.detect.again_job import AgainSettings, gates_of, run_again
 from anchorscope.detect.names import AMOUNTS, GATES, SHIFTS
 from anchorscope.detect.reweight import marked_examples, reweighted_states, workload_of
-from anchorscope.detect.reweight_job import ReweightSettings, gates_of, reweight_file
 from anchorscope.detect.reweighted_file import COLUMNS, read_reweighted, write_reweighted
 from anchorscope.engine.self_check import choose_path
 from anchorscope.extract.axes import Headline
@@ -23,9 +23,12 @@ from small_run import save_model
 from small_things import ROOT, tiny_model
 
 HEADLINE = Headline("resid", "answer_last")
-SETTINGS = ReweightSettings(
+SETTINGS = AgainSettings(
     headline=HEADLINE,
     prompts=PromptSet("few_shot", {"first": SHOTS["first"]}),
+    about=PromptSet(
+        "few_shot", {"about_header": "Judge.", "about_shots": [], "about_true": "True:", "about_sure": "Sure:"}
+    ),
     dtype="float32",
     threads=1,
     batch_tokens=None,
@@ -49,6 +52,7 @@ def files(tokenizer, tmp_path_factory) -> dict:
     save_model(folder / "model", tokenizer, seed=0)
     fetch_model("tiny", {"path": str(folder / "model")}, folder / "linked", folder / "tiny.json")
     answers = examples(tokenizer).append_column("refused", pa.array([False] * 5))
+    answers = answers.append_column("answer", pa.array(["Paris in France"] * 5))
     for name in DONORS.names:
         answers = answers.append_column(name, pa.nulls(5, pa.string()))
     write_table(folder / "answers.parquet", answers, {})
@@ -58,9 +62,9 @@ def files(tokenizer, tmp_path_factory) -> dict:
 
 def test_a_job_writes_the_states_of_its_examples_and_what_they_are(files, tokenizer, tmp_path):
     target = tmp_path / "reweighted.parquet"
-    reweight_file(**files, target=target, settings=SETTINGS)
+    run_again(**files, asked=tmp_path / "asked.parquet", reweighted=target, settings=SETTINGS)
     said = made_from(target)
-    assert [said[name] for name in ("stage", "dtype", "width", "layer")] == ["reweight", "float32", 32, 1]
+    assert [said[name] for name in ("stage", "dtype", "width", "layer")] == ["run_again", "float32", 32, 1]
     found = read_reweighted([target])
     assert found.ids == ["q0", "q1", "q2", "q3", "q4"]
     rows = examples(tokenizer)
@@ -87,7 +91,9 @@ def test_where_nothing_was_probed_an_empty_file_says_so(files, tmp_path):
     empty = pa.schema([("id", pa.string()), *((gate, pa.float32()) for gate in GATES)]).empty_table()
     gates, target = tmp_path / "gates.parquet", tmp_path / "reweighted.parquet"
     write_table(gates, empty, provenance(not_probed="too few"))
-    reweight_file(**(files | {"gates": gates}), target=target, settings=SETTINGS)
+    asked = tmp_path / "asked.parquet"
+    run_again(**(files | {"gates": gates}), asked=asked, reweighted=target, settings=SETTINGS)
+    assert read_table(asked)["id"].to_pylist() == ["q0", "q1", "q2", "q3", "q4"]
     assert made_from(target)["not_probed"] == "too few"
     found = read_reweighted([target])
     assert found.ids == []

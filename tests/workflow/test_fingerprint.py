@@ -58,7 +58,7 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
 
 
 # The stages of detection that run a model, and those that fit what tells hallucinated answers.
-ASKING = {"ask_about", "draw_samples", "reweight"}
+ASKING = {"run_again", "draw_samples"}
 FITTING = {"fit_gates", "score_methods", "carry_over"}
 # The stages that read or write tables with polars.
 OF_EXPERIMENTS = {"tell_groups", "estimate_experiment", "summarise_experiments"}

@@ -483,7 +483,7 @@ def test_a_salmon_differs_from_its_model_in_nothing_but_the_weights(rerun):
 
 # On top of a finished run of one model on two datasets of two shards each.
 DETECT = {
-    **{"ask_about": 4, "fit_gates": 2, "reweight": 4, "score_methods": 2, "carry_over": 1, "train_detector": 1},
+    **{"fit_gates": 2, "run_again": 4, "score_methods": 2, "carry_over": 1, "train_detector": 1},
     **{"compare_methods": 1, "draw_detection": 1, "report": 1, "detect": 1},
 }
 

@@ -39,7 +39,11 @@ class Head:
 
 def choose_way(model: PreTrainedModel, ids: list[int], shared: int) -> tuple[Path, Head | None]:
     """The path on which the model's logits are computed, found by trying one sequence, and for packs its head."""
-    path = choose_path(model, ids, shared)
+    return way_on(choose_path(model, ids, shared), model, ids)
+
+
+def way_on(path: Path, model: PreTrainedModel, ids: list[int]) -> tuple[Path, Head | None]:
+    """The same for a path that was found before."""
     head = _head_of(model, ids) if path.name == "packed" else None
     if path.name == "packed" and head is None:
         path = path.plain("their own code does not take the decoder's states alone")

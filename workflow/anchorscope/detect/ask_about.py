@@ -9,20 +9,25 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from anchorscope.answer.head import Head, choose_way
+from anchorscope.answer.head import Head, way_on
 from anchorscope.answer.prompts import check_length, shared_tokens
 from anchorscope.detect.about_prompts import Asking
 from anchorscope.engine.attention import Past, compute_prefix, run_decoder
 from anchorscope.engine.batches import default_tokens, run_batches
 from anchorscope.engine.packing import Branch, Pack, Tree, to_device, trunk
 from anchorscope.engine.parts import input_device
+from anchorscope.engine.self_check import Path, choose_path, shortest_window
 
 
 @torch.inference_mode()
-def ask_about(model: PreTrainedModel, askings: list[Asking], batch_tokens: int | None) -> list[Tensor]:
+def ask_about(
+    model: PreTrainedModel, askings: list[Asking], batch_tokens: int | None, path: Path | None = None
+) -> list[Tensor]:
     """The logits [examples, options] of what the model would say, for each asking.
 
     The askings of an example share its question and answer, and all examples what comes before, where the prompts do.
+    `path` says how the model is run, if that was tried out before. It is tried again where a layer's window is shorter
+    than a prompt, because the earlier sequences may have been shorter.
     """
     examples = [list(some) for some in zip(*(asking.sequences for asking in askings), strict=True)]
     found = [torch.empty(len(examples), len(asking.options)) for asking in askings]
@@ -31,7 +36,9 @@ def ask_about(model: PreTrainedModel, askings: list[Asking], batch_tokens: int |
     every = [*chain.from_iterable(examples)]
     longest, shared = max(every, key=len), _shared(every)
     check_length(len(longest), model.config)
-    path, head = choose_way(model, longest, shared)
+    if path is None or len(longest) > shortest_window(model.config):
+        path = choose_path(model, longest, shared)
+    path, head = way_on(path, model, longest)
     with path.running(model):
         run: Callable[[list[list[list[int]]]], Tensor]
         if head is None:

@@ -1,20 +1,25 @@
-# What else the model says about the analysed examples: of its own answers, and when it is asked again.
-# In:  results/answers/{model}/{dataset}/{shard}.parquet, results/models/{model}.json
-# Out: results/asked/{model}/{dataset}/{shard}.parquet     whether its answers are true, and how sure it is
-#      results/samples/{model}/{dataset}/{shard}.parquet   several answers to each question, where the config has `samples`
+# What else the model does with the analysed examples: when it is asked about its answers or shifts its attention, and
+# when it is asked the questions several times.
+# In:  results/answers/{model}/{dataset}/{shard}.parquet, results/detect/gates/{model}/{dataset}.parquet,
+#      results/models/{model}.json
+# Out: results/asked/{model}/{dataset}/{shard}.parquet        whether its answers are true, and how sure it is
+#      results/reweighted/{model}/{dataset}/{shard}.parquet   states under attention shifted towards a gate's pathway
+#      results/samples/{model}/{dataset}/{shard}.parquet      several answers to each question, for `samples`
 
 
-rule ask_about:
-    """Ask the model about a shard of its own answers: whether each is true, and how sure it is."""
+rule run_again:
+    """Ask the model about a shard of its own answers, and run them under every gate and amount of shifted attention."""
     input:
         answers="results/answers/{model}/{dataset}/{shard}.parquet",
+        gates="results/detect/gates/{model}/{dataset}.parquet",
         manifest=local("results/models/{model}.json"),
     output:
-        "results/asked/{model}/{dataset}/{shard}.parquet",
+        asked="results/asked/{model}/{dataset}/{shard}.parquet",
+        reweighted="results/reweighted/{model}/{dataset}/{shard}.parquet",
     log:
-        "results/logs/ask_about/{model}/{dataset}/{shard}.log",
+        "results/logs/run_again/{model}/{dataset}/{shard}.log",
     benchmark:
-        "results/benchmarks/ask_about/{model}/{dataset}/{shard}.tsv"
+        "results/benchmarks/run_again/{model}/{dataset}/{shard}.tsv"
     priority: 1  # long jobs first, so that no core waits for the last of them at the end
     conda:
         "../../envs/model.yaml"
@@ -24,15 +29,17 @@ rule ask_about:
         gpu=lambda wildcards: MODELS[wildcards.model]["gpus"],
         runtime=grows(240),
     params:
-        prompts=lambda wildcards: prompt_of(wildcards, ["about_header", "about_shots", "about_true", "about_sure"]),
+        headline=canonical_json(config["headline"]),
+        prompts=lambda wildcards: prompt_of(wildcards, ["first"]),
+        about=lambda wildcards: prompt_of(wildcards, ["about_header", "about_shots", "about_true", "about_sure"]),
         dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
         batch_tokens=config.get("batch_tokens"),
         balance=config["balance"],
         seed=config["seed"],
         libraries=locked("torch", "transformers", "tokenizers"),
-        code=code("ask_about.py"),
+        code=code("run_again.py"),
     script:
-        "../../scripts/ask_about.py"
+        "../../scripts/run_again.py"
 
 
 if "samples" in config:

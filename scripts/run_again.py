@@ -1,14 +1,15 @@
-"""Run a shard's answers with attention shifted towards the pathway that a gate predicts, and keep what is probed.
+"""Run a shard's answers again: ask the model about them, and shift its attention towards the pathway of a gate.
 
-Writes one row per analysed example: its state for each gate and amount, and the clean state of its question's last
-token. Where nothing was probed, the table is empty.
+Writes one row per analysed example to each of two tables: whether the model calls its answer true and how sure it is;
+and the answer's state for each gate and amount, beside the clean state of the question's last token. Where nothing was
+probed, the table of states is empty.
 """
 
 import json
 from typing import TYPE_CHECKING
 
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.detect.reweight_job import ReweightSettings, reweight_file
+from anchorscope.detect.again_job import AgainSettings, run_again
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.models.manifest import Manifest
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files = snakemake.params, snakemake.input
-    settings = ReweightSettings(
+    style = Manifest.read(files.manifest).prompt
+    settings = AgainSettings(
         headline=Headline(**json.loads(params.headline)),
-        prompts=PromptSet.from_json(params.prompts, Manifest.read(files.manifest).prompt),
+        prompts=PromptSet.from_json(params.prompts, style),
+        about=PromptSet.from_json(params.about, style),
         dtype=params.dtype,
         threads=snakemake.threads,
         batch_tokens=params.batch_tokens,
@@ -29,10 +32,11 @@ if __name__ == "__main__":
         seed=params.seed,
         code=params.code,
     )
-    reweight_file(
+    run_again(
         files.answers,
         gates=files.gates,
         manifest=files.manifest,
-        target=snakemake.output[0],
+        asked=snakemake.output.asked,
+        reweighted=snakemake.output.reweighted,
         settings=settings,
     )

@@ -1,0 +1,135 @@
+"""A model runs its answers again, from files to files: asked about them, and with its attention shifted.
+
+Both in one job: to load a model and to try it takes as long as to ask about many answers.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from anchorscope.answer.prompts import PromptSet
+from anchorscope.detect.about_prompts import ASKED, OPTIONS, Asking, build_askings
+from anchorscope.detect.ask_about import ask_about
+from anchorscope.detect.asked_file import write_asked
+from anchorscope.detect.names import GATES, SHIFTS, layer_read
+from anchorscope.detect.reweight import MarkedExample, marked_examples, reweighted_states, workload_of
+from anchorscope.detect.reweighted_file import write_reweighted
+from anchorscope.engine.self_check import Path as RunPath
+from anchorscope.extract.axes import Headline
+from anchorscope.extract.job import NEEDED as EXTRACTED
+from anchorscope.extract.run import Balance, analysed, path_for
+from anchorscope.extract.sequences import Workload
+from anchorscope.files.sealed_parquet import made_from, read_table
+from anchorscope.models.hardware import computed_on
+from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
+from anchorscope.models.manifest import Manifest
+
+NEEDED = list(dict.fromkeys([*EXTRACTED, "answer"]))
+
+
+@dataclass(frozen=True)
+class AgainSettings:
+    """Which examples of a file of answers are run, and how."""
+
+    headline: Headline  # what is read where attention is shifted
+    prompts: PromptSet  # of one prompt, the first
+    about: PromptSet  # the parts of the prompts that ask about answers
+    dtype: str
+    threads: int
+    batch_tokens: int | None  # computed together; None for what suits the device
+    balance: Balance  # as in extraction
+    seed: int  # of the balanced draw
+    code: str  # fingerprint
+
+
+class Work(NamedTuple):
+    """All that is computed of some examples."""
+
+    askings: list[Asking]
+    workload: Workload  # the answered questions
+    marked: list[MarkedExample]
+    gates: np.ndarray | None  # [examples, gates]; None where nothing was probed, so that there is no gate
+
+
+def run_again(
+    answers: Path | str,
+    gates: Path | str,
+    manifest: Path | str,
+    asked: Path | str,
+    reweighted: Path | str,
+    settings: AgainSettings,
+) -> None:
+    """Write what the model says of its analysed answers in a shard, and its states under shifted attention.
+
+    Without gates there are no such states. Everything that needs no card is done before one is taken.
+    """
+    described, gated = Manifest.read(manifest), made_from(gates)
+    examples = analysed(read_table(answers, NEEDED), settings.balance, settings.seed)
+    ids = examples["id"].to_pylist()
+    made: dict[str, Any] = {
+        "stage": "run_again",
+        "model": described.as_json(),
+        "dtype": settings.dtype,
+        "code": settings.code,
+    }
+    said = [torch.empty(0, len(OPTIONS[name])) for name in ASKED]
+    states = torch.empty(1 + len(SHIFTS), 0, described.width)
+    if ids:
+        work = _work(examples, None if "not_probed" in gated else gates, described, settings)
+        model = load_model(described, settings.dtype, settings.threads)
+        path = cast(RunPath, path_for(model, work.workload, [settings.headline.component], window=None))
+        made |= {"computed": computed_on(model), "path": path.as_json()}
+        said = ask_about(model, work.askings, settings.batch_tokens, path)
+        if work.gates is not None:
+            states = _states(model, path, work, work.gates, settings)
+        leave_cards(model)
+    write_asked(asked, ids, said, made | {"prompts": settings.about.as_json()})
+    made |= {
+        "prompts": settings.prompts.as_json(),
+        "headline": [settings.headline.component, settings.headline.position],
+        "layer": layer_read(described.layers),
+    }
+    made |= {name: gated[name] for name in ("not_probed",) if name in gated}
+    write_reweighted(reweighted, ids[: states.shape[1]], states, made)
+
+
+def _work(examples: pa.Table, gates: Path | str | None, described: Manifest, settings: AgainSettings) -> Work:
+    ids, questions, answers = (examples[name].to_pylist() for name in ("id", "question", "answer"))
+    tokenizer, position = load_fetched_tokenizer(described), settings.headline.position
+    workload = workload_of(tokenizer, settings.prompts.built(tokenizer)["first"], examples, position)
+    return Work(
+        askings=build_askings(tokenizer, settings.about, questions, answers),
+        workload=workload,
+        marked=marked_examples(workload, examples, position),
+        gates=None if gates is None else gates_of(gates, ids),
+    )
+
+
+def _states(model: PreTrainedModel, path: RunPath, work: Work, gates: np.ndarray, settings: AgainSettings) -> Tensor:
+    """States [1 + shifts, examples, width]."""
+    return reweighted_states(
+        model,
+        path,
+        settings.headline,
+        work.marked,
+        gates,
+        shared=work.workload.shared["first"],
+        batch_tokens=settings.batch_tokens,
+    )
+
+
+def gates_of(file: Path | str, ids: list[str]) -> np.ndarray:
+    """g of every gate for each of these examples, [examples, gates]."""
+    table = read_table(file, ["id", *GATES])
+    place = {name: row for row, name in enumerate(table["id"].to_pylist())}
+    missing = [name for name in ids if name not in place]
+    if missing:
+        raise ValueError(f"{file} has no gates for example {missing[0]}; delete it, and run again.")
+    found = np.stack([table[gate].to_numpy() for gate in GATES], axis=1)
+    return found[[place[name] for name in ids]]
