@@ -20,7 +20,7 @@ rule run_again:
         "results/logs/run_again/{model}/{dataset}/{shard}.log",
     benchmark:
         "results/benchmarks/run_again/{model}/{dataset}/{shard}.tsv"
-    priority: 1  # long jobs first, so that no core waits for the last of them at the end
+    priority: 2  # long jobs first, so that no core waits for the last of them at the end
     conda:
         "../../envs/model.yaml"
     threads: MODEL_THREADS
@@ -55,7 +55,7 @@ if "samples" in config:
             "results/logs/draw_samples/{model}/{dataset}/{shard}.log",
         benchmark:
             "results/benchmarks/draw_samples/{model}/{dataset}/{shard}.tsv"
-        priority: 1
+        priority: 2
         conda:
             "../../envs/model.yaml"
         threads: MODEL_THREADS

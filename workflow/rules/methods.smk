@@ -15,7 +15,7 @@ rule fit_gates:
         "results/logs/fit_gates/{model}/{dataset}.log",
     benchmark:
         "results/benchmarks/fit_gates/{model}/{dataset}.tsv"
-    priority: 1  # long jobs wait for it
+    priority: 2  # long jobs wait for it
     conda:
         "../../envs/probe.yaml"
     threads: THREADS
