@@ -1,9 +1,13 @@
 """Claims and landmarks as a page of text."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from anchorscope.summarise.claims import EFFECTS, OF_EXPERIMENTS, STATEMENTS, Findings, JudgedClaim, Part
+from anchorscope.summarise.numbers import signed
 from anchorscope.summarise.two_lines import COMPARED
+
+_logits = partial(signed, decimals=2)
 
 
 def claims_page(findings: Findings) -> str:
@@ -55,7 +59,7 @@ def _claim_table(rows: list[JudgedClaim], effect: str) -> str:
     for row in rows:
         value, ends = "–", row.because
         if row.effect is not None and row.low is not None and row.high is not None:
-            value, ends = _points(row.effect), f"{_points(row.low)} … {_points(row.high)}"
+            value, ends = signed(row.effect), f"{signed(row.low)} … {signed(row.high)}"
         cells = (row.model, row.dataset or "all", LOGITS_TITLES[row.logits], row.verdict, value, ends, in_logits(row))
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
@@ -77,7 +81,7 @@ def part_text(part: Part) -> str:
     """The effect of a part with its interval; a verdict that is not support stands out."""
     if part.effect is None:
         return "–"
-    text = _logits if "popularity" in part.title else _points  # popularity is a logarithm, too
+    text = _logits if "popularity" in part.title else signed  # popularity is a logarithm, too
     ends = "" if part.low is None or part.high is None else f" ({text(part.low)} … {text(part.high)})"
     found = f"{text(part.effect)}{ends}"
     return found if part.verdict == "supported" else f"{found}, {part.verdict}"
@@ -113,7 +117,7 @@ def _one_mechanism_table(rows: list[dict]) -> str:
     ]
     for row in rows:
         gap, null = (
-            f"{_points(row[name])} | {_points(row[f'{name}_low'])} … {_points(row[f'{name}_high'])}"
+            f"{signed(row[name])} | {signed(row[f'{name}_low'])} … {signed(row[f'{name}_high'])}"
             for name in ("area", "area_null")
         )
         names = f"{row['model']} | {row['dataset']} | {LOGITS_TITLES[row['logits']]}"
@@ -135,12 +139,4 @@ def _landmark_table(rows: list[dict]) -> str:
 
 
 def _range(low: float, high: float) -> str:
-    return _points(low) if _points(low) == _points(high) else f"{_points(low)} … {_points(high)}"
-
-
-def _points(value: float) -> str:
-    return f"{value:+.1f}".replace("-", "−")
-
-
-def _logits(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
+    return signed(low) if signed(low) == signed(high) else f"{signed(low)} … {signed(high)}"

@@ -10,9 +10,9 @@ def number_text(value: object) -> str:
     return f"{value:.1f}".replace("-", MINUS) if isinstance(value, float) else str(value)
 
 
-def signed(value: float) -> str:
-    """A number with its sign, to one decimal place."""
-    return f"{value:+.1f}".replace("-", MINUS)
+def signed(value: float, decimals: int = 1) -> str:
+    """A number with its sign."""
+    return f"{value:+.{decimals}f}".replace("-", MINUS)
 
 
 def between(low: float | None, high: float | None, decimals: int = 1) -> str:
