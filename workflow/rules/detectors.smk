@@ -15,6 +15,7 @@ rule train_detector:
         "results/logs/train_detector/{model}.log",
     benchmark:
         "results/benchmarks/train_detector/{model}.tsv"
+    priority: 1  # longer than a dataset's scores; drawing, for which it would be too late, takes all cores
     conda:
         "../../envs/probe.yaml"
     threads: THREADS

@@ -42,7 +42,6 @@ rule score_methods:
         "results/logs/score_methods/{model}/{dataset}.log",
     benchmark:
         "results/benchmarks/score_methods/{model}/{dataset}.tsv"
-    priority: 1  # figures wait for it, and for no detector
     conda:
         "../../envs/probe.yaml"
     threads: THREADS
