@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from tokenizers.processors import TemplateProcessing
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
 from anchorscope.files.logs import log
@@ -94,7 +94,7 @@ def load_model(manifest: Manifest, dtype: str, threads: int) -> "PreTrainedModel
     check_unchanged(manifest)  # before a card is taken
     if not torch.cuda.is_available():
         cpu = torch.device("cpu")
-        return _frozen(manifest, _load_on(manifest, pick_dtype(dtype, cpu), cpu))
+        return _frozen(manifest, by_column(_load_on(manifest, pick_dtype(dtype, cpu), cpu)))
     chosen = pick_dtype(dtype, torch.device("cuda"))
     sizes = [card.total_memory for card in cards()]
     weights = parameters(read_config(Path(manifest.path))) * chosen.itemsize
@@ -108,6 +108,20 @@ def load_model(manifest: Manifest, dtype: str, threads: int) -> "PreTrainedModel
         model = _load_across(manifest, chosen, {index: int(FOR_SHARDS * sizes[index]) for index in sorted(held)})
     model.held = cast(Any, held)  # until this process ends or calls `leave_cards`
     return _frozen(manifest, model)
+
+
+def by_column(model: "PreTrainedModel") -> "PreTrainedModel":
+    """Turn the layers' weights in memory, not in meaning: a processor's matrix products are a few percent faster so.
+
+    Output embeddings stay: they may be the input embeddings, whose rows are looked up. Half precision stays, too: its
+    products bring weights into an order of their own.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and module is not model.get_output_embeddings():
+            weight = module.weight.data
+            if type(weight) is Tensor and weight.dtype == torch.float32:  # quantised ones are of other kinds
+                module.weight.data = weight.t().contiguous().t()
+    return model
 
 
 def leave_cards(model: "PreTrainedModel") -> None:
