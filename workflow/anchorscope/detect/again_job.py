@@ -5,7 +5,7 @@ Both in one job: to load a model and to try it takes as long as to ask about man
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -72,31 +72,26 @@ def run_again(
     described, gated = Manifest.read(manifest), made_from(gates)
     examples = analysed(read_table(answers, NEEDED), settings.balance, settings.seed)
     ids = examples["id"].to_pylist()
-    made: dict[str, Any] = {
-        "stage": "run_again",
-        "model": described.as_json(),
-        "dtype": settings.dtype,
-        "code": settings.code,
-    }
-    said = [torch.empty(0, len(OPTIONS[name])) for name in ASKED]
-    states = torch.empty(1 + len(SHIFTS), 0, described.width)
-    if ids:
-        work = _work(examples, None if "not_probed" in gated else gates, described, settings)
-        model = load_model(described, settings.dtype, settings.threads)
-        path = cast(RunPath, path_for(model, work.workload, [settings.headline.component], window=None))
-        made |= {"computed": computed_on(model), "path": path.as_json()}
-        said = ask_about(model, work.askings, settings.batch_tokens, path)
-        if work.gates is not None:
-            states = _states(model, path, work, work.gates, settings)
-        leave_cards(model)
-    write_asked(asked, ids, said, made | {"prompts": settings.about.as_json()})
-    made |= {
+    made = {"stage": "run_again", "model": described.as_json(), "dtype": settings.dtype, "code": settings.code}
+    shift = {
         "prompts": settings.prompts.as_json(),
         "headline": [settings.headline.component, settings.headline.position],
         "layer": layer_read(described.layers),
     }
-    made |= {name: gated[name] for name in ("not_probed",) if name in gated}
-    write_reweighted(reweighted, ids[: states.shape[1]], states, made)
+    said = [torch.empty(0, len(OPTIONS[name])) for name in ASKED]
+    states = torch.empty(1 + len(SHIFTS), 0, described.width)
+    how: dict = {}
+    probed = "not_probed" not in gated
+    if ids:
+        work = _work(examples, gates if probed else None, described, settings)
+        model = load_model(described, settings.dtype, settings.threads)
+        said, found, how = _run(model, work, settings)
+        leave_cards(model)
+        states = states if found is None else found
+    write_asked(asked, ids, said, made | how | {"prompts": settings.about.as_json()})
+    if not probed:
+        shift["not_probed"] = gated["not_probed"]
+    write_reweighted(reweighted, ids if probed else [], states, made | how | shift)
 
 
 def _work(examples: pa.Table, gates: Path | str | None, described: Manifest, settings: AgainSettings) -> Work:
@@ -111,17 +106,17 @@ def _work(examples: pa.Table, gates: Path | str | None, described: Manifest, set
     )
 
 
-def _states(model: PreTrainedModel, path: RunPath, work: Work, gates: np.ndarray, settings: AgainSettings) -> Tensor:
-    """States [1 + shifts, examples, width]."""
-    return reweighted_states(
-        model,
-        path,
-        settings.headline,
-        work.marked,
-        gates,
-        shared=work.workload.shared["first"],
-        batch_tokens=settings.batch_tokens,
-    )
+def _run(model: PreTrainedModel, work: Work, settings: AgainSettings) -> tuple[list[Tensor], Tensor | None, dict]:
+    """Logits [examples, options] of each asking, states [1 + shifts, examples, width], and how they were computed."""
+    headline = settings.headline
+    path = cast(RunPath, path_for(model, work.workload, [headline.component], window=None))  # there are examples
+    how = {"computed": computed_on(model), "path": path.as_json()}
+    said = ask_about(model, work.askings, settings.batch_tokens, path)
+    if work.gates is None:
+        return said, None, how
+    shared, batch_tokens = work.workload.shared["first"], settings.batch_tokens
+    states = reweighted_states(model, path, headline, work.marked, work.gates, shared=shared, batch_tokens=batch_tokens)
+    return said, states, how
 
 
 def gates_of(file: Path | str, ids: list[str]) -> np.ndarray:
