@@ -65,12 +65,13 @@ def logits_of(states: dict[tuple[str, str], torch.Tensor], examples: Examples, c
 
 
 def areas(place: PlaceLogits, clusters: list[str], draws: int) -> Areas:
-    """The gap's area under each rule and with each kind of logits."""
+    """The gap's area under each rule and with each kind of logits, where both groups have examples enough."""
     resamples = resample(clusters, len(place.folds), draws, seed=0)
     found = {}
     for rule, logits in GAPS:
         row = series_row(curves(group(place, rule, EXACT, logits), resamples)["gap"])
-        found[rule, logits] = (row["area"], row["area_low"], row["area_high"])
+        if "area" in row:
+            found[rule, logits] = (row["area"], row["area_low"], row["area_high"])
     return found
 
 
@@ -154,7 +155,8 @@ def rows_of(found: list[tuple[str, str, list[Areas]]]) -> list[dict]:
         for name, gap in [(name, gap) for name in [*names, "all"] for gap in GAPS]:
             sets = [some for mine, other, some in found if other == differs and name in ("all", mine)]
             pairs = held(sets, gap)
-            first = sets[0][0][gap] if name != "all" else (None, None, None)
+            shown = sets[0][:2] if name != "all" else [{}, {}]
+            first, other = (some.get(gap, (None, None, None)) for some in shown)
             rows.append(
                 {
                     "differs in": differs,
@@ -164,9 +166,9 @@ def rows_of(found: list[tuple[str, str, list[Areas]]]) -> list[dict]:
                     "area": first[0],
                     "low": first[1],
                     "high": first[2],
-                    "other": sets[0][1][gap][0] if name != "all" else None,
+                    "other": other[0],
                     "held": f"{sum(pairs)} of {len(pairs)}",
-                    "rate": sum(pairs) / len(pairs),
+                    "rate": sum(pairs) / len(pairs) if pairs else None,
                     "expected": EXPECTED[differs],
                 }
             )

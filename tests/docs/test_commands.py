@@ -32,6 +32,7 @@ RESUME = "workflow/resume.py"
 PLANS_NOTHING = ("--unlock", "--list-target-rules")  # such a command runs as it stands
 # In place of the sizes that the pages measured with; the last of two equal options counts.
 SMALL = {
+    "bench_agreement": "",  # runs in the folder of a small run
     "bench_extract": "--model MODEL --examples 4 --plain 2 --single 1 --stored 0.001 --prefix 8 --dtype float32",
     "bench_generate": "--model MODEL --count 4 --repeats 1 --dtype float32",
     "bench_growth": "--examples 200 --repeats 1 --layers 2 --width 64 --tokenizer MODEL",
@@ -145,6 +146,7 @@ def run_benchmark(command: str, place: Place, request: pytest.FixtureRequest) ->
     monkeypatch, capsys = (request.getfixturevalue(name) for name in ("monkeypatch", "capsys"))
     monkeypatch.setattr(sys, "argv", shlex.split(words)[1:])
     monkeypatch.syspath_prepend(script.parent)
+    monkeypatch.chdir(place.finished)
     with suppress(SystemExit):  # of --help, and of a mistake, which prints nothing here
         runpy.run_path(str(script), run_name="__main__")
     assert capsys.readouterr().out, words
