@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from itertools import cycle
 
 import polars as pl
 import pyarrow as pa
@@ -20,7 +21,7 @@ from anchorscope.extract.run import analysed
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import write_table
 from anchorscope.models.fetch import fetch_model
-from few_examples import QUESTIONS
+from few_examples import ALIKE, QUESTIONS
 from reference import plain_sample
 from small_run import save_model
 from small_things import ROOT, tiny_model
@@ -58,10 +59,10 @@ def alone(model, tokenizer, text: str, options: list[str]) -> torch.Tensor:
     return model(input_ids=torch.tensor([tokenizer(text)["input_ids"]]), use_cache=False).logits[0, -1, ids]
 
 
-def expected(model, tokenizer, style: str) -> list[torch.Tensor]:
+def expected(model, tokenizer, style: str, asked: dict[str, str]) -> list[torch.Tensor]:
     """Logits [examples, options] of both askings, by an unbatched call for each example and asking."""
     digits, rows = list("0123456789"), {"true": [], "sure": []}
-    for question, answer in zip(QUESTIONS, ANSWERS, strict=True):
+    for question, answer in asked.items():
         if style == "chat":
             true, sure = (chat_text(tokenizer, question, answer, f"about_{name}") for name in rows)
             words = ["yes", "no"]
@@ -73,11 +74,12 @@ def expected(model, tokenizer, style: str) -> list[torch.Tensor]:
     return [torch.stack(some) for some in rows.values()]
 
 
+@pytest.mark.parametrize("questions", [QUESTIONS, ALIKE], ids=["different", "alike"])
 @pytest.mark.parametrize(("style", "family"), [("few_shot", "llama"), ("few_shot", "gemma3"), ("chat", "qwen3")])
-def test_a_model_says_of_many_answers_what_it_says_of_each_alone(style, family, tokenizer, monkeypatch):
-    model = tiny_model(family, len(tokenizer))
-    askings = build_askings(tokenizer, prompts(style), QUESTIONS, ANSWERS)
-    wanted = expected(model, tokenizer, style)
+def test_a_model_says_of_many_answers_what_it_says_of_each_alone(style, family, questions, tokenizer, monkeypatch):
+    model, answered = tiny_model(family, len(tokenizer)), dict(zip(questions, cycle(ANSWERS), strict=False))
+    askings = build_askings(tokenizer, prompts(style), list(answered), list(answered.values()))
+    wanted = expected(model, tokenizer, style, answered)
     packed = ask_about(model, askings, batch_tokens=100)
     monkeypatch.setattr(self_check._Trial, "packed_fault", lambda trial: "a test wants it so")
     plain = ask_about(model, askings, batch_tokens=1000)

@@ -20,18 +20,20 @@ from anchorscope.engine.self_check import choose_path
 from anchorscope.extract.axes import Headline
 from anchorscope.extract.recorder import MODULES
 from architectures import VOCABULARY, small_model
-from few_examples import QUESTIONS, examples, prompts
+from few_examples import ALIKE, QUESTIONS, examples, prompts
 from reference import plain_reweighted
 from small_things import tiny_model
 
 LAYERS = 5  # of which the first three are run
 HEADLINE = Headline("resid", "answer_last")
-DRAWN = np.random.default_rng(0).random((len(QUESTIONS), len(GATES)))
+DRAWN = np.random.default_rng(0).random((len(ALIKE), len(GATES)))
 
 
-def marked(tokenizer, position: str = "answer_last") -> tuple[list[MarkedExample], int]:
+def marked(
+    tokenizer, position: str = "answer_last", questions: list[str] = QUESTIONS
+) -> tuple[list[MarkedExample], int]:
     """The few examples, and how many tokens all of them begin with."""
-    rows = examples(tokenizer)
+    rows = examples(tokenizer, questions)
     workload = workload_of(tokenizer, prompts()["first"], rows, position)
     return marked_examples(workload, rows, position), workload.shared["first"]
 
@@ -72,10 +74,11 @@ def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float(((found - expected).norm(dim=-1) / expected.norm(dim=-1)).max())
 
 
+@pytest.mark.parametrize("questions", [QUESTIONS, ALIKE], ids=["different", "alike"])
 @pytest.mark.parametrize("family", ["llama", "mistral", "gemma2", "gemma3"])  # three with windows, one with a cap
-def test_states_are_those_of_one_pass_each_with_the_bias_in_the_models_own_mask(family, tokenizer):
+def test_states_are_those_of_one_pass_each_with_the_bias_in_the_models_own_mask(family, questions, tokenizer):
     model = tiny_model(family, len(tokenizer), layers=LAYERS)
-    some, shared = marked(tokenizer)
+    some, shared = marked(tokenizer, questions=questions)
     expected = expected_of(model, some)
     assert difference(expected[1:], expected[[1]].expand_as(expected[1:])) > 0.01, "nothing happens that could differ"
     for way in ("packed", "plain"):

@@ -5,6 +5,7 @@ import logging
 import re
 import sys
 
+import numpy as np
 import pytest
 import torch
 from transformers import (
@@ -35,7 +36,7 @@ from small_things import tiny_model
 def test_each_branch_alone_as_a_causal_sequence_is_the_tree_under_its_mask():
     """The GPU's kernel of ragged sequences gets these key places; here each is attended to in a plain loop."""
     prefix, heads, groups, width = 7, 2, 3, 8
-    pack = Pack([grow_tree(sequences, prefix) for sequences in forest(4, prefix)], prefix)
+    pack = Pack([grow_tree(sequences, np.arange(prefix)) for sequences in forest(4, prefix)], prefix)
     torch.manual_seed(0)
     query = torch.randn(len(pack.tokens), heads * groups, width)
     keys, values = (torch.randn(prefix + len(pack.tokens), heads, width) for _ in range(2))

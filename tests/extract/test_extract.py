@@ -13,6 +13,7 @@ import torch
 from anchorscope.answer.answers import answer_questions
 from anchorscope.answer.generate import answer_ends, generate, stop_tokens
 from anchorscope.answer.prompts import common_prefix, encode
+from anchorscope.engine.openings import find_openings
 from anchorscope.extract import store
 from anchorscope.extract.axes import (
     COMPONENTS,
@@ -30,7 +31,7 @@ from anchorscope.extract.job import counted
 from anchorscope.extract.run import analysed, balanced, run_workload
 from anchorscope.extract.sequences import Workload, build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter, check_finite, column, grid_of, remove_added
-from few_examples import QUESTIONS, examples, prompts
+from few_examples import ALIKE, QUESTIONS, examples, prompts
 from reference import plain_greedy, plain_states, plain_sureness
 from small_things import FAMILIES, tiny_model
 
@@ -64,16 +65,31 @@ def extract(folder: Path, model, tokenizer, *, knockout: str = EXACT, batch_toke
     ],
 )
 def test_stored_activations_equal_the_plain_reference(family, batch_tokens, knockout, tokenizer, tmp_path):
-    fast = tiny_model(family, len(tokenizer))
-    slow = tiny_model(family, len(tokenizer), attention="eager")
     rows = examples(tokenizer)
-    extract(tmp_path / "a", fast, tokenizer, rows=rows)
-    workload = extract(tmp_path / "a", fast, tokenizer, knockout=knockout, batch_tokens=batch_tokens, rows=rows)
-    reader = ActivationReader([tmp_path / "a"])
+    workload = stored_as_in_the_reference(family, tokenizer, tmp_path, rows, knockout, batch_tokens)
     shared = workload.shared["first"]
     assert shared > 20, "the shared prefix is what this test is about"
     if knockout == EXACT:
         assert any(min(item[2].cut) < shared for item in workload.sequences), "no control reaches back"
+
+
+@pytest.mark.parametrize("alike", ["llama", "gemma3"])  # the second with windows
+@pytest.mark.parametrize("knockout", [EXACT, "whole_question", "exact_question_w3"])
+def test_what_questions_begin_with_alike_is_computed_once_and_changes_nothing(alike, knockout, tokenizer, tmp_path):
+    rows = examples(tokenizer, ALIKE)
+    workload = stored_as_in_the_reference(alike, tokenizer, tmp_path, rows, knockout, batch_tokens=4096)
+    assert find_openings([tuple(item[0].ids[workload.shared["first"] :]) for item in workload.sequences], most=99)
+
+
+def stored_as_in_the_reference(
+    family: str, tokenizer, folder: Path, rows, knockout: str, batch_tokens: int
+) -> Workload:
+    """Extract the examples, compare every vector with a plain run, and return what was run."""
+    fast = tiny_model(family, len(tokenizer))
+    slow = tiny_model(family, len(tokenizer), attention="eager")
+    extract(folder / "a", fast, tokenizer, rows=rows)
+    workload = extract(folder / "a", fast, tokenizer, knockout=knockout, batch_tokens=batch_tokens, rows=rows)
+    reader = ActivationReader([folder / "a"])
     order = {key["id"]: index for index, key in enumerate(reader.keys)}
     window = window_of(knockout)
     for example, passes in zip(rows.to_pylist(), workload.sequences, strict=True):
@@ -88,6 +104,7 @@ def test_stored_activations_equal_the_plain_reference(family, batch_tokens, knoc
                             0, order[example["id"]]
                         ]
                         torch.testing.assert_close(stored, expected[component][place], atol=1e-4, rtol=0)
+    return workload
 
 
 def test_the_kept_positions_are_the_ones_that_the_method_names(tokenizer):
@@ -117,11 +134,12 @@ def test_the_knockout_changes_every_stored_layer(tokenizer, tmp_path):
         assert (before - after).abs().max() > 1e-2
 
 
-def test_generation_equals_greedy_decoding_one_token_at_a_time(family, tokenizer):
+@pytest.mark.parametrize("questions", [QUESTIONS, ALIKE], ids=["different", "alike"])
+def test_generation_equals_greedy_decoding_one_token_at_a_time(family, questions, tokenizer):
     model = tiny_model(family, len(tokenizer))
     stops = stop_tokens(model, answer_ends(tokenizer))
-    stops[torch.arange(0, len(stops), 5)] = True  # so that rows stop at different times
-    encoded = encode(tokenizer, prompts()["first"], QUESTIONS)
+    stops[torch.arange(0, len(stops), 3)] = True  # so that rows stop at different times
+    encoded = encode(tokenizer, prompts()["first"], questions)
     ids = [item.ids for item in encoded]
     answers = generate(model, ids, shared=common_prefix(encoded), stops=stops, max_new_tokens=12, batch_tokens=96)
     assert [said.ids for said in answers] == [plain_greedy(model, prompt, stops, limit=12) for prompt in ids]

@@ -107,7 +107,7 @@ def test_the_mask_of_a_tree_is_the_written_definition(prefix, sliding):
     """Every computed token of a knocked-out sequence sees what the method says, and clean ones see all before them."""
     length, cut = 9, [3, 5]
     sequence, clean = TokenSequence(np.arange(length), cut, [8]), TokenSequence(np.arange(length), [], [8])
-    tree = grow_tree([clean, sequence], prefix)
+    tree = grow_tree([clean, sequence], np.arange(prefix))
     mask = Pack([tree], prefix).on(torch.device("cpu")).mask(sliding)[0, 0]
     trunk, _, branch = tree.branches
     keys = [("trunk", place) for place in range(prefix)] + [("trunk", place) for place in trunk.positions]

@@ -202,6 +202,6 @@ def test_without_a_token_before_the_answer_nothing_counts_as_done(tokenizer):
 def test_a_tree_computes_replaced_tokens_and_what_follows_them_once(tokenizer):
     own = TokenSequence(np.array([7, 8, 9, 10, 11, 12]), [], [5])
     other = TokenSequence(np.array([7, 8, 9, 50, 11, 12]), [], [5])
-    tree = grow_tree([own, other, own], prefix=1)
+    tree = grow_tree([own, other, own], known=np.arange(1))
     assert [branch.tokens.tolist() for branch in tree.branches] == [[8, 9, 10, 11, 12], [], [50, 11, 12], []]
     assert [branch.fork for branch in tree.branches[1:]] == [6, 3, 6]

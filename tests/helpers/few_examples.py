@@ -29,14 +29,25 @@ SUBJECTS = {
 }
 
 
+# As many as the engine wants begin with "What is the", and more with "What is"; words that are cut are among these.
+ALIKE = [
+    "What is the capital of France?",
+    "What is the capital of the country in which the Nile ends?",
+    "What is Emma?",
+    "What is the author of Emma known for?",
+    "dante alighieri inferno year",
+    "What is the year of the Moon landing?",
+]
+
+
 def prompts() -> dict[str, Prompt]:
     return {name: few_shot_prompt(shots) for name, shots in SHOTS.items()}
 
 
-def examples(tokenizer) -> pa.Table:
+def examples(tokenizer, questions: list[str] = QUESTIONS) -> pa.Table:
     """Questions with answers of several tokens, of which only a part is the exact answer."""
     rows = []
-    for index, question in enumerate(QUESTIONS):
+    for index, question in enumerate(questions):
         ids = tokenizer(" It was Paris in France, I think")["input_ids"][: 3 + index]
         rows.append(
             {

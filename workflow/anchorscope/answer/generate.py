@@ -15,8 +15,9 @@ from transformers.generation import LogitsProcessor, LogitsProcessorList, Stoppi
 
 from anchorscope.answer.choices import Choice, Chosen, Draws, likeliest, with_sureness
 from anchorscope.answer.head import TRIED, Head, choose_way
-from anchorscope.engine.attention import Past, compute_prefix, run_decoder
+from anchorscope.engine.attention import Past, run_decoder
 from anchorscope.engine.batches import default_tokens, out_of_memory, run_batches
+from anchorscope.engine.openings import Openings
 from anchorscope.engine.packing import Pack, trunk
 from anchorscope.engine.parts import input_device
 
@@ -100,20 +101,19 @@ def _continued(model: PreTrainedModel, work: _Work, batch_tokens: int | None, wh
     answers: list[list[Said]] = [[] for _ in work.prompts]
     with path.running(model):
         if head is not None:
-            prefix = compute_prefix(model, work.prompts[0][: work.shared])
-            suffixes = [prompt[work.shared :] for prompt in work.prompts]
-            run = partial(_packed, model, head, prefix)
+            openings = Openings(model, [prompt[:-1] for prompt in work.prompts], work.shared)
+            computed = [len(prompt) - len(openings.known(prompt[:-1])) for prompt in work.prompts]
+            run = partial(_packed, model, head, openings)
         else:
-            suffixes = work.prompts
+            computed = [work.copies * len(prompt) for prompt in work.prompts]
             run = partial(_plain, _own_way(model, longest))
 
         def answer(batch: list[int]) -> None:
-            said = run([suffixes[index] for index in batch], work, work.choice(batch))
+            said = run([work.prompts[index] for index in batch], work, work.choice(batch))
             for place, index in enumerate(batch):
                 answers[index] = said[place * work.copies : (place + 1) * work.copies]
 
-        computed = work.copies if head is None else 1  # how often the tokens of a prompt are
-        sizes = [computed * len(suffix) + work.counted for suffix in suffixes]
+        sizes = [tokens + work.counted for tokens in computed]
         run_batches(answer, sizes, batch_tokens or default_tokens(model), what=what)
     return answers
 
@@ -128,14 +128,16 @@ class Continuation:
 
 
 def _packed(
-    model: PreTrainedModel, head: Head, prefix: Past, suffixes: list[list[int]], work: _Work, choice: Choice
+    model: PreTrainedModel, head: Head, openings: Openings, prompts: list[list[int]], work: _Work, choice: Choice
 ) -> list[Said]:
     """The answers of a batch. A continuation that has reached a stop token leaves the batch.
 
-    The first pass computes the suffixes. The continuations of each then share its places in the pool.
+    The first pass computes what is not known of the prompts. The continuations of each then share its places in the
+    pool.
     """
-    past = prefix.growing()
-    asked = [Continuation(np.arange(len(prefix)), suffix) for suffix in suffixes]
+    past = openings.past.growing()
+    known = [openings.known(prompt[:-1]) for prompt in prompts]
+    asked = [Continuation(places, prompt[len(places) :]) for places, prompt in zip(known, prompts, strict=True)]
     logits = _advance(model, head, asked, past).repeat_interleave(work.copies, dim=0)
     continuations = [Continuation(one.known, []) for one in asked for _ in range(work.copies)]
     going = list(range(len(continuations)))

@@ -12,8 +12,9 @@ from transformers import PreTrainedModel
 from anchorscope.answer.head import Head, way_on
 from anchorscope.answer.prompts import check_length, shared_tokens
 from anchorscope.detect.about_prompts import Asking
-from anchorscope.engine.attention import Past, compute_prefix, run_decoder
+from anchorscope.engine.attention import run_decoder
 from anchorscope.engine.batches import default_tokens, run_batches
+from anchorscope.engine.openings import Openings
 from anchorscope.engine.packing import Branch, Pack, Tree, to_device, trunk
 from anchorscope.engine.parts import input_device
 from anchorscope.engine.self_check import Path, choose_path, shortest_window
@@ -44,8 +45,9 @@ def ask_about(
         if head is None:
             run, sizes = partial(_plain, model), [sum(map(len, some)) for some in examples]
         else:
-            run = partial(_packed, model, head, compute_prefix(model, every[0][:shared]))
-            sizes = [_grown(some, shared).size for some in examples]
+            openings = Openings(model, [some[0][: _shared(some)] for some in examples], prefix=shared)
+            run = partial(_packed, model, head, openings)
+            sizes = [_grown(some, openings).size for some in examples]
 
         def ask(batch: list[int]) -> None:
             logits = run([examples[index] for index in batch])  # [askings, examples, vocabulary]
@@ -61,19 +63,20 @@ def _shared(sequences: list[list[int]]) -> int:
     return min(shared_tokens(sequences), min(map(len, sequences)) - 1)
 
 
-def _grown(sequences: list[list[int]], prefix: int) -> Tree:
+def _grown(sequences: list[list[int]], openings: Openings) -> Tree:
     """An example's sequences as a tree: what they share is its trunk, and the rest of each a branch."""
     fork = _shared(sequences)
-    tree = trunk(np.arange(prefix), sequences[0][prefix:fork])
+    known = openings.known(sequences[0][:fork])
+    tree = trunk(known, sequences[0][len(known) : fork])
     for ids in sequences:
         tree.branches.append(Branch(np.array(ids[fork:]), np.arange(fork, len(ids)), fork))
     return tree
 
 
-def _packed(model: PreTrainedModel, head: Head, prefix: Past, examples: list[list[list[int]]]) -> Tensor:
+def _packed(model: PreTrainedModel, head: Head, openings: Openings, examples: list[list[list[int]]]) -> Tensor:
     """Logits [askings, examples, vocabulary] after the last token of each sequence."""
-    pack = Pack([_grown(some, len(prefix)) for some in examples], len(prefix))
-    hidden = run_decoder(model, pack, prefix)  # [tokens, width]
+    pack = Pack([_grown(some, openings) for some in examples], len(openings.past))
+    hidden = run_decoder(model, pack, openings.past)  # [tokens, width]
     last = [
         [start + len(branch.tokens) - 1 for start, branch in zip(starts[1:], tree.branches[1:], strict=True)]
         for starts, tree in zip(pack.starts[: len(examples)], pack.trees, strict=False)

@@ -17,8 +17,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from anchorscope.answer.prompts import Prompt
 from anchorscope.detect.names import AMOUNTS, SHIFTS, layer_read
 from anchorscope.detect.state_reader import StateReader
-from anchorscope.engine.attention import Past, run_decoder
+from anchorscope.engine.attention import run_decoder
 from anchorscope.engine.batches import default_tokens, run_batches
+from anchorscope.engine.openings import Openings
 from anchorscope.engine.packing import Branch, Pack, Tree, trunk
 from anchorscope.engine.plain import Bias, Row, run_rows
 from anchorscope.engine.self_check import Path
@@ -40,6 +41,11 @@ class MarkedExample:
     exact_question: list[int]
     exact_answer: list[int]
     question_last: int
+
+    @property
+    def begin(self) -> np.ndarray:
+        """The tokens before any whose state is read."""
+        return self.ids[: self.question_last]
 
     def bias(self, g: float, amount: float) -> np.ndarray:
         """What is added to the scores of each key [tokens]: in E_Q the share g of log(1 + a), in E_A the rest."""
@@ -78,17 +84,21 @@ def marked_examples(workload: Workload, answers: pa.Table, position: str) -> lis
 class Reweighting:
     """A model that is ready to run examples under every shift, up to the module that is read."""
 
-    def __init__(self, model: PreTrainedModel, path: Path, headline: Headline, prefix: np.ndarray):
-        """`prefix` holds the tokens that all examples begin with."""
+    def __init__(
+        self, model: PreTrainedModel, path: Path, headline: Headline, examples: list[MarkedExample], shared: int
+    ):
+        """All examples begin with the same `shared` tokens."""
         self.model, self.parts = model, path.parts
-        self.reader = StateReader(model, path, headline.component, layer_read(len(path.parts.blocks)), prefix)
+        layer, begin = layer_read(len(path.parts.blocks)), [example.begin for example in examples]
+        self.reader = StateReader(model, path, headline.component, layer, begin=begin, shared=shared)
 
     def tokens(self, example: MarkedExample) -> int:
         """How many tokens an example adds to a forward pass."""
-        past = self.reader.past
-        if past is None:
+        openings = self.reader.openings
+        if openings is None:
             return len(SHIFTS) * len(example.ids)
-        return example.answer - len(past) + len(SHIFTS) * (len(example.ids) - example.answer)
+        known = len(openings.known(example.begin))
+        return example.answer - known + len(SHIFTS) * (len(example.ids) - example.answer)
 
     def run(self, examples: list[MarkedExample], gates: np.ndarray) -> Tensor:
         """States [1 + shifts, examples, width]: the question's last token, then what is read under each shift.
@@ -99,19 +109,22 @@ class Reweighting:
             [example.bias(g, amount) for g, amount in product(mine, AMOUNTS[1:])]
             for example, mine in zip(examples, gates.tolist(), strict=True)
         ]
-        past = self.reader.past
-        run, places = self._plain(examples, biases) if past is None else self._packed(examples, biases, past)
+        openings = self.reader.openings
+        run, places = self._plain(examples, biases) if openings is None else self._packed(examples, biases, openings)
         return self.reader.read(run, places.T.ravel()).unflatten(0, places.T.shape)
 
     def _packed(
-        self, examples: list[MarkedExample], biases: list[list[np.ndarray]], past: Past
+        self, examples: list[MarkedExample], biases: list[list[np.ndarray]], openings: Openings
     ) -> tuple[Callable[[], object], np.ndarray]:
         """What runs the examples, and where states are read [examples, 1 + shifts].
 
         The prompt is the trunk; a branch for each shift begins with the answer.
         """
-        known = len(past)
-        pack = Pack([_tree(*both, known=known) for both in zip(examples, biases, strict=True)], known)
+        trees = [
+            _tree(example, mine, known=openings.known(example.begin))
+            for example, mine in zip(examples, biases, strict=True)
+        ]
+        pack = Pack(trees, len(openings.past))
         places = [
             [
                 *pack.places(tree, 0, [example.question_last]),
@@ -119,7 +132,7 @@ class Reweighting:
             ]
             for tree, example in enumerate(examples)
         ]
-        return lambda: run_decoder(self.model, pack, past), np.array(places)
+        return lambda: run_decoder(self.model, pack, openings.past), np.array(places)
 
     def _plain(
         self, examples: list[MarkedExample], biases: list[list[np.ndarray]]
@@ -138,9 +151,9 @@ class Reweighting:
         return lambda: run_rows(self.model, self.parts, rows), (first + shifts) * length + tokens
 
 
-def _tree(example: MarkedExample, biases: list[np.ndarray], known: int) -> Tree:
+def _tree(example: MarkedExample, biases: list[np.ndarray], known: np.ndarray) -> Tree:
     start = example.answer
-    prompt = trunk(np.arange(known), example.ids[known:start])
+    prompt = trunk(known, example.ids[len(known) : start])
     answer, positions = example.ids[start:].astype(np.int64), np.arange(start, len(example.ids))
     branches = [Branch(answer, positions, fork=start, bias=bias) for bias in biases]
     return Tree(prompt.known, [*prompt.branches, *branches])
@@ -161,7 +174,7 @@ def reweighted_states(
     width = model.config.get_text_config().hidden_size
     found = torch.empty(1 + len(SHIFTS), len(examples), width, dtype=model.dtype)
     with path.running(model):
-        reweighting = Reweighting(model, path, headline, examples[0].ids[:shared])
+        reweighting = Reweighting(model, path, headline, examples, shared)
 
         def run(batch: list[int]) -> None:
             found[:, batch] = reweighting.run([examples[index] for index in batch], gates[batch]).cpu()

@@ -86,8 +86,8 @@ class Scoring:
         given, longest = answered.given, max((one.ids for one in answered.given), key=len)
         path = self.ways.path(model, longest, answered.shared, self.component)
         with path.running(model):
-            reader = StateReader(model, path, self.component, self.layer, longest[: answered.shared])
-            probe, known = self.probe.to(model.device), len(reader.past or ())
+            reader = StateReader(model, path, self.component, self.layer, begin=[longest], shared=answered.shared)
+            probe, known = self.probe.to(model.device), 0 if reader.openings is None else answered.shared
 
             def run(batch: list[int]) -> None:
                 some = [given[index] for index in batch]

@@ -8,7 +8,8 @@ import numpy as np
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from anchorscope.engine.attention import compute_prefix, run_decoder
+from anchorscope.engine.attention import run_decoder
+from anchorscope.engine.openings import Openings
 from anchorscope.engine.packing import Pack, to_device, trunk
 from anchorscope.engine.parts import Parts, ending_after
 from anchorscope.engine.plain import Row, run_rows
@@ -17,15 +18,25 @@ from anchorscope.extract.recorder import MODULES
 
 
 class StateReader:
-    """A model that is ready to run sequences which all begin with the same tokens, `prefix`."""
+    """A model that is ready to run sequences which begin like those in `begin`: the first `shared` tokens are the same.
+
+    `begin` has no token of which a state is read.
+    """
 
     def __init__(
-        self, model: PreTrainedModel, path: Path, component: str, layer: int, prefix: Sequence[int] | np.ndarray
+        self,
+        model: PreTrainedModel,
+        path: Path,
+        component: str,
+        layer: int,
+        *,
+        begin: Sequence[Sequence[int] | np.ndarray],
+        shared: int,
     ):
         self.model, self.parts = model, path.parts
         self.module: nn.Module = MODULES[component](path.parts.blocks[layer])
-        # Keys and values of the prefix; None on the plain path, which runs whole sequences.
-        self.past = compute_prefix(model, prefix, last=self.module) if path.name == "packed" else None
+        # None on the plain path, which runs whole sequences.
+        self.openings = Openings(model, begin, shared, last=self.module) if path.name == "packed" else None
 
     def read(self, run: Callable[[], object], places: np.ndarray) -> Tensor:
         """The states [places, width] of some of all tokens of a forward pass."""
@@ -36,12 +47,12 @@ class StateReader:
     def read_ends(self, sequences: Sequence[Sequence[int]], counts: Sequence[int]) -> Tensor:
         """The states [sum of counts, width] of the last tokens of each sequence, as many as `counts` says."""
         lengths = np.array([len(ids) for ids in sequences])
-        if self.past is None:
+        if self.openings is None:
             rows = [Row(np.array(ids), cut=[], layers=range(0)) for ids in sequences]
             ends = np.arange(len(rows)) * lengths.max() + lengths
             return self.read(lambda: run_rows(self.model, self.parts, rows), _before(ends, counts))
-        past, known = self.past, np.arange(len(self.past))
-        pack = Pack([trunk(known, ids[len(known) :]) for ids in sequences], len(known))
+        past, known = self.openings.past, self.openings.prefix
+        pack = Pack([trunk(known, ids[len(known) :]) for ids in sequences], len(past))
         ends = (lengths - len(known)).cumsum()
         return self.read(lambda: run_decoder(self.model, pack, past), _before(ends, counts))
 

@@ -150,9 +150,14 @@ def run_decoder(model: PreTrainedModel, pack: Pack, past: Past) -> Tensor:
 
 def compute_prefix(model: PreTrainedModel, ids: Sequence[int] | np.ndarray, last: nn.Module | None = None) -> Past:
     """Run the tokens that all sequences have in common once, on their own; with `last`, no further than that module."""
-    past = Past({}, {}, grows=True)
-    if len(ids):
-        with ending_after(last):
-            run_decoder(model, Pack([trunk([], ids)], 0), past)
-    keys, values = ({layer: pool[: len(ids)] for layer, pool in pools.items()} for pools in (past.keys, past.values))
+    past = Past({}, {}, grows=False)
+    return extended_past(model, Pack([trunk([], ids)], 0), past, last) if len(ids) else past
+
+
+def extended_past(model: PreTrainedModel, pack: Pack, past: Past, last: nn.Module | None = None) -> Past:
+    """The pool with the tokens of a pack at its end."""
+    more, size = past.growing(), len(past) + pack.size
+    with ending_after(last):
+        run_decoder(model, pack, more)
+    keys, values = ({layer: pool[:size] for layer, pool in pools.items()} for pools in (more.keys, more.values))
     return Past(keys, values, grows=False)

@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from anchorscope.engine.attention import compute_prefix, run_decoder
+from anchorscope.engine.attention import run_decoder
+from anchorscope.engine.openings import Openings
 from anchorscope.engine.packing import Pack, to_device
 from anchorscope.engine.plain import Row, run_rows
 from anchorscope.engine.self_check import Path
 from anchorscope.extract.recorder import Recorder, Watch
-from anchorscope.extract.sequences import TokenSequence, Workload, grow_tree
+from anchorscope.extract.sequences import TokenSequence, Workload, beginning, grow_tree
 
 
 class Passes:
@@ -59,7 +60,7 @@ class Passes:
 
 
 class PackedPasses(Passes):
-    """Trees on shared prefixes, which are computed once.
+    """Trees on what their sequences begin with alike, which is computed once.
 
     With a window, every cut branch has as many copies as the window has layers. Each in turn is set back to the clean
     state, and is read when it has run through the window's layers.
@@ -67,22 +68,26 @@ class PackedPasses(Passes):
 
     def __init__(self, model: PreTrainedModel, recorder: Recorder, workload: Workload, window: int | None):
         super().__init__(model, recorder, workload, window)
-        first = workload.sequences[0]
-        self.prefixes = {
-            name: compute_prefix(model, first[numbers[0]].ids[: workload.shared[name]])
+        self.openings = {
+            name: Openings(
+                model,
+                [beginning([item[i] for i in numbers]) for item in workload.sequences],
+                prefix=workload.shared[name],
+            )
             for name, numbers in self.numbers.items()
         }
 
     def _tokens(self, prompt: str, sequences: list[TokenSequence]) -> int:
         trunk = sequences[0].ids
         tails = (self.window or 1) * sum(sequence.tail(trunk) for sequence in sequences)
-        return len(trunk) - len(self.prefixes[prompt]) + tails
+        return len(trunk) - len(self.openings[prompt].known(beginning(sequences))) + tails
 
     def _run(self, prompt: str, sequences: list[list[TokenSequence]], into: list[Tensor]) -> None:
-        past = self.prefixes[prompt]
-        pack = Pack([grow_tree(some, len(past), self.window) for some in sequences], len(past))
+        openings = self.openings[prompt]
+        trees = [grow_tree(some, openings.known(beginning(some)), self.window) for some in sequences]
+        pack = Pack(trees, len(openings.past))
         with self.recorder.watching(self._watch(pack, sequences, into)):
-            run_decoder(self.model, pack, past)
+            run_decoder(self.model, pack, openings.past)
 
     def _watch(self, pack: Pack, sequences: list[list[TokenSequence]], into: list[Tensor]) -> Watch:
         copies, device = self.window or 1, into[0].device

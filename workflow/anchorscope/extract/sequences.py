@@ -123,8 +123,15 @@ def place_of(position: str, example: Mapping) -> int:
     return places[position]
 
 
-def grow_tree(sequences: list[TokenSequence], prefix: int, copies: int | None = None) -> Tree:
+def beginning(sequences: list[TokenSequence]) -> np.ndarray:
+    """The tokens of sequences under one prompt that come before any that is kept: only these need not be computed."""
+    return sequences[0].ids[: min(min(sequence.keep) for sequence in sequences)]
+
+
+def grow_tree(sequences: list[TokenSequence], known: np.ndarray, copies: int | None = None) -> Tree:
     """The sequences under one prompt as a tree: the first one's tokens are the trunk, and each is a branch of it.
+
+    `known` are the pool places of the trunk's first tokens.
 
     A cut token is hidden, in every layer, from every later token that is not cut itself. So what is kept depends on no
     cut token at all, and a branch leaves them out: from the first token that is cut or another than the trunk's, it has
@@ -134,8 +141,8 @@ def grow_tree(sequences: list[TokenSequence], prefix: int, copies: int | None = 
     """
     ids = sequences[0].ids
     forks = [sequence.fork(ids) for sequence in sequences]
-    start = prefix if copies is None else min(prefix, *forks)
-    tree = trunk(np.arange(start), ids[start:])
+    start = len(known) if copies is None else min(len(known), *forks)
+    tree = trunk(known[:start], ids[start:])
     for sequence, fork in zip(sequences, forks, strict=True):
         left = np.arange(len(ids)) >= fork
         left[sequence.cut] = False

@@ -1,0 +1,78 @@
+"""What sequences begin with, computed once: the tokens that all of them begin with, and those that several do.
+
+Questions begin alike, with "Who wrote" or "What is the capital of". Such an opening is computed once for all questions
+that begin so, and each of them then needs only the rest of its tokens.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from torch import nn
+from transformers import PreTrainedModel
+
+from anchorscope.engine.attention import compute_prefix, extended_past
+from anchorscope.engine.batches import default_tokens
+from anchorscope.engine.packing import Pack, trunk
+
+SHARERS = 4  # how many sequences have an opening at least; with fewer, there are more openings but hardly more is saved
+
+Tokens = tuple[int, ...]
+
+
+class Openings:
+    """A pool with the tokens that sequences begin with, and where in it those of each sequence are."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        sequences: Sequence[Sequence[int] | np.ndarray],
+        prefix: int,
+        last: nn.Module | None = None,
+    ):
+        """All sequences begin with the same `prefix` tokens. With `last`, the model runs no further than that."""
+        self.prefix = np.arange(prefix)
+        self.past = compute_prefix(model, sequences[0][:prefix], last)
+        openings = find_openings([self._own(ids) for ids in sequences], most=default_tokens(model))
+        self.places: dict[Tokens, np.ndarray] = {}  # in the pool, of each opening
+        if openings:
+            pack = Pack([trunk(self.prefix, opening) for opening in openings], prefix)
+            self.past = extended_past(model, pack, self.past, last)
+            for opening, (start,) in zip(openings, pack.starts, strict=False):  # the pack may end with padding
+                self.places[opening] = prefix + start + np.arange(len(opening))
+        self.lengths = sorted({len(opening) for opening in openings}, reverse=True)
+
+    def _own(self, ids: Sequence[int] | np.ndarray) -> Tokens:
+        return tuple(np.asarray(ids)[len(self.prefix) :].tolist())
+
+    def known(self, ids: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The pool places of the tokens that a sequence begins with, as many as are there."""
+        own = self._own(ids)
+        found = [self.places[own[:length]] for length in self.lengths if own[:length] in self.places]
+        return np.concatenate([self.prefix, *found[:1]])
+
+
+def find_openings(sequences: Sequence[Tokens], most: int) -> list[Tokens]:
+    """The longest beginning of each sequence that is also one of `SHARERS` - 1 others, if there is any.
+
+    If they came to more than `most` tokens, more sequences have to share each.
+    """
+    ordered = sorted(sequences)
+    common = np.array([_common(one, other) for one, other in pairwise(ordered)], np.int64)
+    sharers = SHARERS
+    while sharers <= len(ordered):
+        # Sequences with the same beginning follow one another. In a run of them, all begin with what neighbours share.
+        of_runs = sliding_window_view(common, sharers - 1).min(1)
+        longest = sliding_window_view(np.pad(of_runs, sharers - 1), sharers).max(1)
+        found = {ids[:length] for ids, length in zip(ordered, longest.tolist(), strict=True) if length}
+        if sum(map(len, found)) <= most:
+            return sorted(found)
+        sharers *= 2
+    return []
+
+
+def _common(one: Tokens, other: Tokens) -> int:
+    """How many leading tokens two sequences have in common."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (mine, its) in pairs if mine != its), min(len(one), len(other)))
