@@ -4,7 +4,7 @@ The networks of all training sets are trained together, as one batch of matrices
 is what it would be alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import torch
@@ -17,6 +17,7 @@ from anchorscope.probe.logistic import class_weights
 UNITS = (256, 128, 64)
 EPOCHS, BATCH = 5, 32
 LEARNING_RATE = 1e-3
+DECAYS, SMALLEST = (0.9, 0.999), 1e-8  # Adam's own: of the means of slopes and of their squares; added to a root
 LEAST_SPREAD = 1e-6  # relative to the mean; a feature that varies less is constant
 
 Layer = tuple[Tensor, Tensor]  # weights [networks, inputs, outputs] and biases [networks, 1, outputs]
@@ -30,7 +31,7 @@ def read_network(states: Tensor, labels: Tensor, train: Tensor, seed: int) -> Te
     inputs = torch.stack([standardised(states, inside) for inside in train])  # [trainings, examples, width]
     layers = first_layers(len(train), states.shape[1], seed)
     parameters = [one.requires_grad_() for layer in layers for one in layer]
-    adam = torch.optim.Adam(parameters, lr=LEARNING_RATE)
+    adam = Adam(parameters)
     weights = class_weights(labels, train) * train.sum(1, keepdim=True)  # one on average
     rows = torch.arange(len(train))[:, None]
     for batch in batches(train, seed):
@@ -38,11 +39,29 @@ def read_network(states: Tensor, labels: Tensor, train: Tensor, seed: int) -> Te
         seen = batch.clamp(min=0)
         logits, signs = forward(layers, inputs[rows, seen]), 1 - 2 * labels[seen]
         loss = weights[rows, seen] * there * softplus(signs * logits)
-        adam.zero_grad()
-        (loss.sum(1) / there.sum(1)).sum().backward()
-        adam.step()
+        adam.step(torch.autograd.grad((loss.sum(1) / there.sum(1)).sum(), parameters))
     with torch.no_grad():
         return forward(layers, inputs)
+
+
+class Adam:
+    """Steps of Adam. The first step of torch's own takes longer than to train all networks: it imports a compiler."""
+
+    def __init__(self, parameters: list[Tensor]):
+        self.parameters = parameters
+        self.means, self.squares = ([torch.zeros_like(one) for one in parameters] for _ in range(2))
+        self.steps = 0
+
+    @torch.no_grad()
+    def step(self, slopes: Sequence[Tensor]) -> None:
+        """Move the parameters against their slopes."""
+        self.steps += 1
+        (of_means, of_squares), count = DECAYS, self.steps
+        for parameter, slope, mean, square in zip(self.parameters, slopes, self.means, self.squares, strict=True):
+            mean.lerp_(slope, 1 - of_means)
+            square.mul_(of_squares).addcmul_(slope, slope, value=1 - of_squares)
+            spread = square.sqrt() / (1 - of_squares**count) ** 0.5 + SMALLEST
+            parameter.addcdiv_(mean, spread, value=-LEARNING_RATE / (1 - of_means**count))
 
 
 def standardised(states: Tensor, inside: Tensor) -> Tensor:
