@@ -108,7 +108,8 @@ def test_the_mask_of_a_tree_is_the_written_definition(prefix, sliding):
     length, cut = 9, [3, 5]
     sequence, clean = TokenSequence(np.arange(length), cut, [8]), TokenSequence(np.arange(length), [], [8])
     tree = grow_tree([clean, sequence], np.arange(prefix))
-    mask = Pack([tree], prefix).on(torch.device("cpu")).mask(sliding)[0, 0]
+    group, *_ = Pack([tree], prefix).on(torch.device("cpu")).padded
+    mask = group.mask(sliding)[0, 0]
     trunk, _, branch = tree.branches
     keys = [("trunk", place) for place in range(prefix)] + [("trunk", place) for place in trunk.positions]
     keys += [("branch", place) for place in branch.positions]

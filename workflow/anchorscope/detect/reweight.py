@@ -26,8 +26,6 @@ from anchorscope.engine.self_check import Path
 from anchorscope.extract.axes import EXACT, Headline, Pass
 from anchorscope.extract.sequences import Workload, build_workload, kept_answer
 
-# Per batch on a processor. Eight branches make trees of very different sizes, all padded to the largest of their batch.
-CPU_TOKENS = 512
 PASSES: list[Pass] = [("first", EXACT), ("first", "whole_question")]  # whose cut tokens are E_Q and the question
 
 
@@ -180,6 +178,5 @@ def reweighted_states(
             found[:, batch] = reweighting.run([examples[index] for index in batch], gates[batch]).cpu()
 
         sizes = [reweighting.tokens(example) for example in examples]
-        budget = default_tokens(model) if model.device.type == "cuda" else CPU_TOKENS
-        run_batches(run, sizes, batch_tokens or budget, what="reweighting attention")
+        run_batches(run, sizes, batch_tokens or default_tokens(model), what="reweighting attention")
     return found

@@ -73,8 +73,11 @@ def attend(
     if query.is_cuda and query.dtype in RAGGED_DTYPES and plain:
         out = _ragged(query, keys, values, placed=placed, scaling=scaling)
     else:
-        mask = placed.added(sliding, query.dtype) if pack.biased else placed.mask(sliding)
-        out = _padded(query, keys, values, places=placed.padded, mask=mask, scaling=scaling, softcap=softcap)
+        parts = []
+        for group in placed.padded:
+            mask = group.added(sliding, query.dtype) if pack.biased else group.mask(sliding)
+            parts.append(_padded(query, keys, values, group=group, mask=mask, scaling=scaling, softcap=softcap))
+        out = torch.cat(parts).index_select(0, placed.back)
     return out[None], None
 
 
@@ -115,21 +118,24 @@ def _padded(
     query: Tensor,
     keys: Tensor,
     values: Tensor,
-    places: Padded,
+    group: Padded,
     mask: Tensor,
     scaling: float | None,
     softcap: float | None,
 ) -> Tensor:
-    """Each tree as a sequence, all padded to one length, under a mask: boolean, or added to the scores."""
-    query_places, key_places, back = places
-    trees, groups = len(query_places), query.shape[1] // keys.shape[1]
-    query = query.index_select(0, query_places.flatten()).unflatten(0, (trees, -1)).transpose(1, 2)
+    """Each tree of a group as a sequence, under a mask: boolean, or added to the scores.
+
+    [trees x padded tokens, heads, head_width]
+    """
+    trees, shared = len(group.trees), query.shape[1] // keys.shape[1]
+    query = query.index_select(0, group.query_places.flatten()).unflatten(0, (trees, -1)).transpose(1, 2)
     keys, values = (
-        pool.index_select(0, key_places.flatten()).unflatten(0, (trees, -1)).transpose(1, 2) for pool in (keys, values)
+        pool.index_select(0, group.key_places.flatten()).unflatten(0, (trees, -1)).transpose(1, 2)
+        for pool in (keys, values)
     )
     # On a GPU, the fused kernels take a mask only if there are as many heads of keys as of queries.
     if query.is_cuda or softcap is not None:
-        keys, values = keys.repeat_interleave(groups, dim=1), values.repeat_interleave(groups, dim=1)
+        keys, values = keys.repeat_interleave(shared, dim=1), values.repeat_interleave(shared, dim=1)
     if softcap is None:
         out = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scaling, enable_gqa=True)
     else:
@@ -137,7 +143,7 @@ def _padded(
         scores = softcap * torch.tanh(query @ keys.transpose(2, 3) * scale / softcap)
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
         out = scores.float().softmax(dim=-1).to(values.dtype) @ values
-    return out.transpose(1, 2).flatten(0, 1).index_select(0, back)
+    return out.transpose(1, 2).flatten(0, 1)
 
 
 def run_decoder(model: PreTrainedModel, pack: Pack, past: Past) -> Tensor:

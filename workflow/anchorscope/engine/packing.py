@@ -103,14 +103,6 @@ class Ragged(NamedTuple):
     most_keys: int
 
 
-class Padded(NamedTuple):
-    """What a kernel for sequences of one length is given, one sequence per tree."""
-
-    query_places: Tensor  # [trees, queries]
-    key_places: Tensor  # [trees, keys]
-    back: Tensor  # [tokens], where each packed token is among the padded queries
-
-
 class Standing(NamedTuple):
     """Where each padded query [trees, queries] and key [trees, keys] stands in its tree."""
 
@@ -121,14 +113,21 @@ class Standing(NamedTuple):
     key_position: Tensor
 
 
-class Placed:
-    """What attention needs of a pack, as tensors on one device."""
+class Padded:
+    """Some trees of a pack as sequences of one length, for a kernel that takes no others."""
 
-    def __init__(self, trees: list[Tree], starts: list[list[int]], pool: int, device: torch.device):
+    def __init__(self, trees: list[Tree], starts: list[int], pool: int, device: torch.device):
+        """`starts` are the places of the trees' first tokens in the pack."""
         self.trees = trees
-        self.starts = starts
-        self.pool = pool
         self.device = device
+        self.own = [np.arange(start, start + tree.size) for start, tree in zip(starts, trees, strict=True)]
+        self.width = _rounded(max(tree.size for tree in trees))
+        queries = np.zeros((len(trees), self.width), np.int64)
+        keys = np.zeros((len(trees), _rounded(max(len(tree.known) + tree.size for tree in trees))), np.int64)
+        for index, (tree, own) in enumerate(zip(trees, self.own, strict=True)):
+            queries[index, : tree.size] = own
+            keys[index, : len(tree.known) + tree.size] = np.concatenate([tree.known, pool + own])
+        self.query_places, self.key_places = self._tensor(queries), self._tensor(keys)
         self._masks: dict[int | None, Tensor] = {}
         self._added: dict[tuple[int | None, torch.dtype], Tensor] = {}
 
@@ -136,53 +135,8 @@ class Placed:
         return to_device(array, self.device)
 
     @cached_property
-    def ragged(self) -> Ragged:
-        new = self.pool + np.arange(sum(tree.size for tree in self.trees))
-        trunks = [
-            part
-            for tree, starts in zip(self.trees, self.starts, strict=True)
-            for part in (tree.known, new[starts[0] : starts[0] + len(tree.branches[0].tokens)])
-        ]
-        ends = np.cumsum([len(part) for part in trunks])[1::2].tolist()
-        places = np.concatenate([*trunks, new])
-        # For each branch, its stretch of the trunk and its own tokens among these places.
-        stretches: list[tuple[int, int]] = []
-        for tree, own, begin in zip(self.trees, self.starts, [0, *ends], strict=False):
-            for branch, start in zip(tree.branches, own, strict=True):
-                if len(branch.tokens):
-                    stretches += ((begin, branch.fork), (ends[-1] + start, len(branch.tokens)))
-        begins, lengths = np.array(stretches).T
-        queries = lengths[1::2]
-        seen = queries + lengths[0::2]
-        query_bounds, key_bounds = (
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int32) for counts in (queries, seen)
-        )
-        return Ragged(
-            key_places=self._tensor(places[_end_to_end(begins, lengths)]),
-            query_bounds=self._tensor(query_bounds),
-            key_bounds=self._tensor(key_bounds),
-            most_queries=int(queries.max()),
-            most_keys=int(seen.max()),
-        )
-
-    @cached_property
-    def padded(self) -> Padded:
-        sizes = [tree.size for tree in self.trees]
-        ends = np.cumsum(sizes)
-        width = _rounded(max(sizes))
-        queries = np.zeros((len(sizes), width), np.int64)
-        keys = np.zeros((len(sizes), _rounded(max(len(tree.known) + tree.size for tree in self.trees))), np.int64)
-        back = []
-        for index, (tree, size, end) in enumerate(zip(self.trees, sizes, ends, strict=True)):
-            own = np.arange(end - size, end)
-            queries[index, :size] = own
-            keys[index, : len(tree.known) + size] = np.concatenate([tree.known, self.pool + own])
-            back.append(index * width + np.arange(size))
-        return Padded(self._tensor(queries), self._tensor(keys), self._tensor(np.concatenate(back)))
-
-    @cached_property
     def _standing(self) -> Standing:
-        shape = [tensor.shape for tensor in self.padded[:2]]
+        shape = self.query_places.shape, self.key_places.shape
         query_branch, query_position, query_fork = (np.zeros(shape[0], np.int64) for _ in range(3))
         key_branch, key_position = np.zeros(shape[1], np.int64), np.full(shape[1], NOWHERE)
         for index, tree in enumerate(self.trees):
@@ -227,7 +181,7 @@ class Placed:
     def _bias(self) -> Tensor:
         """[trees, 1, queries, keys]"""
         biases = [[branch.bias for branch in tree.branches] for tree in self.trees]
-        longest = max(len(bias) for some in biases for bias in some if bias is not None)
+        longest = max((len(bias) for some in biases for bias in some if bias is not None), default=0)
         of_keys = np.zeros((len(biases), max(map(len, biases)), longest + 1), np.float32)  # the last is for padding
         for tree, some in enumerate(biases):
             for branch, bias in enumerate(some):
@@ -237,6 +191,73 @@ class Placed:
         branches = self._standing.query_branch[:, :, None]
         positions = self._standing.key_position.clamp(max=longest)[:, None, :]
         return self._tensor(of_keys)[trees, branches, positions][:, None]
+
+
+class Placed:
+    """What attention needs of a pack, as tensors on one device."""
+
+    def __init__(self, trees: list[Tree], starts: list[list[int]], pool: int, device: torch.device):
+        self.trees = trees
+        self.starts = starts
+        self.pool = pool
+        self.device = device
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return to_device(array, self.device)
+
+    @cached_property
+    def ragged(self) -> Ragged:
+        new = self.pool + np.arange(sum(tree.size for tree in self.trees))
+        trunks = [
+            part
+            for tree, starts in zip(self.trees, self.starts, strict=True)
+            for part in (tree.known, new[starts[0] : starts[0] + len(tree.branches[0].tokens)])
+        ]
+        ends = np.cumsum([len(part) for part in trunks])[1::2].tolist()
+        places = np.concatenate([*trunks, new])
+        # For each branch, its stretch of the trunk and its own tokens among these places.
+        stretches: list[tuple[int, int]] = []
+        for tree, own, begin in zip(self.trees, self.starts, [0, *ends], strict=False):
+            for branch, start in zip(tree.branches, own, strict=True):
+                if len(branch.tokens):
+                    stretches += ((begin, branch.fork), (ends[-1] + start, len(branch.tokens)))
+        begins, lengths = np.array(stretches).T
+        queries = lengths[1::2]
+        seen = queries + lengths[0::2]
+        query_bounds, key_bounds = (
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int32) for counts in (queries, seen)
+        )
+        return Ragged(
+            key_places=self._tensor(places[_end_to_end(begins, lengths)]),
+            query_bounds=self._tensor(query_bounds),
+            key_bounds=self._tensor(key_bounds),
+            most_queries=int(queries.max()),
+            most_keys=int(seen.max()),
+        )
+
+    @cached_property
+    def padded(self) -> list[Padded]:
+        """The trees in groups of which each is padded to one length.
+
+        A card has them all in one. A processor takes its time for padding too, so its groups are of similar size.
+        """
+        sizes = [_rounded(tree.size) if self.device.type == "cpu" else 0 for tree in self.trees]
+        groups = [[index for index, own in enumerate(sizes) if own == size] for size in dict.fromkeys(sizes)]
+        return [
+            Padded([self.trees[i] for i in some], [self.starts[i][0] for i in some], self.pool, self.device)
+            for some in groups
+        ]
+
+    @cached_property
+    def back(self) -> Tensor:
+        """Where each packed token is among the padded queries of all groups, [tokens]."""
+        back = np.empty(sum(tree.size for tree in self.trees), np.int64)
+        begin = 0
+        for group in self.padded:
+            for own in group.own:
+                back[own] = begin + np.arange(len(own))
+                begin += group.width
+        return self._tensor(back)
 
 
 def _end_to_end(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
