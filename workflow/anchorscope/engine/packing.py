@@ -121,7 +121,7 @@ class Padded:
         self.trees = trees
         self.device = device
         self.own = [np.arange(start, start + tree.size) for start, tree in zip(starts, trees, strict=True)]
-        self.width = _rounded(max(tree.size for tree in trees))
+        self.width = _width(max(tree.size for tree in trees))
         queries = np.zeros((len(trees), self.width), np.int64)
         keys = np.zeros((len(trees), _rounded(max(len(tree.known) + tree.size for tree in trees))), np.int64)
         for index, (tree, own) in enumerate(zip(trees, self.own, strict=True)):
@@ -241,8 +241,8 @@ class Placed:
 
         A card has them all in one. A processor takes its time for padding too, so its groups are of similar size.
         """
-        sizes = [_rounded(tree.size) if self.device.type == "cpu" else 0 for tree in self.trees]
-        groups = [[index for index, own in enumerate(sizes) if own == size] for size in dict.fromkeys(sizes)]
+        widths = [_width(tree.size) if self.device.type == "cpu" else 0 for tree in self.trees]
+        groups = [[index for index, own in enumerate(widths) if own == width] for width in dict.fromkeys(widths)]
         return [
             Padded([self.trees[i] for i in some], [self.starts[i][0] for i in some], self.pool, self.device)
             for some in groups
@@ -268,6 +268,11 @@ def _end_to_end(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 def _rounded(size: int) -> int:
     return -(-size // FINE) * FINE
+
+
+def _width(size: int) -> int:
+    """How many queries trees of a size are padded to. One token each, as when answers are written, needs no padding."""
+    return 1 if size == 1 else _rounded(size)
 
 
 def trunk(known: np.ndarray | Sequence[int], tokens: np.ndarray | Sequence[int]) -> Tree:
