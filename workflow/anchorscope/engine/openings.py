@@ -44,7 +44,8 @@ class Openings:
         self.lengths = sorted({len(opening) for opening in openings}, reverse=True)
 
     def _own(self, ids: Sequence[int] | np.ndarray) -> Tokens:
-        return tuple(np.asarray(ids)[len(self.prefix) :].tolist())
+        own = ids[len(self.prefix) :]
+        return tuple(own.tolist() if isinstance(own, np.ndarray) else own)
 
     def known(self, ids: Sequence[int] | np.ndarray) -> np.ndarray:
         """The pool places of the tokens that a sequence begins with, as many as are there."""
