@@ -23,7 +23,7 @@ def test_the_ends_of_sequences_are_those_of_one_pass_each(family, packed):
     way = path if packed else path.plain()
     for layer in (0, LAYERS - 1):
         with torch.inference_mode(), way.running(model):
-            reader = StateReader(model, way, "resid", layer, prefix)
+            reader = StateReader(model, way, "resid", layer, begin=[prefix], shared=SHARED)
             found = reader.read_ends(sequences, counts)
         kept = []
         handle = (
