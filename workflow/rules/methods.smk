@@ -15,7 +15,7 @@ rule fit_gates:
         "results/logs/fit_gates/{model}/{dataset}.log",
     benchmark:
         "results/benchmarks/fit_gates/{model}/{dataset}.tsv"
-    priority: 3  # long jobs wait for it, and the longest of these has to be the first
+    priority: 2  # long jobs wait for it
     conda:
         "../../envs/probe.yaml"
     threads: THREADS
