@@ -1,4 +1,4 @@
-"""Answers, greedy or sampled, many at a time, after one shared prefix."""
+"""Answers, greedy or sampled, many at a time; what prompts begin with alike is computed once."""
 
 import reprlib
 from collections.abc import Callable, Iterator

@@ -8,6 +8,7 @@ from typing import cast
 
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
+from anchorscope.engine.packing import shared_tokens
 from anchorscope.files.identity import read_json
 from anchorscope.models.rendering import render_within_limits
 from anchorscope.text.spans import Span
@@ -214,9 +215,3 @@ def _shared(text: str, other: str) -> int:
 def common_prefix(encoded: list[Encoded]) -> int:
     """How many leading tokens all prompts have in common, up to the first token of a question."""
     return min(shared_tokens([item.ids for item in encoded]), min(min(item.question_tokens) for item in encoded))
-
-
-def shared_tokens(sequences: list[list[int]]) -> int:
-    """How many leading tokens all sequences have in common: as many as the first and the last in their order."""
-    first, last = min(sequences), max(sequences)
-    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))

@@ -10,12 +10,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from anchorscope.answer.head import Head, way_on
-from anchorscope.answer.prompts import check_length, shared_tokens
+from anchorscope.answer.prompts import check_length
 from anchorscope.detect.about_prompts import Asking
 from anchorscope.engine.attention import run_decoder
 from anchorscope.engine.batches import default_tokens, run_batches
 from anchorscope.engine.openings import Openings
-from anchorscope.engine.packing import Branch, Pack, Tree, to_device, trunk
+from anchorscope.engine.packing import Branch, Pack, Tree, shared_tokens, to_device, trunk
 from anchorscope.engine.parts import input_device
 from anchorscope.engine.self_check import Path, choose_path, shortest_window
 

@@ -86,8 +86,9 @@ class Scoring:
         given, longest = answered.given, max((one.ids for one in answered.given), key=len)
         path = self.ways.path(model, longest, answered.shared, self.component)
         with path.running(model):
-            reader = StateReader(model, path, self.component, self.layer, begin=[longest], shared=answered.shared)
-            probe, known = self.probe.to(model.device), 0 if reader.openings is None else answered.shared
+            begin, shared = [longest[: answered.shared]], answered.shared
+            reader = StateReader(model, path, self.component, self.layer, begin=begin, shared=shared)
+            probe, known = self.probe.to(model.device), 0 if reader.openings is None else shared
 
             def run(batch: list[int]) -> None:
                 some = [given[index] for index in batch]

@@ -13,10 +13,10 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from anchorscope.engine.attention import compute_prefix, extended_past
-from anchorscope.engine.batches import default_tokens
-from anchorscope.engine.packing import Pack, trunk
+from anchorscope.engine.packing import Pack, shared_tokens, trunk
 
 SHARERS = 4  # how many sequences have an opening at least; with fewer, there are more openings but hardly more is saved
+MOST = 1024  # tokens of openings: they are computed in one pass, before any batch has shown how much memory there is
 
 Tokens = tuple[int, ...]
 
@@ -34,7 +34,7 @@ class Openings:
         """All sequences begin with the same `prefix` tokens. With `last`, the model runs no further than that."""
         self.prefix = np.arange(prefix)
         self.past = compute_prefix(model, sequences[0][:prefix], last)
-        openings = find_openings([self._own(ids) for ids in sequences], most=default_tokens(model))
+        openings = find_openings([self._own(ids) for ids in sequences], MOST)
         self.places: dict[Tokens, np.ndarray] = {}  # in the pool, of each opening
         if openings:
             pack = Pack([trunk(self.prefix, opening) for opening in openings], prefix)
@@ -60,7 +60,7 @@ def find_openings(sequences: Sequence[Tokens], most: int) -> list[Tokens]:
     If they came to more than `most` tokens, more sequences have to share each.
     """
     ordered = sorted(sequences)
-    common = np.array([_common(one, other) for one, other in pairwise(ordered)], np.int64)
+    common = np.array([shared_tokens(neighbours) for neighbours in pairwise(ordered)], np.int64)
     sharers = SHARERS
     while sharers <= len(ordered):
         # Sequences with the same beginning follow one another. In a run of them, all begin with what neighbours share.
@@ -71,9 +71,3 @@ def find_openings(sequences: Sequence[Tokens], most: int) -> list[Tokens]:
             return sorted(found)
         sharers *= 2
     return []
-
-
-def _common(one: Tokens, other: Tokens) -> int:
-    """How many leading tokens two sequences have in common."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (mine, its) in pairs if mine != its), min(len(one), len(other)))

@@ -280,3 +280,9 @@ def trunk(known: np.ndarray | Sequence[int], tokens: np.ndarray | Sequence[int])
     places = np.asarray(known, np.int64)
     positions = np.arange(len(places), len(places) + len(tokens))
     return Tree(places, [Branch(np.asarray(tokens, np.int64), positions, len(places))])
+
+
+def shared_tokens(sequences: Sequence[list[int]] | Sequence[tuple[int, ...]]) -> int:
+    """How many leading tokens all sequences have in common: as many as the first and the last in their order."""
+    first, last = min(sequences), max(sequences)
+    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
