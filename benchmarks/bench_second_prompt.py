@@ -175,7 +175,7 @@ def rows_of(folder: Path, config: dict) -> list[dict]:
     rows = []
     for model in sorted(path for path in (folder / "activations").iterdir() if not path.name.endswith(SALMON)):
         found = {dataset.name: measured_by_size(dataset, config) for dataset in sorted(model.iterdir())}
-        found["mean"] = {size: averaged(of[size] for of in found.values()) for size in PARTS}
+        found["mean over sets"] = {size: averaged(of[size] for of in found.values()) for size in PARTS}
         rows += [
             {"model": model.name, "dataset": dataset, "questions": size, **row(sizes[size], headline)}
             for dataset, sizes in found.items()
