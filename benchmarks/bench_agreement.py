@@ -46,29 +46,31 @@ Areas = dict[tuple[str, str], Area]  # by rule and logits
 
 def logits_of(states: dict[tuple[str, str], torch.Tensor], examples: Examples, chosen: np.ndarray) -> PlaceLogits:
     """Out-of-fold logits of the examples that are `chosen` among those of states [layers, examples, width]."""
-    some = {run: vectors[:, chosen] for run, vectors in states.items()}
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    some = {run: vectors[:, chosen].to(device) for run, vectors in states.items()}
     scores = [
         score(
             some,
-            hallucinated=torch.from_numpy(examples.hallucinated),
-            folds=torch.from_numpy(split.folds),
-            halves=torch.from_numpy(split.halves),
-            shuffled=torch.from_numpy(split.shuffled),
+            hallucinated=torch.from_numpy(examples.hallucinated).to(device),
+            folds=torch.from_numpy(split.folds).to(device),
+            halves=torch.from_numpy(split.halves).to(device),
+            shuffled=torch.from_numpy(split.shuffled).to(device),
         )
         for split in examples.splits
     ]
+    probes = [probe for probe in PROBES if scores[0].has(probe, "clean")]
     return PlaceLogits(
-        clean={probe.name: np.stack([each.of(probe, "clean") for each in scores]) for probe in PROBES},
-        changed={(probe.name, EXACT): np.stack([each.of(probe, EXACT) for each in scores]) for probe in PROBES},
+        clean={probe.name: np.stack([each.of(probe, "clean") for each in scores]) for probe in probes},
+        changed={(probe.name, EXACT): np.stack([each.of(probe, EXACT) for each in scores]) for probe in probes},
         folds=np.stack([split.folds for split in examples.splits]),
     )
 
 
-def areas(place: PlaceLogits, clusters: list[str], draws: int) -> Areas:
+def areas(place: PlaceLogits, clusters: list[str], draws: int, gaps: list[tuple[str, str]] = GAPS) -> Areas:
     """The gap's area under each rule and with each kind of logits, where both groups have examples enough."""
     resamples = resample(clusters, len(place.folds), draws, seed=0)
     found = {}
-    for rule, logits in GAPS:
+    for rule, logits in gaps:
         row = series_row(curves(group(place, rule, EXACT, logits), resamples)["gap"])
         if "area" in row:
             found[rule, logits] = (row["area"], row["area_low"], row["area_high"])
@@ -101,7 +103,7 @@ def measured_again(folder: Path, config: dict) -> Iterator[tuple[str, str, list[
         everyone = np.arange(len(reader.keys))
         yield name, "folds", [finished.areas_of(everyone, seed) for seed in FOLD_SEEDS]
         for split in range(SPLITS):
-            half = halves(reader.keys, split)
+            half = parts(reader.keys, 2, split)
             yield (
                 name,
                 "questions",
@@ -109,11 +111,12 @@ def measured_again(folder: Path, config: dict) -> Iterator[tuple[str, str, list[
             )
 
 
-def halves(keys: list[dict], seed: int) -> np.ndarray:
-    """Half of the questions, 0 or 1, that each example belongs to."""
+def parts(keys: list[dict], count: int, seed: int) -> np.ndarray:
+    """Which of so many parts of the questions each example belongs to, [examples]; no subject is in two."""
     ids = [key["id"] for key in keys]
     clusters = [key["subject"] or key["id"] for key in keys]
-    return assign_folds(ids, groups=clusters, labels=np.array([not key["right"] for key in keys]), folds=2, seed=seed)
+    wrong = np.array([not key["right"] for key in keys])
+    return assign_folds(ids, groups=clusters, labels=wrong, folds=count, seed=seed)
 
 
 def between_runs(folders: list[Path]) -> Iterator[tuple[str, str, list[Areas]]]:

@@ -38,6 +38,7 @@ SMALL = {
     "bench_growth": "--examples 200 --repeats 1 --layers 2 --width 64 --tokenizer MODEL",
     "bench_needs": "--help",  # measures on a GPU only
     "bench_probe": "--help",  # its shapes take half a minute with the fewest examples
+    "bench_second_prompt": "",  # so does this
     "bench_score": "--model MODEL --answers 8 --repeats 1 --dtype float32",
     "bench_run": "--targets results/questions/nq-mini.parquet",
     "bench_store": "--examples 4 --layers 2 --width 64 --repeats 1",

@@ -1,7 +1,7 @@
 """From the activations of an experiment to out-of-fold logits, by the probes of the main run.
 
 The probes are fitted again, not read back: their weights are nowhere on disk, fifteen for each layer and repeat, and to
-fit those of one prompt takes seconds. On one machine the same clean states give the same numbers.
+fit those of one prompt takes seconds. The same clean states give the same numbers, up to the tolerance of the solver.
 """
 
 from dataclasses import replace

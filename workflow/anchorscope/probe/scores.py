@@ -99,7 +99,7 @@ def score(
 def score_first(states: dict[str, Tensor], hallucinated: Tensor, folds: Tensor, halves: Tensor) -> Logits:
     """The logits of the probes of the first prompt alone, for any states [layers, examples, width] by intervention.
 
-    These are the probes that `score` fits: the same numbers from the same clean states.
+    These are the probes that `score` fits: the same numbers from the same clean states, up to the solver's tolerance.
     """
     labels = hallucinated.float()
     strengths = least(inner_losses(_widened(states["clean"]), labels, folds))
