@@ -1,0 +1,142 @@
+"""Maximum likelihood of many small problems at once, by Newton's method.
+
+Every example has a few natural parameters, each a linear function of columns that are known. A density gives the first
+two derivatives by the natural parameters; the rest is matrix products. Steps are damped where the likelihood is not
+concave, and taken back where they do not help.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement
+
+import torch
+from torch import Tensor
+
+TOLERANCE = 1e-6  # a problem ends when its log likelihood gains less than this per example
+DAMPING = 1e-2  # at the start, in units of the gradients' variance
+MOST_DAMPING = 1e6
+
+
+@dataclass(frozen=True)
+class Derivatives:
+    """A log density [runs, folds, examples], with its derivatives by natural parameters."""
+
+    value: Tensor
+    gradient: Tensor  # [parameters, runs, folds, examples]
+    second: dict[tuple[int, int], Tensor]  # by two natural parameters, the smaller number first
+
+
+@dataclass(frozen=True)
+class Design:
+    """The columns [runs, examples, columns] of every natural parameter, and how far each coefficient is held back."""
+
+    columns: list[Tensor]
+    ridge: Tensor  # [coefficients]: the inverse variance of a normal prior
+
+    @cached_property
+    def pairs(self) -> dict[tuple[int, int], Tensor]:
+        """Products of the columns of every two natural parameters, [runs, examples, products]."""
+        return {
+            (one, two): (left[..., :, None] * right[..., None, :]).flatten(-2)
+            for (one, left), (two, right) in combinations_with_replacement(enumerate(self.columns), 2)
+        }
+
+    @property
+    def sizes(self) -> list[int]:
+        return [part.shape[-1] for part in self.columns]
+
+    def of(self, runs: Tensor) -> "Design":
+        return Design([part[runs] for part in self.columns], self.ridge)
+
+    def natural(self, parameters: Tensor) -> Tensor:
+        """The natural parameters [parameters, runs, folds, examples] at coefficients [runs, folds, coefficients]."""
+        parts = parameters.split(self.sizes, dim=-1)
+        return torch.stack([part @ columns.mT for part, columns in zip(parts, self.columns, strict=True)])
+
+
+Density = Callable[[Tensor], Derivatives]  # from natural parameters
+
+
+@dataclass
+class _Point:
+    """Where problems stand: coefficients, log likelihood, gradient, curvature, and the gradients' own variance."""
+
+    parameters: Tensor  # [runs, folds, coefficients]
+    value: Tensor  # [runs, folds]
+    gradient: Tensor
+    curvature: Tensor  # [runs, folds, coefficients, coefficients]
+    scale: Tensor  # [runs, folds, coefficients]
+
+    def take(self, other: "_Point", where: Tensor) -> None:
+        for name, mine in vars(self).items():
+            shape = where.reshape(where.shape + (1,) * (mine.dim() - where.dim()))
+            setattr(self, name, torch.where(shape, getattr(other, name), mine))
+
+
+def _look(density: Density, design: Design, weights: Tensor, parameters: Tensor) -> _Point:
+    """The penalised log likelihood and its derivatives at some coefficients."""
+    found, columns, sizes = density(design.natural(parameters)), design.columns, design.sizes
+    blocks = {
+        (one, two): ((weights * found.second[one, two]) @ pairs).unflatten(-1, (sizes[one], sizes[two]))
+        for (one, two), pairs in design.pairs.items()
+    }
+    order = range(len(columns))
+    rows = [[blocks[one, two] if one <= two else blocks[two, one].mT for two in order] for one in order]
+    slopes = [weights * slope for slope in found.gradient]
+    return _Point(
+        parameters=parameters,
+        value=(weights * found.value).sum(-1) - (design.ridge * parameters**2).sum(-1) / 2,
+        gradient=torch.cat([slope @ part for slope, part in zip(slopes, columns, strict=True)], dim=-1)
+        - design.ridge * parameters,
+        curvature=torch.diag(design.ridge) - torch.cat([torch.cat(row, dim=-1) for row in rows], dim=-2),
+        scale=torch.cat([(slope**2) @ part**2 for slope, part in zip(slopes, columns, strict=True)], dim=-1).clamp(
+            min=1e-3
+        )
+        + design.ridge,
+    )
+
+
+def _step(point: _Point, damping: Tensor) -> tuple[Tensor, Tensor]:
+    """A damped Newton step, and the damping that it took to make the problem concave."""
+    while True:
+        damped = point.curvature + torch.diag_embed(damping[..., None] * point.scale)
+        factor, failed = torch.linalg.cholesky_ex(damped)
+        open_ = (failed > 0) & (damping < MOST_DAMPING)
+        if not open_.any():
+            break
+        damping = torch.where(open_, 10 * damping, damping)
+    step = torch.cholesky_solve(point.gradient[..., None], factor)[..., 0]
+    return torch.where((failed > 0)[..., None], torch.zeros_like(step), step), damping
+
+
+def maximise(
+    density: Callable[[Tensor, Tensor], Derivatives], design: Design, weights: Tensor, start: Tensor, steps: int
+) -> tuple[Tensor, Tensor]:
+    """The best coefficients [runs, folds, coefficients] and log likelihood [runs, folds], from `start`.
+
+    `weights` [runs, folds, examples] say who counts. `density` gets natural parameters and the numbers of the runs
+    that they are of: runs all of whose folds have ended are not looked at again.
+    """
+    runs = torch.arange(len(start), device=start.device)
+    best, value = start.clone(), torch.zeros_like(weights[..., 0])
+    point = _look(lambda natural: density(natural, runs), design, weights, start)
+    damping, done = torch.full_like(point.value, DAMPING), torch.zeros_like(point.value, dtype=torch.bool)
+    for _ in range(steps):
+        step, damping = _step(point, damping)
+        now = runs
+        tried = _look(lambda natural: density(natural, now), design, weights, point.parameters + step)  # noqa: B023
+        gain = tried.value - point.value
+        better = torch.isfinite(tried.value) & (gain >= 0)
+        point.take(tried, better)
+        damping = torch.where(better, (damping / 10).clamp(min=1e-6), 6 * damping)
+        done |= (better & (gain < TOLERANCE * weights.sum(-1))) | (damping > MOST_DAMPING)
+        best[runs], value[runs] = point.parameters, point.value
+        going = ~done.all(1)
+        if not going.any():
+            break
+        if not going.all():
+            runs, design, weights = runs[going], design.of(going), weights[going]
+            point = _Point(**{name: part[going] for name, part in vars(point).items()})
+            damping, done = damping[going], done[going]
+    return best, value
