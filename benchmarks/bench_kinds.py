@@ -17,12 +17,11 @@ from common import ROOT, arguments, machine, report
 
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
-from planted_kinds import LAYERS, WITH_KINDS, WITHOUT_KINDS, planted  # noqa: E402
-
-from anchorscope.files.logs import progress  # noqa: E402
-from anchorscope.summarise.accounts import Account, weigh  # noqa: E402
-from anchorscope.summarise.square import COMPARED, TAILS  # noqa: E402
-from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge  # noqa: E402
+from anchorscope.files.logs import progress
+from anchorscope.summarise.accounts import Account, weigh
+from anchorscope.summarise.square import COMPARED, TAILS
+from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge
+from planted_kinds import LAYERS, WITH_KINDS, WITHOUT_KINDS, planted
 
 CORRELATIONS = (0.0, 0.4, 0.8)
 DRAWS = {150: 200, 400: 200, 1000: 200, 4000: 50}
