@@ -48,6 +48,7 @@ if __name__ == "__main__":
             headline,
             examples_of(reader.keys, folds=params.folds, repeats=1, seed=params.seed, where=datasets[number]),
             **{kind: of(kind, number) for kind in ("answers", "asked", "samples", "reweighted")},
+            answer_scores=params.answer_scores,
         )
         for number, reader in zip(probed, readers, strict=True)
     ]

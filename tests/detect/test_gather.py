@@ -6,7 +6,7 @@ import yaml
 
 from anchorscope.detect.gather import Run, carried_over, gather_detection
 from anchorscope.detect.transfer import SCHEMA
-from detection_scores import WITHOUT_SAMPLES, make_scores, make_transfer, write_scores
+from detection_scores import BY_DEFAULT, make_scores, make_transfer, write_scores
 from small_things import ROOT
 
 LLAMA = {"weights": "trained", "source": {"hub": "meta-llama/Meta-Llama-3-8B"}}
@@ -70,7 +70,7 @@ def test_what_was_published_stands_beside_that_model_on_those_questions_and_nowh
 
 def test_the_published_numbers_are_of_known_methods_and_layouts():
     for methods in PUBLISHED.values():
-        assert set(methods) <= set(WITHOUT_SAMPLES)
+        assert set(methods) <= set(BY_DEFAULT)
         assert all(list(areas) == ["popqa", "triviaqa", "hotpotqa", "nq"] for areas in methods.values())
 
 

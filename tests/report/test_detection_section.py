@@ -9,7 +9,7 @@ from anchorscope.draw.detection import METHOD_TITLES
 from anchorscope.draw.kinds import DETECTION_KINDS
 from anchorscope.report.detection import areas, balance, detection_section, sentences
 from anchorscope.report.figures import KINDS_BY_NAME, Link, Picture
-from detection_scores import WITHOUT_SAMPLES, make_detection
+from detection_scores import BY_DEFAULT, make_detection
 
 MODELS = {"small": "Small <1B>", "other": "Other"}
 DATASETS = {"popqa": "PopQA", "nq": "NQ", "odd": "Odd"}
@@ -48,8 +48,8 @@ def test_the_section_has_sentences_figures_tables_and_links(tables):
     for address in ("detection.parquet", "probes/small.safetensors", "probes/small.md"):
         assert f'<a href="{address}">' in html
     pairs = 5  # of two models and three datasets, less one
-    pathways, carried, everything = 12 * pairs, 2 * 19, len(WITHOUT_SAMPLES) * pairs
-    assert html.count("<tr>") == 5 + 2 * len(WITHOUT_SAMPLES) + pathways + carried + everything
+    pathways, carried, everything = 12 * pairs, 2 * 19, len(BY_DEFAULT) * pairs
+    assert html.count("<tr>") == 5 + 2 * len(BY_DEFAULT) + pathways + carried + everything
     assert "published" not in text
 
 
@@ -86,7 +86,7 @@ def test_pathways_help_only_where_all_rivals_are_beaten(own):
 
 def test_what_carries_over_is_told_of_the_probe_and_of_the_best_trained_method(own):
     home = own["detection"].filter(method="probe")["auc"].mean()
-    elsewhere = 0.6 - WITHOUT_SAMPLES.index("probe") / 1000
+    elsewhere = 0.6 - BY_DEFAULT.index("probe") / 1000
     expected = f"is {home:.2f} on the dataset that it was trained on, {elsewhere:.2f} on another"
     said = sentences(own, DATASETS)[-1]
     assert expected in said
@@ -102,7 +102,7 @@ def test_with_one_dataset_it_says_that_there_is_nothing_to_carry_over(tmp_path):
 def test_a_method_that_differs_from_the_probe_is_marked(own):
     rows = {row["method"]: row for row in own["detection"].filter(dataset="nq").to_dicts()}
     shown = dict(areas(own, DATASETS).select("method", "NQ").iter_rows())
-    assert list(shown) == [METHOD_TITLES[name] for name in WITHOUT_SAMPLES]
+    assert list(shown) == [METHOD_TITLES[name] for name in BY_DEFAULT]
     ends = {"▲": lambda row: row["gain_low"] > 0, "▼": lambda row: row["gain_high"] < 0}
     for name, row in rows.items():
         text = shown[METHOD_TITLES[name]]

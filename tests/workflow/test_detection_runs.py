@@ -8,12 +8,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from anchorscope.detect.names import METHODS, SAMPLES
+from anchorscope.detect.names import METHODS, SAMPLES, WITHOUT_STOP
 from anchorscope.files.sealed_parquet import made_from
 from small_run import base_config, jobs, snakemake, write_config, write_hard_questions
 
 TABLES = ("detection", "transfer", "reliability", "coverage", "pathways")
-WITHOUT_SAMPLES = [name for name in METHODS if name not in SAMPLES]
+BY_DEFAULT = [name for name in METHODS if name not in (*SAMPLES, *WITHOUT_STOP)]
 pytestmark = pytest.mark.slow
 
 
@@ -38,7 +38,7 @@ def test_every_method_is_compared_on_the_examples_that_were_probed(detected):
     for dataset in ("one", "two"):
         delta = pl.read_parquet(detected / f"results/delta/tiny/{dataset}.parquet", columns=["id", "hallucinated"])
         mine = detection.filter(model="tiny", dataset=dataset)
-        assert mine["method"].to_list() == WITHOUT_SAMPLES
+        assert mine["method"].to_list() == BY_DEFAULT
         assert set(mine["n"]) == {delta["id"].n_unique()}
         assert set(mine["hallucinated_share"].round(9)) == {round(delta.unique("id")["hallucinated"].mean(), 9)}
         scores = pl.read_parquet(detected / f"results/detect/scores/tiny/{dataset}.parquet")
@@ -82,6 +82,12 @@ def test_samples_run_only_themselves_scores_and_below(copied):
     write_config(copied, base_config() | {"samples": 2})
     below = {"score_methods": 2, "carry_over": 1, "compare_methods": 1, "draw_detection": 1, "report": 1}
     assert jobs(snakemake(copied, "detect", "--dry-run")) == {"draw_samples": 4, **below, "provenance": 1, "detect": 1}
+
+
+def test_scores_without_the_stop_token_run_only_scores_and_below(copied):
+    write_config(copied, base_config() | {"answer_scores": True})
+    below = {"score_methods": 2, "carry_over": 1, "compare_methods": 1, "draw_detection": 1, "report": 1}
+    assert jobs(snakemake(copied, "detect", "--dry-run")) == {**below, "provenance": 1, "detect": 1}
 
 
 def test_with_one_dataset_there_is_nothing_to_carry_over(copied):

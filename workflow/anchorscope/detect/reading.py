@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.detect.names import SHIFTS, layer_read
-from anchorscope.detect.output_scores import Scores, asked_scores, sample_scores, token_scores
+from anchorscope.detect.output_scores import Scores, asked_scores, sample_scores, scores_without_stop, token_scores
 from anchorscope.detect.reweighted_file import Reweighted, read_reweighted
 from anchorscope.extract.axes import EXACT, Headline, Pass
 from anchorscope.extract.store import ActivationReader
@@ -57,13 +57,19 @@ def reading_of(
     asked: Mapping[str, Mapping],
     samples: Mapping[str, Mapping] | None,
     reweighted: Reweighted,
+    answer_scores: bool,
 ) -> Reading:
-    """Put together what is known about some examples; tables are given as rows by id."""
+    """Put together what is known about some examples; tables are given as rows by id.
+
+    With `answer_scores`, output scores are also there without the stop token.
+    """
     if reweighted.ids != examples.ids:
         raise ValueError("The reweighted states are of other examples than the activations; make them again.")
     mine = [answers[name] for name in examples.ids]
     texts = [row["answer"] for row in mine]
     outputs = token_scores(mine) | asked_scores([asked[name] for name in examples.ids])
+    if answer_scores:
+        outputs |= scores_without_stop(mine)
     if samples is not None:
         outputs |= sample_scores(texts, [samples[name]["samples"] for name in examples.ids])
     return Reading(
@@ -89,6 +95,7 @@ def read_files(
     asked: Sequence[Path | str],
     samples: Sequence[Path | str],
     reweighted: Sequence[Path | str],
+    answer_scores: bool,
 ) -> Reading:
     """The same from the files of all shards of a dataset; `samples` are empty where none were drawn."""
     return reading_of(
@@ -98,6 +105,7 @@ def read_files(
         asked=_by_id(asked),
         samples=_by_id(samples) if samples else None,
         reweighted=read_reweighted(reweighted),
+        answer_scores=answer_scores,
     )
 
 
