@@ -77,7 +77,7 @@ def test_the_published_numbers_are_of_known_methods_and_layouts():
 def test_what_carries_over_is_the_mean_elsewhere_and_the_drop_from_home():
     rows = [("probe", "a", "a", 0.9), ("probe", "b", "b", 0.7), ("probe", "a", "b", 0.65), ("probe", "b", "a", 0.55)]
     rows += [("probe", "others", "a", 0.5), ("probe", "others", "b", 0.6)]
-    ends = [(*row[:3], 100, row[3], row[3] - 0.1, row[3] + 0.1) for row in rows]
+    ends = [(*row[:3], 100, 0, row[3], row[3] - 0.1, row[3] + 0.1) for row in rows]
     transfer = pl.DataFrame(ends, schema=SCHEMA, orient="row").with_columns(model=pl.lit("m"))
     (found,) = carried_over(transfer).rows()
     assert found[:2] == ("m", "probe")

@@ -64,7 +64,7 @@ def make_transfer(datasets: list[str], methods: tuple[str, ...] = BY_DEFAULT) ->
             others = [name for name in datasets if name != tested]
             for trained in [*others, *([OTHERS] if others else [])]:
                 auc = (0.7 if trained == OTHERS else 0.6) - number / 1000
-                rows.append((method, trained, tested, 120, auc, auc - 0.05, auc + 0.05))
+                rows.append((method, trained, tested, 120, 0, auc, auc - 0.05, auc + 0.05))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from anchorscope.detect.names import SHIFTS, layer_read
 from anchorscope.detect.output_scores import Scores, asked_scores, sample_scores, scores_without_stop, token_scores
 from anchorscope.detect.reweighted_file import Reweighted, read_reweighted
+from anchorscope.detect.shared import joint_clusters
 from anchorscope.extract.axes import EXACT, Headline, Pass
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.frames import read_frame
@@ -115,7 +116,10 @@ def _by_id(paths: Sequence[Path | str], columns: list[str] | None = None) -> dic
 
 
 def joined(readings: Sequence[Reading]) -> Reading:
-    """The examples of several datasets after each other."""
+    """The examples of several datasets after each other.
+
+    Those that share a question or a subject are one cluster, whose fold and half are those of its first example.
+    """
 
     def lists(name: str) -> list:
         return [one for reading in readings for one in getattr(reading, name)]
@@ -123,12 +127,15 @@ def joined(readings: Sequence[Reading]) -> Reading:
     def arrays(name: str) -> np.ndarray:
         return np.concatenate([getattr(reading, name) for reading in readings])
 
+    clusters = joint_clusters(lists("questions"), lists("clusters"))
+    places: dict[str, int] = {}
+    first = [places.setdefault(cluster, number) for number, cluster in enumerate(clusters)]
     return Reading(
         ids=lists("ids"),
-        clusters=lists("clusters"),
+        clusters=clusters,
         hallucinated=arrays("hallucinated"),
-        folds=arrays("folds"),
-        halves=arrays("halves"),
+        folds=arrays("folds")[first],
+        halves=arrays("halves")[first],
         questions=lists("questions"),
         answers=lists("answers"),
         lengths=arrays("lengths"),
