@@ -265,7 +265,14 @@ def test_without_the_copies_others_teach_what_is_left(worlds, readings):
 def test_questions_that_two_datasets_share_give_methods_nothing_where_states_tell_nothing():
     """Half of the questions, with the same states, words and answers: learnt by heart, they would be told apart."""
     world, other = World(NOTHING, seed=1, examples=200), World(NOTHING, seed=2, examples=200)
-    first, second = named_apart(world.reading(), "sea"), named_apart(other.reading(), "sky")
+    first, second = (
+        replace(one, reweighted=replace(one.reweighted, question_last=torch.from_numpy(wide).float()))
+        for one, wide in zip(
+            (named_apart(world.reading(), "sea"), named_apart(other.reading(), "sky")),
+            np.random.default_rng(0).normal(size=(2, 200, 400)),  # as wide as it takes to learn them by heart
+            strict=True,
+        )
+    )
     half = np.arange(200) < 100
 
     def mixed(mine, theirs):
@@ -288,8 +295,15 @@ def test_questions_that_two_datasets_share_give_methods_nothing_where_states_tel
     )
     planned = plans(["sea", "sky"], [first, second])
     states = torch.where(torch.from_numpy(half)[:, None], world.states, other.states)
-    table = carried_over(planned, probe_plans(planned)(torch.cat([world.states, states], dim=1)), seed=0)
+    by_heart = replace(
+        planned,
+        taught=[replace(plan, train=planned.dataset == number) for number, plan in enumerate(planned.taught)],
+    )
+    table, leaky = (
+        carried_over(some, probe_plans(some)(torch.cat([world.states, states], dim=1)), seed=0)
+        for some in (planned, by_heart)
+    )
     assert set(table["left_out"]) == {100}
-    learnt = ("question_probe", "both_words", "probe", "saplma", "stacked", "mop", "pr", "ensemble")
-    for row in table.filter(pl.col("method").is_in(learnt)).to_dicts():
-        assert abs(row["auc"] - 0.5) < 0.15, row
+    learnt = pl.col("method").is_in(["question_probe", "both_words", "probe", "saplma", "stacked", "mop", "ensemble"])
+    assert leaky.filter(method="question_probe")["auc"].min() > 0.65
+    assert table.filter(learnt)["auc"].is_between(0.4, 0.6).all(), table.filter(learnt)

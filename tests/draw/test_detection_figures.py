@@ -88,6 +88,18 @@ def test_a_map_has_every_pair_of_datasets_and_all_others_together(figures, table
     assert np.isnan(np.ma.filled(unknown, np.nan)[:, 2]).all(), "nothing was tested on it"
 
 
+def test_a_pair_of_datasets_that_share_too_much_is_left_blank_and_that_is_said(tables):
+    pair = (pl.col("trained_on") == "popqa") & (pl.col("dataset") == "nq")
+    shared = tables["transfer"].with_columns(auc=pl.when(~pair).then(pl.col("auc")))
+    figure = DRAW["transfer"](tables | {"transfer": shared}, View({"small": "Small"}, DATASETS))
+    said = "blank: the datasets share too much to learn from one for the other"
+    assert said in figure.get_suptitle().replace("\n", " ")
+    values = np.ma.filled(figure.axes[0].images[0].get_array(), np.nan)
+    assert np.argwhere(np.isnan(values)).tolist() == [[0, 2]]
+    whole = DRAW["transfer"](tables, View({"small": "Small"}, DATASETS))
+    assert "blank" not in whole.get_suptitle()
+
+
 def test_with_one_dataset_the_map_says_that_there_is_nothing_to_carry_over(tmp_path):
     tables, _ = make_detection(tmp_path, {"small": "trained"}, ["popqa"])
     figure = DRAW["transfer"](tables, View({"small": "Small"}, {"popqa": "PopQA"}))

@@ -93,6 +93,34 @@ def test_what_carries_over_is_told_of_the_probe_and_of_the_best_trained_method(o
     assert said.endswith("Of the trained methods, length of the answer does best on another, with 0.60.")
 
 
+def shared(transfer: pl.DataFrame, left_out: pl.Expr, untaught: pl.Expr) -> pl.DataFrame:
+    """The same where so many examples were left out of training, and where too few were left."""
+    areas = (
+        pl.when(untaught).then(None).otherwise(pl.col(name)).alias(name) for name in ("auc", "auc_low", "auc_high")
+    )
+    return transfer.with_columns(left_out.cast(pl.Int64).alias("left_out"), *areas)
+
+
+def test_it_says_how_many_were_left_out_of_training_and_where_too_few_were_left(own):
+    to_nq = (pl.col("trained_on") == "popqa") & (pl.col("dataset") == "nq")
+    others = pl.col("trained_on") == "others"
+    numbers = pl.when(to_nq).then(7).when(others).then(12).otherwise(0)
+    said = sentences(own | {"transfer": shared(own["transfer"], numbers, pl.lit(False))}, DATASETS)[-1]
+    told = (
+        "Up to 12 examples were left out of training, because the tested dataset has their question or their subject."
+    )
+    assert said.endswith(told)
+    said = sentences(own | {"transfer": shared(own["transfer"], numbers, to_nq)}, DATASETS)[-1]
+    assert said.endswith(f"{told} Too few were left to learn from: PopQA for NQ.")
+
+
+def test_where_datasets_share_everything_it_says_that_nothing_can_be_carried_over(tables):
+    elsewhere = pl.col("trained_on") != pl.col("dataset")
+    copies = tables | {"transfer": shared(tables["transfer"], 120 * elsewhere, elsewhere)}
+    html = str(detection_section(copies, [], MODELS, DATASETS, files=[], detectors=[]))
+    assert html.count("too few other examples are left to learn from: nothing can be carried over.") == 3
+
+
 def test_with_one_dataset_it_says_that_there_is_nothing_to_carry_over(tmp_path):
     tables, _ = make_detection(tmp_path, {"small": "trained"}, ["popqa"])
     html = str(detection_section(tables, [], {"small": "Small"}, {"popqa": "PopQA"}, files=[], detectors=[]))
