@@ -158,7 +158,8 @@ def draw_transfer(tables: Tables, view: View) -> Figure:
         panels[0, 0].set_xticks(range(len(tested_on)), tested_on.values())
         heading = f"{', '.join(titles)}: AUC in %, trained on (rows) and tested on (columns)"
         alone = "" if len(tested_on) > 1 else "\none dataset: there is nothing to carry over"
-        blank = "\nblank: the datasets share too much to learn from one for the other" if table["auc"].null_count() else ""
+        shared = "\nblank: the datasets share too much to learn from one for the other"
+        blank = shared if table["auc"].null_count() else ""
         finish(figure, panels[:0], view, summary=tables["detection"], heading=heading + alone + blank)
     return figure
 

@@ -152,9 +152,10 @@ def _left_out(transfer: pl.DataFrame, datasets: Titles) -> str:
         for one, other in pairs.filter(pl.col("auc").is_null()).select("trained_on", "dataset").iter_rows()
     ]
     too_few = f" Too few were left to learn from: {', '.join(untaught)}." if untaught else ""
+    most = max(pairs["left_out"].to_list())
     return (
-        f" Up to {max(pairs['left_out'].to_list())} examples were left out of training, because the tested dataset has their "
-        f"question or their subject.{too_few}"
+        f" Up to {most} examples were left out of training, because the tested dataset has their question or their "
+        f"subject.{too_few}"
     )
 
 
