@@ -1,6 +1,7 @@
 """Measure how well methods that learnt from some datasets do on another one.
 
 Writes one row per method, training set and dataset that is tested. Datasets on which nothing was probed are left out.
+What shares a question or a subject with the tested dataset is left out of training.
 """
 
 import json
@@ -48,15 +49,15 @@ if __name__ == "__main__":
             headline,
             examples_of(reader.keys, folds=params.folds, repeats=1, seed=params.seed, where=datasets[number]),
             **{kind: of(kind, number) for kind in ("answers", "asked", "samples", "reweighted")},
+            answer_scores=params.answer_scores,
         )
         for number, reader in zip(probed, readers, strict=True)
     ]
-    planned, table = plans(names, readings), pl.DataFrame(schema=SCHEMA)
-    if planned:
+    table = pl.DataFrame(schema=SCHEMA)
+    if len(names) > 1:
+        planned, pooled = plans(names, readings), PooledReader(dict(zip(names, readers, strict=True)))
         on_card = snakemake.resources.gpu > 0 and torch.cuda.is_available()
-        probes = probe_files(
-            PooledReader(dict(zip(names, readers, strict=True))), probe_plans(planned, readings), on_card
-        )
-        table = carried_over(planned, probes, readings, params.seed)
+        probes = probe_files(pooled, probe_plans(planned), on_card) if planned.taught else []
+        table = carried_over(planned, probes, params.seed)
     made = {"stage": "carry_over", "model": snakemake.wildcards.model, "code": params.code}
     write_frame(snakemake.output[0], table, provenance(**made))

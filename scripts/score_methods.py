@@ -38,7 +38,7 @@ if __name__ == "__main__":
     try:
         examples = examples_of(reader.keys, folds=params.folds, repeats=1, seed=params.seed, where=where)
         kinds = {kind: files.get(kind, []) for kind in ("answers", "asked", "samples", "reweighted")}
-        reading = read_files(reader, headline, examples, **kinds)
+        reading = read_files(reader, headline, examples, **kinds, answer_scores=params.answer_scores)
         (probes,) = probe_files(
             reader,
             lambda clean: [

@@ -95,7 +95,8 @@ def experimented(finished) -> Path:
     with one_at_a_time("experimented"):
         if not folder.exists():
             shutil.copytree(finished, folder, symlinks=True)
-            write_config(folder, base_config() | {"experiments": ["patching", "answer_only"], "samples": 2})
+            more = {"experiments": list(EXPERIMENTS), "samples": 2, "answer_scores": True}
+            write_config(folder, base_config() | more)
             asked = [*(f"results/{name}/tiny/one/0000.parquet" for name in ("asked", "samples")), SCORES]
             done = snakemake(folder, *(f"results/experiments/{name}/tiny/one.parquet" for name in EXPERIMENTS), *asked)
             assert done.returncode == 0, done.stdout + done.stderr

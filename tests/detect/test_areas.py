@@ -44,6 +44,26 @@ def test_with_one_fold_they_are_delongs():
         np.testing.assert_allclose(found[name], expected[name], atol=1e-4)
 
 
+@pytest.mark.parametrize("sign", [1, -1], ids=["nearly perfect", "nearly reversed"])
+def test_no_interval_ends_beyond_zero_or_one(sign):
+    """DeLong's variance by loops over pairs: that of each class's shares of wins, by how many it has."""
+    hallucinated = np.array([True] * 6 + [False] * 6)
+    scores = sign * np.array([6.0, 5, 4, 3, 2, 0.5, 1, 0, -1, -2, -3, -4])
+    wrong, right = scores[hallucinated], scores[~hallucinated]
+    of_wrong, of_right = [np.mean(one > right) for one in wrong], [np.mean(wrong > other) for other in right]
+    area, error = np.mean(of_wrong), np.sqrt(np.var(of_wrong, ddof=1) / 6 + np.var(of_right, ddof=1) / 6)
+    low, high = area - 1.96 * error, area + 1.96 * error
+    assert low < 0 or high > 1
+    names = [f"q{number}" for number in range(12)]
+    within = areas(scores[None], hallucinated, names, np.zeros(12))
+    delong = auc_with_interval(scores[None, None], hallucinated, names)
+    assert within["auc"] == delong["auc"] == pytest.approx(area)
+    outer, inner = ("auc_high", "auc_low") if sign > 0 else ("auc_low", "auc_high")
+    for found, wide in ((within, 0.01), (delong, 0.03)):  # which take few examples into account in their own ways
+        assert found[outer][0] == (1 if sign > 0 else 0)
+        assert found[inner][0] == pytest.approx(low if sign > 0 else high, abs=wide)
+
+
 def test_intervals_are_those_of_resampled_clusters_where_there_is_a_signal():
     """Resampled within folds, as examples were drawn."""
     random = np.random.default_rng(2)

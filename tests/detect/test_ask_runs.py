@@ -5,6 +5,7 @@ import shutil
 import polars as pl
 import pytest
 
+from anchorscope.answer.generate import answer_ends
 from anchorscope.detect.names import METHODS
 from small_run import base_config, jobs, snakemake, write_config
 
@@ -30,6 +31,20 @@ def test_a_run_scores_every_probed_example_with_every_method(experimented):
     first = delta.filter(repeat=0, intervention="exact_question", component="resid", position="answer_last", layer=1)
     both = scores.filter(method="probe").join(first, on="id")
     assert (both["score"] - both["logit_clean_full"]).abs().max() < 1e-4, "the plain probe is the main run's"
+
+
+def test_output_scores_count_the_token_that_ended_the_answer(experimented, tokenizer):
+    answers = pl.concat(map(pl.read_parquet, sorted((experimented / "results/answers/tiny/one").glob("*.parquet"))))
+    rows = {row["id"]: row for row in answers.to_dicts()}
+    ends, limit = answer_ends(tokenizer), 32
+    scores = pl.read_parquet(experimented / "results/detect/scores/tiny/one.parquet")
+    for method, stop in (("sum_logprob", True), ("answer_sum_logprob", False)):
+        for name, score in scores.filter(method=method).select("id", "score").iter_rows():
+            ids, logprobs, final = (rows[name][key] for key in ("generated_ids", "logprobs", "answer_final"))
+            assert ids[-1] in ends or len(ids) == limit
+            assert not any(token in ends for token in ids[:-1])
+            counted = range(len(ids) if stop else final + 1)
+            assert score == pytest.approx(-sum(logprobs[place] for place in counted), abs=1e-4)
 
 
 @pytest.mark.slow

@@ -9,10 +9,10 @@ from sklearn.metrics import roc_auc_score
 
 from anchorscope.detect.compare import AGAINST, compare, overall, pathways, verdict
 from anchorscope.detect.curves import coverage, kept, reliability, risks
-from anchorscope.detect.names import KINDS, METHODS
+from anchorscope.detect.names import KINDS, METHODS, SAMPLES, WITHOUT_STOP
 from anchorscope.detect.scored import scored_of
 from anchorscope.probe.quality import calibration_error
-from detection_scores import WITHOUT_SAMPLES, make_scores
+from detection_scores import BY_DEFAULT, make_scores
 
 SCORES = make_scores(skill={"probe": 1.0, "mop": 1.5, "pr": 0.2})
 SCORED = scored_of(SCORES, "here")
@@ -24,8 +24,8 @@ def rows_of(method: str) -> pl.DataFrame:
 
 
 def test_there_is_a_row_for_every_method_in_the_order_of_the_names_whatever_the_order_of_the_rows():
-    assert TABLE["method"].to_list() == list(WITHOUT_SAMPLES)
-    assert [name for name in METHODS if name not in TABLE["method"]] == list(KINDS["samples"])
+    assert TABLE["method"].to_list() == list(BY_DEFAULT)
+    assert [name for name in METHODS if name not in TABLE["method"]] == [*WITHOUT_STOP, *SAMPLES]
     assert all(row["method"] in KINDS[row["kind"]] for row in TABLE.to_dicts())
     mixed = scored_of(SCORES.sample(fraction=1, shuffle=True, seed=3), "here")
     for name in ("scores", "p", "hallucinated", "folds"):
@@ -33,7 +33,7 @@ def test_there_is_a_row_for_every_method_in_the_order_of_the_names_whatever_the_
 
 
 def test_the_area_is_that_of_scikit_learn_within_folds_and_the_gain_is_over_the_probe():
-    folds = {method: rows_of(method).partition_by("fold") for method in WITHOUT_SAMPLES}  # of equal size
+    folds = {method: rows_of(method).partition_by("fold") for method in BY_DEFAULT}  # of equal size
     expected = {
         method: np.mean([roc_auc_score(fold["hallucinated"], fold["score"]) for fold in some])
         for method, some in folds.items()
@@ -95,7 +95,7 @@ def test_coverage_risk_and_what_is_derived_from_them_are_those_of_a_loop():
     assert [int(kept(share, 100)) for share in (0.01, 0.07, 0.29, 0.5, 1.0)] == [1, 7, 29, 50, 100]
     assert int(kept(0.5, 7)) == 4
     curve = coverage(SCORED)
-    for method in ("mop", "answer_words"):  # without ties
+    for method in ("mop_honest", "answer_words"):  # without ties
         rows = rows_of(method).sort("score")
         wrong = rows["hallucinated"].to_list()
         running = [sum(wrong[:count]) / count for count in range(1, len(wrong) + 1)]
@@ -112,7 +112,7 @@ def test_coverage_risk_and_what_is_derived_from_them_are_those_of_a_loop():
 
 def test_reliability_is_that_of_a_loop_and_calibration_that_of_the_probes():
     bins = reliability(SCORED)
-    for method in ("probe", "perplexity"):
+    for method in ("probe", "mean_entropy"):
         rows = rows_of(method)
         expected = {}
         for p, wrong in rows.select("p", "hallucinated").iter_rows():

@@ -1,6 +1,7 @@
 """A detector's probes are those of the probe stage, its file is whole or refused, and its card says what it is."""
 
 import json
+from copy import copy
 
 import numpy as np
 import polars as pl
@@ -120,6 +121,22 @@ def test_a_question_of_two_datasets_has_two_ids_and_one_fold(reader):
     assert pooled.datasets.tolist() == ["one"] * count + ["two"] * count
     folds = examples.splits[0].folds
     assert (folds[:count] == folds[count:]).all()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(("q1", "Emma"), ("q1", None)), (("q1", "The King"), ("q2", "king")), (("q1", None), ("q1", None))],
+    ids=["one names the subject", "subjects spelt otherwise", "no subject"],
+)
+def test_examples_of_two_datasets_that_share_a_question_or_a_subject_are_one_cluster(reader, first, second):
+    def of(example: tuple[str, str | None]) -> ActivationReader:
+        other = copy(reader)
+        other.keys = [{**reader.keys[0], "id": example[0], "subject": example[1]}]
+        return other
+
+    (one, two) = PooledReader({"one": of(first), "two": of(second)}).keys
+    assert one["subject"] == two["subject"] == (first[1] or first[0])
+    assert (one["id"], two["id"]) == (f"one/{first[0]}", f"two/{second[0]}")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import yaml
 
 from anchorscope.detect.gather import Run, carried_over, gather_detection
 from anchorscope.detect.transfer import SCHEMA
-from detection_scores import WITHOUT_SAMPLES, make_scores, make_transfer, write_scores
+from detection_scores import BY_DEFAULT, make_scores, make_transfer, write_scores
 from small_things import ROOT
 
 LLAMA = {"weights": "trained", "source": {"hub": "meta-llama/Meta-Llama-3-8B"}}
@@ -70,14 +70,14 @@ def test_what_was_published_stands_beside_that_model_on_those_questions_and_nowh
 
 def test_the_published_numbers_are_of_known_methods_and_layouts():
     for methods in PUBLISHED.values():
-        assert set(methods) <= set(WITHOUT_SAMPLES)
+        assert set(methods) <= set(BY_DEFAULT)
         assert all(list(areas) == ["popqa", "triviaqa", "hotpotqa", "nq"] for areas in methods.values())
 
 
 def test_what_carries_over_is_the_mean_elsewhere_and_the_drop_from_home():
     rows = [("probe", "a", "a", 0.9), ("probe", "b", "b", 0.7), ("probe", "a", "b", 0.65), ("probe", "b", "a", 0.55)]
     rows += [("probe", "others", "a", 0.5), ("probe", "others", "b", 0.6)]
-    ends = [(*row[:3], 100, row[3], row[3] - 0.1, row[3] + 0.1) for row in rows]
+    ends = [(*row[:3], 100, 0, row[3], row[3] - 0.1, row[3] + 0.1) for row in rows]
     transfer = pl.DataFrame(ends, schema=SCHEMA, orient="row").with_columns(model=pl.lit("m"))
     (found,) = carried_over(transfer).rows()
     assert found[:2] == ("m", "probe")

@@ -1,26 +1,59 @@
 """What the model's own output says, held to plain loops and to cases counted by hand."""
 
-from math import exp, log
+from copy import deepcopy
+from math import log
 
 import numpy as np
 import pytest
 
-from anchorscope.detect.output_scores import asked_scores, belong, cluster, sample_scores, token_scores
+from anchorscope.answer.answers import grade
+from anchorscope.answer.generate import answer_ends
+from anchorscope.detect.output_scores import (
+    asked_scores,
+    belong,
+    cluster,
+    sample_scores,
+    scores_without_stop,
+    token_scores,
+)
+
+# How an answer ends, by what is generated after " New York"; and how many of these tokens belong to its text.
+ENDINGS = {
+    "a newline": (["\n"], 0),
+    "two newlines in a token": (["\n\n"], 0),
+    "the end of text": (["<|im_end|>"], 0),
+    "a space, then a newline": ([" ", "\n"], 0),
+    "a newline in the token of a full stop": ([".\n"], 1),
+    "the limit": ([".", " USA"], 2),
+}
 
 
-def test_tokens_after_the_answers_last_one_do_not_count():
-    row = {"answer_final": 1, "logprobs": [-0.5, -1.5, -9.0], "entropies": [0.25, 0.75, 5.0]}
-    expected = {
-        "mean_logprob": 1.0,
-        "min_logprob": 1.5,
-        "sum_logprob": 2.0,
-        "perplexity": exp(1.0),
-        "mean_entropy": 0.5,
-        "max_entropy": 0.75,
-    }
-    assert {name: values.tolist() for name, values in token_scores([row]).items()} == {
-        name: pytest.approx([value]) for name, value in expected.items()
-    }
+@pytest.mark.parametrize(("ending", "of_text"), ENDINGS.values(), ids=ENDINGS)
+def test_the_token_that_ended_the_answer_counts_unless_it_is_left_out_by_name(tokenizer, ending, of_text):
+    tokenizer = deepcopy(tokenizer)
+    tokenizer.add_tokens([".\n"])  # as the vocabularies of Llama 3 and Qwen have it
+    ids = tokenizer(" New York")["input_ids"]
+    assert len(ids) == 2
+    vocabulary = tokenizer.batch_decode([[token] for token in range(len(tokenizer))])
+    ids += [vocabulary.index(text) for text in ending]
+    assert (ids[-1] in answer_ends(tokenizer)) == (ending[-1] != " USA"), "only at the limit nothing ends the answer"
+    logprobs, entropies = [-0.5, -1.5, -3.0, -0.25], [0.25, 0.75, 0.5, 2.0]
+    row = grade(tokenizer, ids, gold=["New York"], question="Which city is it?")
+    row |= {"logprobs": logprobs[: len(ids)], "entropies": entropies[: len(ids)]}
+    for found, prefix, count in (
+        (token_scores([row]), "", 2 + len(ending)),
+        (scores_without_stop([row]), "answer_", 2 + of_text),
+    ):
+        expected = {
+            "mean_logprob": -sum(logprobs[:count]) / count,
+            "min_logprob": -min(logprobs[:count]),
+            "sum_logprob": -sum(logprobs[:count]),
+            "mean_entropy": sum(entropies[:count]) / count,
+            "max_entropy": max(entropies[:count]),
+        }
+        assert {name: values.tolist() for name, values in found.items()} == {
+            f"{prefix}{name}": pytest.approx([value]) for name, value in expected.items()
+        }
 
 
 def test_what_the_model_says_of_its_answer_counts_against_hallucination():

@@ -12,7 +12,7 @@ from anchorscope.draw.figures import DRAW
 from anchorscope.draw.kinds import DETECTION_KINDS
 from anchorscope.draw.panels import read_style
 from anchorscope.draw.views import View
-from detection_scores import WITHOUT_SAMPLES, make_detection
+from detection_scores import BY_DEFAULT, make_detection
 from read_figures import outside
 
 MODELS = {"small": "Llama-3.2-1B-Instruct", "shape": "Llama-3.2-3B-Instruct"}
@@ -47,8 +47,8 @@ def test_a_panel_has_every_method_in_order_with_its_interval_and_the_probe_as_a_
     panel = figures["detection"].axes[1]
     rows = tables["detection"].filter(model="small", dataset="hotpotqa")
     names = [label.get_text() for label in figures["detection"].axes[0].get_yticklabels()]
-    assert names == [METHOD_TITLES[name] for name in WITHOUT_SAMPLES]
-    heights = dict(zip(WITHOUT_SAMPLES, range(len(WITHOUT_SAMPLES), 0, -1), strict=True))
+    assert names == [METHOD_TITLES[name] for name in BY_DEFAULT]
+    heights = dict(zip(BY_DEFAULT, range(len(BY_DEFAULT), 0, -1), strict=True))
     assert panel.get_ylim()[0] < panel.get_ylim()[1], "the first method is on top"
     points = {}
     for line in panel.get_lines():
@@ -74,7 +74,7 @@ def test_a_pair_that_was_not_probed_says_so_and_random_weights_are_marked(figure
 
 def test_a_map_has_every_pair_of_datasets_and_all_others_together(figures, tables):
     shown = [panel for panel in figures["transfer"].axes if panel.get_visible()]
-    trained = [name for name in WITHOUT_SAMPLES if name not in KINDS["output"]]
+    trained = [name for name in BY_DEFAULT if name not in KINDS["output"]]
     assert [panel.get_title().replace("\n", " ") for panel in shown] == 2 * [METHOD_TITLES[name] for name in trained]
     rows = tables["transfer"].filter(model="small", method="probe")
     known = {(trained, tested): auc for trained, tested, auc in rows.select("trained_on", "dataset", "auc").iter_rows()}
@@ -86,6 +86,18 @@ def test_a_map_has_every_pair_of_datasets_and_all_others_together(figures, table
     unknown = shown[len(trained)].images[0].get_array()  # of the model with a pair that was not probed
     assert np.isnan(np.ma.filled(unknown, np.nan)[2]).all(), "nothing was trained on it"
     assert np.isnan(np.ma.filled(unknown, np.nan)[:, 2]).all(), "nothing was tested on it"
+
+
+def test_a_pair_of_datasets_that_share_too_much_is_left_blank_and_that_is_said(tables):
+    pair = (pl.col("trained_on") == "popqa") & (pl.col("dataset") == "nq")
+    shared = tables["transfer"].with_columns(auc=pl.when(~pair).then(pl.col("auc")))
+    figure = DRAW["transfer"](tables | {"transfer": shared}, View({"small": "Small"}, DATASETS))
+    said = "blank: the datasets share too much to learn from one for the other"
+    assert said in figure.get_suptitle().replace("\n", " ")
+    values = np.ma.filled(figure.axes[0].images[0].get_array(), np.nan)
+    assert np.argwhere(np.isnan(values)).tolist() == [[0, 2]]
+    whole = DRAW["transfer"](tables, View({"small": "Small"}, DATASETS))
+    assert "blank" not in whole.get_suptitle()
 
 
 def test_with_one_dataset_the_map_says_that_there_is_nothing_to_carry_over(tmp_path):

@@ -75,6 +75,7 @@ class World:
                 name: {"p_true": self.random.random(), "confidence": self.random.integers(10) / 9} for name in names
             },
             samples={name: {"samples": [self._text(2) for _ in range(5)]} for name in names},
+            answer_scores=True,
             reweighted=Reweighted(names, torch.from_numpy(self.random.normal(size=first.shape)).float(), moved),
         )
 

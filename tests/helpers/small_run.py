@@ -54,10 +54,12 @@ def save_model(folder: Path, tokenizer, seed: int) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def write_questions(path: Path, tokenizer, count: int) -> None:
-    """Questions in NQ's layout; the random model happens to get every second one right."""
+def write_questions(path: Path, tokenizer, count: int, start: int = 0) -> None:
+    """Questions in NQ's layout, numbered from `start`; the random model happens to get every second one right."""
     shots = json.loads((ROOT / "workflow/resources/prompts.json").read_text())["few_shot"]["first"]
-    questions = [f"which {WORDS[i % 15]} is number {i} of the {WORDS[i // 15 % 15]}" for i in range(count)]
+    questions = [
+        f"which {WORDS[i % 15]} is number {i} of the {WORDS[i // 15 % 15]}" for i in range(start, start + count)
+    ]
     model = tiny_model("llama", len(tokenizer), layers=2, seed=0)
     encoded = encode(tokenizer, few_shot_prompt(shots), questions)
     stops = stop_tokens(model, answer_ends(tokenizer))

@@ -9,7 +9,7 @@ from anchorscope.draw.detection import METHOD_TITLES
 from anchorscope.draw.kinds import DETECTION_KINDS
 from anchorscope.report.detection import areas, balance, detection_section, sentences
 from anchorscope.report.figures import KINDS_BY_NAME, Link, Picture
-from detection_scores import WITHOUT_SAMPLES, make_detection
+from detection_scores import BY_DEFAULT, make_detection
 
 MODELS = {"small": "Small <1B>", "other": "Other"}
 DATASETS = {"popqa": "PopQA", "nq": "NQ", "odd": "Odd"}
@@ -48,8 +48,8 @@ def test_the_section_has_sentences_figures_tables_and_links(tables):
     for address in ("detection.parquet", "probes/small.safetensors", "probes/small.md"):
         assert f'<a href="{address}">' in html
     pairs = 5  # of two models and three datasets, less one
-    pathways, carried, everything = 12 * pairs, 2 * 19, len(WITHOUT_SAMPLES) * pairs
-    assert html.count("<tr>") == 5 + 2 * len(WITHOUT_SAMPLES) + pathways + carried + everything
+    pathways, carried, everything = 12 * pairs, 2 * 19, len(BY_DEFAULT) * pairs
+    assert html.count("<tr>") == 5 + 2 * len(BY_DEFAULT) + pathways + carried + everything
     assert "published" not in text
 
 
@@ -86,11 +86,39 @@ def test_pathways_help_only_where_all_rivals_are_beaten(own):
 
 def test_what_carries_over_is_told_of_the_probe_and_of_the_best_trained_method(own):
     home = own["detection"].filter(method="probe")["auc"].mean()
-    elsewhere = 0.6 - WITHOUT_SAMPLES.index("probe") / 1000
+    elsewhere = 0.6 - BY_DEFAULT.index("probe") / 1000
     expected = f"is {home:.2f} on the dataset that it was trained on, {elsewhere:.2f} on another"
     said = sentences(own, DATASETS)[-1]
     assert expected in said
     assert said.endswith("Of the trained methods, length of the answer does best on another, with 0.60.")
+
+
+def shared(transfer: pl.DataFrame, left_out: pl.Expr, untaught: pl.Expr) -> pl.DataFrame:
+    """The same where so many examples were left out of training, and where too few were left."""
+    areas = (
+        pl.when(untaught).then(None).otherwise(pl.col(name)).alias(name) for name in ("auc", "auc_low", "auc_high")
+    )
+    return transfer.with_columns(left_out.cast(pl.Int64).alias("left_out"), *areas)
+
+
+def test_it_says_how_many_were_left_out_of_training_and_where_too_few_were_left(own):
+    to_nq = (pl.col("trained_on") == "popqa") & (pl.col("dataset") == "nq")
+    others = pl.col("trained_on") == "others"
+    numbers = pl.when(to_nq).then(7).when(others).then(12).otherwise(0)
+    said = sentences(own | {"transfer": shared(own["transfer"], numbers, pl.lit(False))}, DATASETS)[-1]
+    told = (
+        "Up to 12 examples were left out of training, because the tested dataset has their question or their subject."
+    )
+    assert said.endswith(told)
+    said = sentences(own | {"transfer": shared(own["transfer"], numbers, to_nq)}, DATASETS)[-1]
+    assert said.endswith(f"{told} Too few were left to learn from: PopQA for NQ.")
+
+
+def test_where_datasets_share_everything_it_says_that_nothing_can_be_carried_over(tables):
+    elsewhere = pl.col("trained_on") != pl.col("dataset")
+    copies = tables | {"transfer": shared(tables["transfer"], 120 * elsewhere, elsewhere)}
+    html = str(detection_section(copies, [], MODELS, DATASETS, files=[], detectors=[]))
+    assert html.count("too few other examples are left to learn from: nothing can be carried over.") == 3
 
 
 def test_with_one_dataset_it_says_that_there_is_nothing_to_carry_over(tmp_path):
@@ -102,7 +130,7 @@ def test_with_one_dataset_it_says_that_there_is_nothing_to_carry_over(tmp_path):
 def test_a_method_that_differs_from_the_probe_is_marked(own):
     rows = {row["method"]: row for row in own["detection"].filter(dataset="nq").to_dicts()}
     shown = dict(areas(own, DATASETS).select("method", "NQ").iter_rows())
-    assert list(shown) == [METHOD_TITLES[name] for name in WITHOUT_SAMPLES]
+    assert list(shown) == [METHOD_TITLES[name] for name in BY_DEFAULT]
     ends = {"▲": lambda row: row["gain_low"] > 0, "▼": lambda row: row["gain_high"] < 0}
     for name, row in rows.items():
         text = shown[METHOD_TITLES[name]]

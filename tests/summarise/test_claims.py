@@ -170,12 +170,16 @@ def test_a_group_without_examples_decides_nothing():
         assert (rows[claim].verdict, rows[claim].because) == ("undecided", "a group has no examples")
 
 
-@pytest.mark.parametrize(("best", "error", "reads"), [(0.6, 0.02, True), (0.6, 0.06, False), (0.52, 0.02, False)])
+@pytest.mark.parametrize(
+    ("best", "error", "reads"), [(0.6, 0.02, True), (0.6, 0.06, False), (0.52, 0.02, False), (0.9, 0.13, False)]
+)
 def test_the_best_layer_must_beat_chance_although_it_was_chosen_among_all(best, error, reads):
     auc = np.full(30, 0.5)
     auc[12] = best
     table = pl.DataFrame({"intervention": "clean", "layer": range(30), "auc": auc}).with_columns(
-        auc_low=pl.col("auc") - 1.96 * error, auc_high=pl.col("auc") + 1.96 * error, is_reference=pl.col("layer") == 12
+        auc_low=pl.col("auc") - 1.96 * error,
+        auc_high=(pl.col("auc") + 1.96 * error).clip(upper_bound=1),
+        is_reference=pl.col("layer") == 12,
     )
     assert reads_truth(table) is reads
 

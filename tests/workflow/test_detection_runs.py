@@ -8,12 +8,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from anchorscope.detect.names import METHODS, SAMPLES
+from anchorscope.detect.names import METHODS, SAMPLES, WITHOUT_STOP
 from anchorscope.files.sealed_parquet import made_from
-from small_run import base_config, jobs, snakemake, write_config, write_hard_questions
+from small_run import base_config, jobs, snakemake, write_config, write_hard_questions, write_questions
 
 TABLES = ("detection", "transfer", "reliability", "coverage", "pathways")
-WITHOUT_SAMPLES = [name for name in METHODS if name not in SAMPLES]
+BY_DEFAULT = [name for name in METHODS if name not in (*SAMPLES, *WITHOUT_STOP)]
 pytestmark = pytest.mark.slow
 
 
@@ -38,7 +38,7 @@ def test_every_method_is_compared_on_the_examples_that_were_probed(detected):
     for dataset in ("one", "two"):
         delta = pl.read_parquet(detected / f"results/delta/tiny/{dataset}.parquet", columns=["id", "hallucinated"])
         mine = detection.filter(model="tiny", dataset=dataset)
-        assert mine["method"].to_list() == WITHOUT_SAMPLES
+        assert mine["method"].to_list() == BY_DEFAULT
         assert set(mine["n"]) == {delta["id"].n_unique()}
         assert set(mine["hallucinated_share"].round(9)) == {round(delta.unique("id")["hallucinated"].mean(), 9)}
         scores = pl.read_parquet(detected / f"results/detect/scores/tiny/{dataset}.parquet")
@@ -58,6 +58,36 @@ def test_on_the_diagonal_of_transfer_stands_what_the_table_of_methods_has(detect
     assert len(both) == len(home) > 0
     assert both["auc"].to_list() == pytest.approx(both["auc_right"].to_list())
     assert (both["n"] == both["n_right"]).all()
+
+
+def test_datasets_that_share_their_questions_teach_each_other_nothing(detected):
+    """The second dataset asks what the first one does."""
+    rows = pl.read_parquet(detected / "results/transfer.parquet").filter(pl.col("trained_on") != pl.col("dataset"))
+    assert set(rows.select("trained_on", "dataset").rows()) == {("one", "two"), ("two", "one")}
+    assert rows["auc"].null_count() == len(rows)
+    ids = [set(pl.read_parquet(detected / f"results/delta/tiny/{name}.parquet")["id"]) for name in ("one", "two")]
+    assert set(rows["left_out"]) == {len(ids[0] & ids[1])}
+    assert "too few to learn from" in (detected / "results/logs/carry_over/tiny.log").read_text()
+    assert "too few other examples are left to learn from" in (detected / "results/report.html").read_text()
+
+
+def test_a_dataset_of_its_own_questions_teaches_the_others(copied, tokenizer):
+    config = base_config()
+    write_questions(copied / "three.jsonl", tokenizer, count=100, start=500)
+    config["datasets"]["three"] = config["datasets"]["one"] | {"title": "THREE", "path": "three.jsonl"}
+    write_config(copied, config)
+    done = snakemake(copied, "detect")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = pl.read_parquet(copied / "results/transfer.parquet").filter(method="probe")
+    known = set(rows.drop_nulls("auc").select("trained_on", "dataset").rows())
+    assert known - {(name, name) for name in config["datasets"]} == {
+        *(("three", name) for name in ("one", "two")),
+        *((name, "three") for name in ("one", "two")),
+        *(("others", name) for name in ("one", "two", "three")),
+    }
+    out = {(row["trained_on"], row["dataset"]): row["left_out"] for row in rows.to_dicts()}
+    assert out["others", "three"] == out["one", "three"] == out["three", "one"] == 0
+    assert out["others", "one"] == out["two", "one"] > 0
 
 
 def test_report_and_figures_show_it_and_detectors_are_linked(detected):
@@ -82,6 +112,12 @@ def test_samples_run_only_themselves_scores_and_below(copied):
     write_config(copied, base_config() | {"samples": 2})
     below = {"score_methods": 2, "carry_over": 1, "compare_methods": 1, "draw_detection": 1, "report": 1}
     assert jobs(snakemake(copied, "detect", "--dry-run")) == {"draw_samples": 4, **below, "provenance": 1, "detect": 1}
+
+
+def test_scores_without_the_stop_token_run_only_scores_and_below(copied):
+    write_config(copied, base_config() | {"answer_scores": True})
+    below = {"score_methods": 2, "carry_over": 1, "compare_methods": 1, "draw_detection": 1, "report": 1}
+    assert jobs(snakemake(copied, "detect", "--dry-run")) == {**below, "provenance": 1, "detect": 1}
 
 
 def test_with_one_dataset_there_is_nothing_to_carry_over(copied):

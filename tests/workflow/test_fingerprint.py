@@ -120,7 +120,7 @@ def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, 
 
 # Which stages may use which room. A stage that begins to use another one is a change of the flow.
 STAGES = {
-    "text": {"normalize", "answer", "extract", "read_text", "saliency", *ASKING, *FITTING},
+    "text": {"normalize", "answer", "extract", "read_text", "saliency", "train_detector", *ASKING, *FITTING},
     "questions": {"fetch_questions", "normalize"},
     "models": {
         *("fetch_model", "describe_salmon", "answer", "extract", "probe", "saliency", "score_experiment"),

@@ -53,6 +53,7 @@ rule score_methods:
         headline=canonical_json(config["headline"]),
         folds=config["folds"],
         seed=config["seed"],
+        answer_scores=config["answer_scores"],
         libraries=locked("torch", "numpy"),
         code=code("score_methods.py"),
     script:
@@ -82,6 +83,7 @@ rule carry_over:
         datasets=canonical_json(list(DATASETS)),
         folds=config["folds"],
         seed=config["seed"],
+        answer_scores=config["answer_scores"],
         libraries=locked("torch", "numpy"),
         code=code("carry_over.py"),
     script:

@@ -79,7 +79,7 @@ def gather_transfer(files: Mapping[str, str], detection: pl.DataFrame, run: Run)
         .select(*first, pl.exclude(first))
         for model, path in files.items()
     )
-    home = detection.with_columns(trained_on=pl.col("dataset")).select(elsewhere.columns)
+    home = detection.with_columns(trained_on=pl.col("dataset"), left_out=pl.lit(0, pl.Int64)).select(elsewhere.columns)
     return pl.concat([home, elsewhere])
 
 
@@ -87,8 +87,8 @@ def carried_over(transfer: pl.DataFrame) -> pl.DataFrame:
     """One row per model and method: its mean AUC at home, on datasets it never saw, and how much is lost on the way.
 
     `elsewhere` is the mean over pairs of a dataset it was trained on and another one, `others` over datasets tested
-    after training on all others, null where there is only one other. Empty for a model with one dataset: there is
-    nothing to carry over.
+    after training on all others, null where there is only one other. A model with one dataset, or with datasets that
+    share too much to learn from one for another, has no row: there is nothing to carry over.
     """
     keys = ["model", "method"]
     joint, home = pl.col("trained_on") == OTHERS, pl.col("trained_on") == pl.col("dataset")

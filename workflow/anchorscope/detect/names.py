@@ -6,16 +6,16 @@ ANSWER_LENGTH, QUESTION_WORDS, ANSWER_WORDS, BOTH_WORDS = TEXT = (
     "answer_words",
     "both_words",
 )
-MEAN_LOGPROB, MIN_LOGPROB, SUM_LOGPROB, PERPLEXITY, MEAN_ENTROPY, MAX_ENTROPY, P_TRUE, CONFIDENCE = OUTPUT = (
+MEAN_LOGPROB, MIN_LOGPROB, SUM_LOGPROB, MEAN_ENTROPY, MAX_ENTROPY = TOKENS = (
     "mean_logprob",
     "min_logprob",
     "sum_logprob",
-    "perplexity",
     "mean_entropy",
     "max_entropy",
-    "p_true",
-    "confidence",
 )
+WITHOUT_STOP = tuple(f"answer_{name}" for name in TOKENS)  # of the answer's text alone
+P_TRUE, CONFIDENCE = "p_true", "confidence"
+OUTPUT = (*TOKENS, *WITHOUT_STOP, P_TRUE, CONFIDENCE)
 AGREEMENT, CLUSTER_ENTROPY, LEXICAL_SPREAD = SAMPLES = ("agreement", "cluster_entropy", "lexical_spread")
 PROBE, MEAN_DIFFERENCE, SAPLMA, QUESTION_PROBE, BEST_LAYER = ONE_LAYER = (
     "probe",

@@ -15,8 +15,9 @@ from anchorscope.detect.names import (
     MEAN_LOGPROB,
     MIN_LOGPROB,
     P_TRUE,
-    PERPLEXITY,
     SUM_LOGPROB,
+    TOKENS,
+    WITHOUT_STOP,
 )
 from anchorscope.text.normal_words import bare_words
 
@@ -24,19 +25,26 @@ Scores = dict[str, np.ndarray]  # by method: [examples]
 
 
 def token_scores(answers: Sequence[Mapping]) -> Scores:
-    """From the log probabilities and entropies of each answer's tokens, up to the last one of its text."""
-    ends = [row["answer_final"] + 1 for row in answers]
-    logprobs = [np.array(row["logprobs"][:end], float) for row, end in zip(answers, ends, strict=True)]
-    entropies = [np.array(row["entropies"][:end], float) for row, end in zip(answers, ends, strict=True)]
-    means = np.array([one.mean() for one in logprobs])
+    """From the log probabilities and entropies of all tokens of each answer, the stop token included.
+
+    Generation ends with the stop token, so all that was generated counts. A token that holds the newline and some of
+    the text is both. An answer that was cut off at the limit has no stop token.
+    """
+    logprobs, entropies = ([np.array(row[name], float) for row in answers] for name in ("logprobs", "entropies"))
     return {
-        MEAN_LOGPROB: -means,
+        MEAN_LOGPROB: np.array([-one.mean() for one in logprobs]),
         MIN_LOGPROB: np.array([-one.min() for one in logprobs]),
         SUM_LOGPROB: np.array([-one.sum() for one in logprobs]),
-        PERPLEXITY: np.exp(-means),
         MEAN_ENTROPY: np.array([one.mean() for one in entropies]),
         MAX_ENTROPY: np.array([one.max() for one in entropies]),
     }
+
+
+def scores_without_stop(answers: Sequence[Mapping]) -> Scores:
+    """The same up to the last token of the answer's text."""
+    texts = [{name: row[name][: row["answer_final"] + 1] for name in ("logprobs", "entropies")} for row in answers]
+    found = token_scores(texts)
+    return {name: found[counted] for name, counted in zip(WITHOUT_STOP, TOKENS, strict=True)}
 
 
 def asked_scores(asked: Sequence[Mapping]) -> Scores:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from anchorscope.detect.shared import joint_clusters
 from anchorscope.extract.axes import Pass
 from anchorscope.extract.store import ActivationReader
 
@@ -16,7 +17,7 @@ class PooledReader:
     def __init__(self, readers: Mapping[str, ActivationReader]):
         first, *_ = self.readers = list(readers.values())
         self.grid, self.layers, self.width = first.grid, first.layers, first.width
-        self.keys = [_pooled(key, dataset) for dataset, reader in readers.items() for key in reader.keys]
+        self.keys = _pooled({dataset: reader.keys for dataset, reader in readers.items()})
         self.datasets = np.repeat(list(readers), [len(reader.keys) for reader in self.readers])  # of each example
 
     def read_passes(self, component: str, position: str, passes: Sequence[Pass], layers: range) -> dict[Pass, Tensor]:
@@ -25,9 +26,14 @@ class PooledReader:
         return {run: torch.cat([some[run] for some in found], dim=1) for run in passes}
 
 
-def _pooled(key: dict, dataset: str) -> dict:
-    """An example's key with an id that no other dataset has.
+def _pooled(keys: Mapping[str, list[dict]]) -> list[dict]:
+    """The keys of all datasets, with ids that no other dataset has.
 
-    A question that two datasets ask stays in one cluster: its id, made from its text, is the same in both.
+    Examples that share a question or a subject are one cluster: the id of a question is made from its text.
     """
-    return {**key, "id": f"{dataset}/{key['id']}", "subject": key["subject"] or key["id"]}
+    every = [(dataset, key) for dataset, some in keys.items() for key in some]
+    clusters = joint_clusters([key["id"] for _, key in every], [key["subject"] or key["id"] for _, key in every])
+    return [
+        {**key, "id": f"{dataset}/{key['id']}", "subject": cluster}
+        for (dataset, key), cluster in zip(every, clusters, strict=True)
+    ]

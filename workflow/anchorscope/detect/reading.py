@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from anchorscope.detect.names import SHIFTS, layer_read
-from anchorscope.detect.output_scores import Scores, asked_scores, sample_scores, token_scores
+from anchorscope.detect.output_scores import Scores, asked_scores, sample_scores, scores_without_stop, token_scores
 from anchorscope.detect.reweighted_file import Reweighted, read_reweighted
+from anchorscope.detect.shared import joint_clusters
 from anchorscope.extract.axes import EXACT, Headline, Pass
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.frames import read_frame
@@ -57,13 +58,19 @@ def reading_of(
     asked: Mapping[str, Mapping],
     samples: Mapping[str, Mapping] | None,
     reweighted: Reweighted,
+    answer_scores: bool,
 ) -> Reading:
-    """Put together what is known about some examples; tables are given as rows by id."""
+    """Put together what is known about some examples; tables are given as rows by id.
+
+    With `answer_scores`, output scores are also there without the stop token.
+    """
     if reweighted.ids != examples.ids:
         raise ValueError("The reweighted states are of other examples than the activations; make them again.")
     mine = [answers[name] for name in examples.ids]
     texts = [row["answer"] for row in mine]
     outputs = token_scores(mine) | asked_scores([asked[name] for name in examples.ids])
+    if answer_scores:
+        outputs |= scores_without_stop(mine)
     if samples is not None:
         outputs |= sample_scores(texts, [samples[name]["samples"] for name in examples.ids])
     return Reading(
@@ -89,6 +96,7 @@ def read_files(
     asked: Sequence[Path | str],
     samples: Sequence[Path | str],
     reweighted: Sequence[Path | str],
+    answer_scores: bool,
 ) -> Reading:
     """The same from the files of all shards of a dataset; `samples` are empty where none were drawn."""
     return reading_of(
@@ -98,6 +106,7 @@ def read_files(
         asked=_by_id(asked),
         samples=_by_id(samples) if samples else None,
         reweighted=read_reweighted(reweighted),
+        answer_scores=answer_scores,
     )
 
 
@@ -107,7 +116,10 @@ def _by_id(paths: Sequence[Path | str], columns: list[str] | None = None) -> dic
 
 
 def joined(readings: Sequence[Reading]) -> Reading:
-    """The examples of several datasets after each other."""
+    """The examples of several datasets after each other.
+
+    Those that share a question or a subject are one cluster, whose fold and half are those of its first example.
+    """
 
     def lists(name: str) -> list:
         return [one for reading in readings for one in getattr(reading, name)]
@@ -115,12 +127,15 @@ def joined(readings: Sequence[Reading]) -> Reading:
     def arrays(name: str) -> np.ndarray:
         return np.concatenate([getattr(reading, name) for reading in readings])
 
+    clusters = joint_clusters(lists("questions"), lists("clusters"))
+    places: dict[str, int] = {}
+    first = [places.setdefault(cluster, number) for number, cluster in enumerate(clusters)]
     return Reading(
         ids=lists("ids"),
-        clusters=lists("clusters"),
+        clusters=clusters,
         hallucinated=arrays("hallucinated"),
-        folds=arrays("folds"),
-        halves=arrays("halves"),
+        folds=arrays("folds")[first],
+        halves=arrays("halves")[first],
         questions=lists("questions"),
         answers=lists("answers"),
         lengths=arrays("lengths"),

@@ -1,9 +1,11 @@
 """How well a method that learnt from some datasets does on another one.
 
-Of Pathway Reweighting only the probe carries over: the states of a dataset are reweighted by its own gate.
+Nobody learns from what is tested: an example that shares its question or its subject with the tested dataset is left
+out of training. Of Pathway Reweighting only the probe carries over: the states of a dataset are reweighted by its own
+gate.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,16 +17,18 @@ from anchorscope.detect.areas import areas
 from anchorscope.detect.fitted import fit_trainings
 from anchorscope.detect.many_layers import LayerProbes, probe_layers_at
 from anchorscope.detect.methods import every_method
-from anchorscope.detect.names import OTHERS
+from anchorscope.detect.names import METHODS, OTHERS, OUTPUT, SAMPLES
 from anchorscope.detect.reading import Reading, joined
 from anchorscope.detect.trainings import Trainings, whole
-from anchorscope.files.logs import progress
+from anchorscope.files.logs import log, progress
+from anchorscope.probe.examples import MIN_PER_CLASS
 
 SCHEMA = {
     "method": pl.String,
     "trained_on": pl.String,
     "dataset": pl.String,
     "n": pl.Int64,
+    "left_out": pl.Int64,
     "auc": pl.Float64,
     "auc_low": pl.Float64,
     "auc_high": pl.Float64,
@@ -36,62 +40,105 @@ class Plan:
     """Who learns, and who is tested, among the examples of several datasets after each other."""
 
     trained_on: str
-    trainings: Trainings  # one
+    left_out: int  # examples that share a question or a subject with what is tested
+    train: np.ndarray  # the others, [examples], bool
     tested: dict[str, np.ndarray]  # by dataset: [examples], bool
 
 
-def plans(datasets: Sequence[str], readings: Sequence[Reading]) -> list[Plan]:
-    """Each dataset alone, tested on every other; and all but one, tested on that one."""
-    of = dict(zip(datasets, _members(readings), strict=True))
-    folds = torch.from_numpy(np.concatenate([reading.folds for reading in readings]))
-    found = []
-    for name, mine in of.items():
-        if len(of) > 1:
-            others = {other: members for other, members in of.items() if other != name}
-            found.append(Plan(name, whole(torch.from_numpy(mine), folds), others))
-        if len(of) > 2:  # all but one of two would be the other
-            found.append(Plan(OTHERS, whole(torch.from_numpy(~mine), folds), {name: mine}))
-    return found
+@dataclass(frozen=True)
+class Plans:
+    """What is learnt and tested, and where too few are left to learn from."""
+
+    everyone: Reading
+    dataset: np.ndarray  # the number of each example's, [examples]
+    taught: list[Plan]
+    untaught: list[Plan]
+
+    def trainings(self, plan: Plan) -> Trainings:
+        return whole(torch.from_numpy(plan.train), torch.from_numpy(self.everyone.folds))
 
 
-def _members(readings: Sequence[Reading]) -> Iterator[np.ndarray]:
-    """Who of all examples belongs to each reading, [examples], bool."""
-    number = np.repeat(np.arange(len(readings)), [len(reading.ids) for reading in readings])
-    return (number == one for one in range(len(readings)))
+def plans(datasets: Sequence[str], readings: Sequence[Reading]) -> Plans:
+    """Each dataset alone, tested on every other; and all but one, tested on that one.
+
+    Datasets that are tested after the same training are tested together.
+    """
+    everyone, dataset = joined(readings), np.repeat(np.arange(len(readings)), [len(one.ids) for one in readings])
+    of = {name: dataset == number for number, name in enumerate(datasets)}
+    pairs = [(name, mine, other) for name, mine in of.items() for other in of if other != name]
+    if len(of) > 2:  # all but one of two would be the other
+        pairs += [(OTHERS, ~mine, name) for name, mine in of.items()]
+    clusters = np.array(everyone.clusters)
+    found: dict[tuple[str, bytes], Plan] = {}
+    for trained_on, teachers, tested in pairs:
+        train = teachers & ~np.isin(clusters, clusters[of[tested]])
+        left_out = int(teachers.sum() - train.sum())
+        plan = found.setdefault((trained_on, train.tobytes()), Plan(trained_on, left_out, train, {}))
+        plan.tested[tested] = of[tested]
+    judged = [(plan, _too_few(plan, everyone)) for plan in found.values()]
+    for why in filter(None, (why for _, why in judged)):
+        log.warning("not carried over: %s", why)
+    taught, untaught = ([plan for plan, why in judged if (why is None) == enough] for enough in (True, False))
+    return Plans(everyone, dataset, taught, untaught)
 
 
-def probe_plans(planned: Sequence[Plan], readings: Sequence[Reading]) -> Callable[[Tensor], list[LayerProbes]]:
+def _too_few(plan: Plan, everyone: Reading) -> str | None:
+    """Why nothing can be learnt from who is left; None where something can."""
+    labels, folds = everyone.hallucinated, everyone.folds
+    right, wrong = int((plan.train & ~labels).sum()), int((plan.train & labels).sum())
+    both = all(len(set(labels[plan.train & (folds == fold)])) == 2 for fold in np.unique(folds))
+    if min(right, wrong) >= MIN_PER_CLASS and both:
+        return None
+    return (
+        f"{plan.left_out} examples of {plan.trained_on} share a question or a subject with {', '.join(plan.tested)}; "
+        f"{right} right and {wrong} hallucinated answers are left, which are too few to learn from. {MIN_PER_CLASS} of "
+        "each are needed, and some of each in every fold."
+    )
+
+
+def probe_plans(planned: Plans) -> Callable[[Tensor], list[LayerProbes]]:
     """A function from clean states of some layers [layers, examples, width] to the plain probes of each plan.
 
     All layers have the strength that suits the layer that is read.
     """
-    everyone = joined(readings)
-    labels, clean = everyone.labels, everyone.states["first", "clean"][None]
-    strengths = [fit_trainings(clean, labels, plan.trainings).strengths[0] for plan in planned]
+    labels, clean = planned.everyone.labels, planned.everyone.states["first", "clean"][None]
+    trainings = [planned.trainings(plan) for plan in planned.taught]
+    strengths = [fit_trainings(clean, labels, one).strengths[0] for one in trainings]
 
     def probe(states: Tensor) -> list[LayerProbes]:
         known, device = labels.to(states.device), states.device
         return [
-            probe_layers_at(states, known, plan.trainings.to(device), strengths=strength)
-            for plan, strength in zip(planned, strengths, strict=True)
+            probe_layers_at(states, known, one.to(device), strengths=strength)
+            for one, strength in zip(trainings, strengths, strict=True)
         ]
 
     return probe
 
 
-def carried_over(
-    planned: Sequence[Plan], probes: Sequence[LayerProbes], readings: Sequence[Reading], seed: int
-) -> pl.DataFrame:
-    """One row per method, training set and dataset that is tested; `probes` are those of each plan in all layers."""
-    everyone, found = joined(readings), []
-    together = np.argmax(list(_members(readings)), axis=0)
-    for plan, fitted in zip(planned, progress(probes, len(probes), "carrying over"), strict=True):
+def carried_over(planned: Plans, probes: Sequence[LayerProbes], seed: int) -> pl.DataFrame:
+    """One row per method, training set and dataset that is tested; `probes` are those of each plan in all layers.
+
+    Where too few were left to learn from, there is no AUC.
+    """
+    everyone, found = planned.everyone, []
+    for plan, fitted in zip(planned.taught, progress(probes, len(probes), "carrying over"), strict=True):
         strengths = fitted.plain.strengths.unique().tolist()  # one for all probes of states
-        said = every_method(everyone, fitted, plan.trainings, together=together, seed=seed, strengths=strengths)
+        trainings = planned.trainings(plan)
+        said = every_method(everyone, fitted, trainings, together=planned.dataset, seed=seed, strengths=strengths)
         scores = np.array([one.scores[0].numpy() for one in said.values()])
         for dataset, mine in plan.tested.items():
             clusters = [cluster for cluster, own in zip(everyone.clusters, mine, strict=True) if own]
             measured = areas(scores[:, mine], everyone.hallucinated[mine], clusters, folds=np.zeros(mine.sum()))
-            names = {"method": list(said), "trained_on": plan.trained_on, "dataset": dataset, "n": int(mine.sum())}
-            found.append(pl.DataFrame(names | measured, schema=SCHEMA))
+            found.append(_rows(plan, dataset, list(said), measured))
+    unlearnt = (*OUTPUT, *SAMPLES)
+    methods = [name for name in METHODS if name in everyone.outputs or name not in unlearnt]
+    found += [_rows(plan, dataset, methods, {}) for plan in planned.untaught for dataset in plan.tested]
     return pl.concat([pl.DataFrame(schema=SCHEMA), *found])
+
+
+def _rows(plan: Plan, dataset: str, methods: list[str], measured: dict[str, np.ndarray]) -> pl.DataFrame:
+    """A row for each method; `measured` are its areas, if there are any."""
+    n = int(plan.tested[dataset].sum())
+    names = {"trained_on": plan.trained_on, "dataset": dataset, "n": n, "left_out": plan.left_out}
+    nothing = dict.fromkeys(("auc", "auc_low", "auc_high"))
+    return pl.DataFrame({"method": methods, **names, **nothing, **measured}, schema=SCHEMA)

@@ -34,9 +34,13 @@ METHOD_TITLES = {
     "mean_logprob": "mean log probability",
     "min_logprob": "lowest log probability",
     "sum_logprob": "total log probability",
-    "perplexity": "perplexity",
     "mean_entropy": "mean entropy",
     "max_entropy": "highest entropy",
+    "answer_mean_logprob": "mean log prob., no stop",
+    "answer_min_logprob": "lowest log prob., no stop",
+    "answer_sum_logprob": "total log prob., no stop",
+    "answer_mean_entropy": "mean entropy, no stop",
+    "answer_max_entropy": "highest entropy, no stop",
     "p_true": "P(True)",
     "confidence": "stated confidence",
     "agreement": "agreement of samples",
@@ -154,7 +158,9 @@ def draw_transfer(tables: Tables, view: View) -> Figure:
         panels[0, 0].set_xticks(range(len(tested_on)), tested_on.values())
         heading = f"{', '.join(titles)}: AUC in %, trained on (rows) and tested on (columns)"
         alone = "" if len(tested_on) > 1 else "\none dataset: there is nothing to carry over"
-        finish(figure, panels[:0], view, summary=tables["detection"], heading=heading + alone)
+        shared = "\nblank: the datasets share too much to learn from one for the other"
+        blank = shared if table["auc"].null_count() else ""
+        finish(figure, panels[:0], view, summary=tables["detection"], heading=heading + alone + blank)
     return figure
 
 
@@ -169,7 +175,8 @@ def _end_block(block: np.ndarray, maps: int, last: bool) -> None:
 
 def _draw_map(panel: Axes, rows: pl.DataFrame, trained_on: list[str], datasets: list[str]) -> None:
     """A square for each pair of datasets, the darker the better, with its AUC in percent."""
-    known = {(trained, tested): auc for trained, tested, auc in rows.select("trained_on", "dataset", "auc").iter_rows()}
+    found = rows.drop_nulls("auc").select("trained_on", "dataset", "auc")
+    known = {(trained, tested): auc for trained, tested, auc in found.iter_rows()}
     values = np.array([[known.get((trained, tested), np.nan) for tested in datasets] for trained in trained_on])
     panel.imshow(values, cmap="Blues", vmin=CHANCE, vmax=1.0, aspect="auto", interpolation="nearest")
     panel.grid(False)

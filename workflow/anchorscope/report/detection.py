@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from anchorscope.detect.compare import AGAINST, NO, UNDECIDED, YES, overall, verdict
 from anchorscope.detect.gather import carried_over
-from anchorscope.detect.names import OUTPUT, PROBE, SAMPLES
+from anchorscope.detect.names import OTHERS, OUTPUT, PROBE, SAMPLES
 from anchorscope.draw.detection import METHOD_TITLES
 from anchorscope.report.figures import Link, Picture
 from anchorscope.report.rendering import render
@@ -51,6 +51,7 @@ def detection_section(
         numbers=named(numbers(tables["detection"]), models, datasets),
         pathways=named(pathways_table(tables["pathways"]), models, datasets),
         carried=named(carried_table(tables["transfer"]), models, datasets),
+        uncarried=_why_nothing(tables["transfer"]),
         files=files,
         detectors=detectors,
     )
@@ -76,7 +77,7 @@ def sentences(own: Tables, datasets: Titles) -> list[str]:
         if name in set(own["detection"]["dataset"])
     }
     best = [f"{title}: {_best(rows)}" for title, rows in by_dataset.items()]
-    return [*best, _pathways(own["pathways"], datasets), _carries(carried_over(own["transfer"]))]
+    return [*best, _pathways(own["pathways"], datasets), _carries(own["transfer"], datasets)]
 
 
 def _best(rows: pl.DataFrame) -> str:
@@ -113,10 +114,11 @@ def _all(said: Mapping) -> str:
     return f"all {len(said)} datasets" if len(said) > 1 else next(iter(said))
 
 
-def _carries(carried: pl.DataFrame) -> str:
+def _carries(transfer: pl.DataFrame, datasets: Titles) -> str:
     """How much of the probe's AUC is left on other datasets, and which trained method does best there."""
+    carried = carried_over(transfer)
     if carried.is_empty():
-        return "There is one dataset, so there is nothing to carry over."
+        return _why_nothing(transfer)
     (probe,) = carried.filter(method=PROBE).to_dicts()
     trained = carried.filter(~pl.col("method").is_in([*OUTPUT, *SAMPLES]))
     best = trained.sort("elsewhere", descending=True, maintain_order=True).row(0, named=True)
@@ -125,6 +127,35 @@ def _carries(carried: pl.DataFrame) -> str:
         f"Does it carry over? The plain probe's mean AUC is {probe['home']:.2f} on the dataset that it was trained on, "
         f"{probe['elsewhere']:.2f} on another{joint}. "
         f"Of the trained methods, {METHOD_TITLES[best['method']]} does best on another, with {best['elsewhere']:.2f}."
+        f"{_left_out(transfer, datasets)}"
+    )
+
+
+def _why_nothing(transfer: pl.DataFrame) -> str:
+    """Why nothing carries over."""
+    if transfer.filter(pl.col("trained_on") != pl.col("dataset")).is_empty():
+        return "There is one dataset, so there is nothing to carry over."
+    return (
+        "The datasets share questions or subjects, and too few other examples are left to learn from: nothing can be "
+        "carried over."
+    )
+
+
+def _left_out(transfer: pl.DataFrame, datasets: Titles) -> str:
+    """How many examples were left out of training because the tested dataset has their question or subject."""
+    pairs = transfer.filter(pl.col("left_out") > 0, method=PROBE)
+    if pairs.is_empty():
+        return ""
+    titles = {**datasets, OTHERS: "all others"}
+    untaught = [
+        f"{titles[one]} for {titles[other]}"
+        for one, other in pairs.filter(pl.col("auc").is_null()).select("trained_on", "dataset").iter_rows()
+    ]
+    too_few = f" Too few were left to learn from: {', '.join(untaught)}." if untaught else ""
+    most = max(pairs["left_out"].to_list())
+    return (
+        f" Up to {most} examples were left out of training, because the tested dataset has their question or their "
+        f"subject.{too_few}"
     )
 
 
