@@ -1,8 +1,8 @@
 """Estimate everything that is said about one model on one dataset, with bootstrap intervals.
 
 Writes one table per kind of estimate: the curves (summary), what each comes to (series), whether there
-are two kinds of examples (kinds), parts of the examples (strata), and the resampled curves. All are empty
-where nothing was probed.
+are two kinds of examples (kinds), parts of the examples (strata), how far wrong labels would move it
+(label_errors), and the resampled curves. All are empty where nothing was probed.
 """
 
 import json
@@ -18,6 +18,7 @@ from anchorscope.files.logs import configure_logging
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.summarise.estimates import estimate, no_estimates
+from anchorscope.summarise.label_errors import label_errors
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake
@@ -28,11 +29,12 @@ if __name__ == "__main__":
     delta, layers, probed = read_frame(files.delta), read_frame(files.layers), made_from(files.delta)
     settings = {"draws": params.draws, "seed": params.seed}
     if "not_probed" in probed:
-        estimates = no_estimates(delta)
+        estimates, moves = no_estimates(delta), delta
     else:
         headline = Headline(**json.loads(params.headline))
         estimates = estimate(delta, layers, headline, **settings, threads=snakemake.threads)
+        moves = label_errors(read_frame(files.label_errors), delta, layers, headline)
     inherited = {key: probed[key] for key in ("model", "path", "not_probed") if key in probed}
     made = {"stage": "estimate", "dataset": snakemake.wildcards.dataset, "code": params.code, **settings, **inherited}
-    for name, table in estimates.tables().items():
+    for name, table in (estimates.tables() | {"label_errors": moves}).items():
         write_frame(snakemake.output[name], table, provenance(**made))

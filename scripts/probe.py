@@ -1,8 +1,9 @@
 """Fit a probe for every layer, component and position, and measure delta P with it, out of fold.
 
-Writes the delta table, one row per example, layer, component, position and intervention, and the
-layers table with each probe's AUC and calibration error. Where the answers are too few to probe, both
-are empty and say why in their metadata, so that the other models and datasets reach the figures.
+Writes the delta table, one row per example, layer, component, position and intervention; the layers
+table with each probe's AUC and calibration error; and what the headline's probes say if a few labels are
+wrong. Where the answers are too few to probe, all are empty and say why in their metadata, so that the
+other models and datasets reach the figures.
 """
 
 import json
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import torch
 
-from anchorscope.extract.axes import Grid
+from anchorscope.extract.axes import Grid, Headline
 from anchorscope.extract.store import open_activations
 from anchorscope.files.frames import write_frame
 from anchorscope.files.logs import configure_logging, log
@@ -47,10 +48,12 @@ if __name__ == "__main__":
         grid = Grid(*map(tuple, json.loads(params.grid)))
         reader = open_activations(snakemake.input, grid, json.loads(params.knockouts))
         splits = {"folds": params.folds, "repeats": params.repeats, "seed": params.seed}
-        delta, layers = measure(reader, **splits, where=where, on_card=on_card)
+        headline = Headline(**json.loads(params.headline))
+        delta, layers, errors = measure(reader, **splits, where=where, on_card=on_card, headline=headline)
     except TooFew as error:
         made["not_probed"] = f"{error} {before_balance(snakemake.input)}"
         log.warning("%s", made["not_probed"])
-        delta = layers = pl.DataFrame(schema={"id": pl.String})
+        delta = layers = errors = pl.DataFrame(schema={"id": pl.String})
     write_frame(snakemake.output.delta, delta, provenance(**made))
     write_frame(snakemake.output.layers, layers, provenance(**made))
+    write_frame(snakemake.output.label_errors, errors, provenance(**made))

@@ -141,7 +141,7 @@ if __name__ == "__main__":
     sets = {name: " · ".join(models[one] for one in some) for name, some in json.loads(params.figures).items()}
     pictures = make_pictures(by_set(files.figures), sets, target)
     chart = family_chart(summary, View(plain, datasets, headline=headline, style=read_style(files.style)))
-    found = {name: read_frame(files[name]) for name in ("text", "layers", "series", "strata")}
+    found = {name: read_frame(files[name]) for name in ("text", "layers", "series", "strata", "label_errors")}
     tables = read_tables(files, found, summary, headline)
     examples = read_examples(deepest=files.deepest, answers=files.answers, models=models, datasets=datasets)
     sections = [

@@ -45,7 +45,7 @@ def trained(clean, examples, without=EVERY_FOLD) -> list[Trained]:
 
 
 def test_a_detector_without_a_fold_gives_the_p_of_that_fold_in_the_delta_table(reader, examples, clean):
-    delta, _ = measure(reader, folds=5, repeats=2, seed=0, where="planted")
+    delta, *_ = measure(reader, folds=5, repeats=2, seed=0, where="planted")
     first = delta.filter(pl.col("repeat") == 0, pl.col("intervention") == "exact_question").sort("layer", "id")
     expected = first["p_clean"].to_numpy().reshape(LAYERS, -1)
     folds = examples.splits[0].folds

@@ -214,7 +214,14 @@ def test_the_probe_stage_gives_the_same_on_the_card_and_on_the_cpu(tmp_path):
     with ActivationWriter(tmp_path / "a", **shape, made_from={}, grid=HEADLINE) as writer:
         writer.add([{**key, "right": bool(key["right"])} for key in keys], block)
     tables = [
-        measure(ActivationReader([tmp_path / "a"]), folds=5, seed=0, where="here", on_card=on_card)
+        measure(
+            ActivationReader([tmp_path / "a"]),
+            folds=5,
+            seed=0,
+            where="here",
+            on_card=on_card,
+            headline=Headline(*HEADLINE.places()[0]),
+        )
         for on_card in (False, True)
     ]
     for on_cpu, on_card in zip(*tables, strict=True):

@@ -12,6 +12,7 @@ from anchorscope.draw.views import View
 from anchorscope.extract.axes import COMPONENTS, Headline
 from anchorscope.files.frames import write_frame
 from anchorscope.files.provenance import provenance
+from anchorscope.probe.label_errors import DRAWS, ERRORS
 from anchorscope.report.chart import family_chart
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import choose, examples_section, with_answers
@@ -135,6 +136,19 @@ def make_strata(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
+def make_label_errors(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
+    """The later a kind of errors and a dataset, the farther the AUC falls; the gap moves to both sides."""
+    rows = [
+        {"model": model, "dataset": dataset, **asdict(HEADLINE), "errors": errors, "draw": draw}
+        | {"auc_move": -0.01 * (kind + 1) - 0.002 * number, "gap_move": (kind + 1.0) * (-1) ** draw}
+        for model in layers
+        for number, dataset in enumerate(datasets)
+        for kind, errors in enumerate(ERRORS)
+        for draw in range(DRAWS)
+    ]
+    return pl.DataFrame(rows)
+
+
 def make_deepest(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     """Every example at one layer under both interventions, in no order of ids."""
     noise = np.random.default_rng(1)
@@ -239,6 +253,7 @@ def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words
         "layers": make_layers(layers, datasets),
         "series": make_series(list(layers), datasets),
         "strata": make_strata(layers, datasets),
+        "label_errors": make_label_errors(layers, datasets),
     }
     tables = {
         "deepest": deepest_layers(summary, HEADLINE),

@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 from anchorscope.probe import logistic
 from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.folds import assign_folds, assign_halves, shuffle_labels
-from anchorscope.probe.logistic import FittedProbes, fit, try_strengths
+from anchorscope.probe.logistic import FittedProbes, fit, fit_labellings, try_strengths
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
 from anchorscope.probe.refit import full_probes
 from anchorscope.probe.scores import score
@@ -92,6 +92,22 @@ def test_strengths_tried_one_after_another_end_where_each_probe_alone_does(width
     for number, strength in enumerate((4.0, 0.25, 0.0625)):
         alone = fit(features=features, labels=labels, train=train[None], strengths=torch.full((2, 1), strength))
         torch.testing.assert_close(logits[:, number], alone.logits(features[:, ~train])[:, 0], atol=2e-3, rtol=0)
+
+
+@pytest.mark.parametrize("width", [20, 300], ids=["narrow", "wide"])
+def test_probes_that_learn_several_labellings_are_those_that_learn_each_alone(width):
+    """Against scikit-learn, with another strength for each layer."""
+    features, labels = data(layers=2, examples=160, width=width, shift=0.7)
+    features[:, :, 5] += 300.0
+    labellings = torch.stack([labels, labels ^ (torch.arange(160) % 40 == 3), labels.flip(0)])
+    train, strengths = torch.arange(160) % 5 != 0, torch.tensor([1.0, 0.0625])
+    fitted = fit_labellings(features, labels=labellings, train=train, strengths=strengths)
+    assert fitted.converged.all()
+    found = torch.sigmoid(fitted.logits(features)).numpy()
+    for layer, states in enumerate(features.double().numpy()):
+        for number, own in enumerate(labellings.numpy()):
+            expected = oracle(states[train], own[train], float(strengths[layer]))
+            np.testing.assert_allclose(found[layer, number], chances(expected(states)), atol=1e-3)
 
 
 def test_a_probe_that_has_not_arrived_says_so(monkeypatch):

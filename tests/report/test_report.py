@@ -25,6 +25,7 @@ from anchorscope.report.chart import SHAPES, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import COUNT, Stretch, choose, examples_section, not_probed, stretches, with_answers
 from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures, opening_section
+from anchorscope.report.label_errors import label_errors_sentence
 from anchorscope.report.page import Section, chart_section, page
 from anchorscope.report.rendering import ENVIRONMENT
 from anchorscope.report.survives import survives_section
@@ -40,6 +41,7 @@ from anchorscope.summarise.two_lines import COMPARED
 from synthetic_run import (
     HEADLINE,
     make_deepest,
+    make_label_errors,
     make_layers,
     make_lines,
     make_series,
@@ -170,6 +172,7 @@ def test_what_survives_stands_side_by_side_and_has_a_dash_where_nothing_was_meas
         "layers": pl.concat([make_layers({"m": 4}, some), make_layers({"m+salmon": 4}, ["one"])]),
         "series": pl.concat([series, twin, subject.with_columns(area=pl.lit(-7.0))]),
         "strata": make_strata({"m": 4}, some),
+        "label_errors": make_label_errors({"m+salmon": 4}, ["one"]),
     }
     html = str(survives_section(tables, HEADLINE, {"m": "Model"}, {"two": "Two", "one": "One"}))
     assert re.findall(r"<h3>(.*?)</h3>", html) == ["Model"]
@@ -196,6 +199,19 @@ def test_what_survives_stands_side_by_side_and_has_a_dash_where_nothing_was_meas
     assert rows["subject cut"][1].startswith("−7.0 (")
     assert rows["random weights, honest, ΔP"][0] == "–"
     assert rows["honest gap in ΔP, near third"] == ["−7.0", "−7.0"]  # layers 1 to 3 of 4
+    assert "labels were wrong" not in html  # only those of the salmon were measured
+
+
+def test_one_sentence_says_how_far_wrong_labels_would_move_a_model():
+    """From the lowest to the highest move on any dataset, and a dash where there is no gap."""
+    rows = make_label_errors({"m": 4}, ["one", "two", "three"])
+    no_gap = pl.when(pl.col("errors") != "right_called_hallucinated").then("gap_move").alias("gap_move")
+    assert label_errors_sentence(rows.with_columns(no_gap)) == (
+        "If 2 % of the labels were wrong, at random, the AUC of the best layer and the honest gap would move by "
+        "−0.014 … −0.010 and −1.0 … +1.0 points. If all of these were right answers called hallucinated, they would "
+        "move by −0.024 … −0.020 and – points; if all were hallucinated answers called right, by −0.034 … −0.030 and "
+        "−3.0 … +3.0 points. Each is the range over datasets and 3 draws of the wrong labels."
+    )
 
 
 def test_distances_are_in_those_of_clean_states_and_gaps_leave_out_layers_without_an_interval():

@@ -8,7 +8,7 @@ from anchorscope.files.frames import write_frame
 from anchorscope.files.provenance import provenance
 from anchorscope.summarise.estimates import no_estimates
 from anchorscope.summarise.headline import at_headline
-from anchorscope.summarise.tables import as_text, gather, read_coverage
+from anchorscope.summarise.tables import TABLES, as_text, gather, read_coverage
 
 PAIRS = [["m", "one"], ["m", "two"]]
 MANIFEST = {"weights": "trained"}
@@ -23,7 +23,7 @@ def write_estimates(folder, not_probed: dict[str, str]) -> dict[str, list[str]]:
             {"not_probed": not_probed[dataset]} if dataset in not_probed else {}
         )
         table = pl.DataFrame({"component": ["resid"], "layer": [0]})
-        for name, frame in {**no_estimates(table).tables(), "layers": table, "text": table}.items():
+        for name, frame in {**no_estimates(table).tables(), **dict.fromkeys(TABLES, table)}.items():
             path = str(folder / f"{name}.{dataset}.parquet")
             write_frame(path, frame, provenance(**made))
             files.setdefault(name, []).append(path)

@@ -1,6 +1,7 @@
 # Probes: delta P and anchors of every example, and how good each layer's probe is.
 # In:  results/activations/{model}/{dataset}/*/*.parquet, results/answers/{model}/{dataset}/*.parquet
 # Out: results/delta/{model}/{dataset}.parquet, results/layers/{model}/{dataset}.parquet
+#      results/label_errors/{model}/{dataset}.parquet   what the headline's probes say if a few labels are wrong
 #      results/text/{model}/{dataset}.parquet   what words and lengths alone tell
 
 
@@ -11,6 +12,7 @@ rule probe:
     output:
         delta="results/delta/{model}/{dataset}.parquet",
         layers="results/layers/{model}/{dataset}.parquet",
+        label_errors="results/label_errors/{model}/{dataset}.parquet",
     log:
         "results/logs/probe/{model}/{dataset}.log",
     benchmark:
@@ -27,6 +29,7 @@ rule probe:
     params:
         grid=canonical_json([GRID.components, GRID.positions]),
         knockouts=canonical_json(KNOCKOUTS),
+        headline=canonical_json(config["headline"]),
         folds=config["folds"],
         repeats=config["repeats"],
         seed=config["seed"],

@@ -182,7 +182,7 @@ def summarise(
     paths = [activations] if isinstance(activations, str | Path) else list(activations)
     reader = ActivationReader(paths)
     headline = reader.grid.places()[0]
-    delta, layers = measure(reader, folds=folds, repeats=repeats, seed=seed, where=f"{model} on {dataset}")
+    delta, layers, _ = measure(reader, folds=folds, repeats=repeats, seed=seed, where=f"{model} on {dataset}")
     summary = estimate(delta, layers, Headline(*headline), draws=draws, seed=seed).summary
     origin = made_from(file_of(paths[0], *headline))
     return described(

@@ -29,7 +29,7 @@ def score_experiment(
     done = {name: pl.DataFrame(reader.replaced(experiment, name), schema=DTYPES) for name in interventions}
     examples = replace(examples, uncut={name: done[name]["replaced"].to_numpy() == 0 for name in interventions})
     passes = [CLEAN, *REPLACING[experiment]]
-    chunks = in_chunks(reader, passes, on_card, lambda device, states: _score_on(device, states, examples))
+    chunks = in_chunks(reader, passes, on_card, lambda device, states, _: _score_on(device, states, examples))
     ((component, position),) = reader.grid.places()
     tables = []
     for repeat, of_repeat in enumerate(zip(*(part for *_, part in chunks), strict=True)):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -11,13 +11,15 @@ import polars as pl
 import polars.selectors as cs
 import torch
 
-from anchorscope.extract.axes import EXACT, Grid, Pass, passes_of
+from anchorscope.extract.axes import EXACT, Grid, Headline, Pass, passes_of
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import log, progress
 from anchorscope.models.gpus import one_card
 from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
 from anchorscope.probe.distance import distances
 from anchorscope.probe.examples import MIN_PER_CLASS, Examples, examples_of
+from anchorscope.probe.label_errors import Labelling, labellings
+from anchorscope.probe.mislabelled import label_errors_table, score_labellings
 from anchorscope.probe.quality import auc_with_interval, calibration_error
 from anchorscope.probe.scores import Logits, Scores, joined, score
 from anchorscope.probe.verdicts import delta_p, flips, sigmoid
@@ -46,6 +48,7 @@ class Measured:
 
     scores: list[Scores]  # one for each repeat
     distances: dict[str, torch.Tensor]  # by intervention, from clean states: [layers, examples]
+    mislabelled: Logits = field(default_factory=dict)  # [layers, labellings, examples], of probes that learnt errors
 
     def logits(self, probe: Probe, intervention: str) -> np.ndarray:
         """Logits [repeats, layers, examples]."""
@@ -57,21 +60,41 @@ class Measured:
         return Measured([scores.layers(some) for scores in self.scores], distances)
 
 
+@dataclass(frozen=True)
+class LabelErrors:
+    """The component and position whose probes also learn from labels of which some are wrong, and these labels."""
+
+    place: Place
+    drawn: list[Labelling]
+
+
 def measure(
-    reader: ActivationReader, folds: int, seed: int, where: str, repeats: int = 3, on_card: bool = False
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The delta table and the layers table of one model on one dataset."""
+    reader: ActivationReader,
+    folds: int,
+    seed: int,
+    where: str,
+    repeats: int = 3,
+    on_card: bool = False,
+    headline: Headline | None = None,
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """The delta table, the layers table and the table of label errors of one model on one dataset.
+
+    The last one is about the headline, and empty without one.
+    """
     examples = examples_of(reader.keys, folds=folds, repeats=repeats, seed=seed, where=where)
     knockouts = [name for name in reader.knockouts if enough_cut(reader, examples, name)]
     uncut = {cut: ~reader.cuts(name) for name in knockouts if name != EXACT for _, cut in passes_of(name)}
     examples = replace(examples, uncut=uncut)
     passes = [run for name in knockouts for run in passes_of(name)]
-    deltas, layers = [], []
-    for (component, position), measured in measure_places(reader, examples, passes, on_card).items():
-        names = [pl.lit(component).alias("component"), pl.lit(position).alias("position")]
+    errors = LabelErrors((headline.component, headline.position), labellings(examples, seed)) if headline else None
+    deltas, layers, mislabelled = [], [], pl.DataFrame()
+    for place, measured in measure_places(reader, examples, passes, on_card=on_card, errors=errors).items():
+        names = [pl.lit(name).alias(key) for key, name in zip(("component", "position"), place, strict=True)]
         deltas.append(delta_table(measured, examples).with_columns(names))
         layers.append(layers_table(measured, examples).with_columns(names))
-    return pl.concat(deltas), pl.concat(layers)
+        if errors and place == errors.place:
+            mislabelled = label_errors_table(measured.mislabelled, errors.drawn, examples).with_columns(names)
+    return pl.concat(deltas), pl.concat(layers), mislabelled
 
 
 def enough_cut(reader: ActivationReader, examples: Examples, knockout: str) -> bool:
@@ -91,14 +114,17 @@ def enough_cut(reader: ActivationReader, examples: Examples, knockout: str) -> b
 
 
 def measure_places(
-    reader: ActivationReader, examples: Examples, passes: Sequence[Pass], on_card: bool
+    reader: ActivationReader, examples: Examples, passes: Sequence[Pass], on_card: bool, errors: LabelErrors | None
 ) -> dict[Place, Measured]:
     """Out-of-fold logits of every component and position, and how far their states lie from clean ones."""
     parts: dict[Place, list[Measured]] = {place: [] for place in reader.grid.places()}
-    chunks = in_chunks(reader, passes, on_card, lambda device, states: _measure_on(device, states, examples))
-    for some, layers, measured in chunks:
-        for index, place in enumerate(some):
-            parts[place].append(measured.layers(slice(index * len(layers), (index + 1) * len(layers))))
+
+    def measure_on(device: torch.device, states: States, places: Sequence[Place]) -> dict[Place, Measured]:
+        return _measure_on(device, states, examples, places=places, errors=errors)
+
+    for *_, measured in in_chunks(reader, passes, on_card, measure_on):
+        for place, own in measured.items():
+            parts[place].append(own)
     return {place: _joined(of_place) for place, of_place in parts.items()}
 
 
@@ -106,12 +132,12 @@ def in_chunks(
     reader: StateReader,
     passes: Sequence[Pass],
     on_card: bool,
-    measure_on: Callable[[torch.device, States], Part],
+    measure_on: Callable[[torch.device, States, Sequence[Place]], Part],
 ) -> list[tuple[list[Place], range, Part]]:
     """What `measure_on` makes of the states of every component and position: a few layers, or all layers of a few.
 
-    So memory stays bounded; the next ones are read while these are probed. A card is taken once the first are read, and
-    given back after the last.
+    The layers of one place stand before those of the next. So memory stays bounded; the next ones are read while these
+    are probed. A card is taken once the first are read, and given back after the last.
     """
     step = max(1, (CARD_BYTES if on_card else CHUNK_BYTES) // (len(reader.keys) * reader.width * 4))
     places, together = reader.grid.places(), max(1, step // reader.layers)
@@ -129,11 +155,13 @@ def in_chunks(
                 states = following.result()
                 if number + 1 < len(chunks):
                     following = ahead.submit(_read, reader, passes, *chunks[number + 1])
-                parts.append((some, layers, measure_on(device, states)))
+                parts.append((some, layers, measure_on(device, states, some)))
     return parts
 
 
-def _measure_on(device: torch.device, states: States, examples: Examples) -> Measured:
+def _measure_on(
+    device: torch.device, states: States, examples: Examples, places: Sequence[Place], errors: LabelErrors | None
+) -> dict[Place, Measured]:
     """What the probes of some layers say, in the machine's own memory; what was on a card is freed."""
     there = {key: vectors.to(device) for key, vectors in states.items()}
     hallucinated = torch.from_numpy(examples.hallucinated).to(device)
@@ -148,7 +176,29 @@ def _measure_on(device: torch.device, states: States, examples: Examples) -> Mea
         for split in examples.splits
     ]
     first = {intervention: vectors for (prompt, intervention), vectors in there.items() if prompt == "first"}
-    return Measured(scores, distances(first, torch.from_numpy(examples.splits[0].folds).to(device)))
+    measured = Measured(scores, distances(first, torch.from_numpy(examples.splits[0].folds).to(device)))
+    layers = len(scores[0].strengths) // len(places)
+    found = {}
+    for index, place in enumerate(places):
+        some = slice(index * layers, (index + 1) * layers)
+        found[place] = measured.layers(some)
+        if errors and place == errors.place:
+            own = {run: vectors[some] for run, vectors in there.items()}
+            found[place] = _with_errors(found[place], own, examples, errors.drawn)
+    return found
+
+
+def _with_errors(measured: Measured, states: States, examples: Examples, drawn: list[Labelling]) -> Measured:
+    """Also what probes say that learnt from labels of which some are wrong."""
+    split, device = examples.splits[0], states["first", "clean"].device
+    logits = score_labellings(
+        states,
+        labels=torch.from_numpy(np.array([one.hallucinated for one in drawn], bool)).to(device),
+        folds=torch.from_numpy(split.folds).to(device),
+        halves=torch.from_numpy(split.halves).to(device),
+        strengths=measured.scores[0].strengths.to(device),
+    )
+    return replace(measured, mislabelled=logits)
 
 
 def _read(reader: StateReader, passes: Sequence[Pass], places: Sequence[Place], layers: range) -> States:
@@ -160,7 +210,11 @@ def _read(reader: StateReader, passes: Sequence[Pass], places: Sequence[Place], 
 def _joined(parts: list[Measured]) -> Measured:
     """All layers, from parts that have some layers each."""
     scores = [joined(of_repeat) for of_repeat in zip(*(part.scores for part in parts), strict=True)]
-    return Measured(scores, {name: torch.cat([part.distances[name] for part in parts]) for name in parts[0].distances})
+    return Measured(
+        scores,
+        {name: torch.cat([part.distances[name] for part in parts]) for name in parts[0].distances},
+        {key: torch.cat([part.mislabelled[key] for part in parts]) for key in parts[0].mislabelled},
+    )
 
 
 def delta_table(measured: Measured, examples: Examples) -> pl.DataFrame:

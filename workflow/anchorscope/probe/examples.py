@@ -67,11 +67,19 @@ def _split(
 ) -> Split:
     fold_of = assign_folds(ids, groups=clusters, labels=hallucinated, folds=folds, seed=seed)
     half_of = assign_halves(ids, groups=clusters, labels=hallucinated, seed=seed)
-    for fold in range(folds):
+    fold = one_sided_fold(hallucinated, fold_of, half_of)
+    if fold is not None:
+        raise TooFew(
+            f"{where}: fold {fold} or a half of its training data has one class only, because a few subjects "
+            "hold most examples; ask more questions or lower `folds`."
+        )
+    return Split(fold_of, half_of, shuffle_labels(ids, labels=hallucinated, folds=fold_of, seed=seed))
+
+
+def one_sided_fold(hallucinated: np.ndarray, fold_of: np.ndarray, half_of: np.ndarray) -> int | None:
+    """The first fold that has one class only, itself or in a half of its training data."""
+    for fold in range(fold_of.max() + 1):
         parts = [fold_of == fold, *((fold_of != fold) & (half_of == half) for half in (0, 1))]
         if any(len(set(hallucinated[part])) < 2 for part in parts):
-            raise TooFew(
-                f"{where}: fold {fold} or a half of its training data has one class only, because a few subjects "
-                "hold most examples; ask more questions or lower `folds`."
-            )
-    return Split(fold_of, half_of, shuffle_labels(ids, labels=hallucinated, folds=fold_of, seed=seed))
+            return fold
+    return None

@@ -68,28 +68,17 @@ def try_strengths(
 ) -> Iterator[Tensor]:
     """Train on `train` [examples] and yield the logits [layers, strengths, others] of all others, group by group.
 
-    A group of strengths starts where the last strength of the group before ended. Where there are more features than
-    training examples, the standardised features are replaced by as many as there are examples, with the same inner
-    products (a Cholesky factor of them). The logits stay the same, and a step is cheaper.
+    A group of strengths starts where the last strength of the group before ended.
     """
-    count = int(train.sum())
-    mean = (train.to(features.dtype)[None] / count) @ features  # [layers, 1, width]
-    known = features[:, train].sub_(mean)
-    spread = torch.linalg.vector_norm(known, dim=1, keepdim=True) / count**0.5
-    inverse = torch.where(spread <= CONSTANT * mean.abs(), 0.0, 1 / spread)
-    wide = features.shape[2] > count
-    others = features[:, ~train].sub_(mean).mul_(inverse)
-    known.mul_(inverse)
+    known, scaling = _standardised(features, train)
+    others = features[:, ~train].sub_(scaling.mean).mul_(scaling.inverse)
+    wide = known.shape[2] > known.shape[1]
     if wide:
         others = others @ known.mT  # inner products [layers, other examples, training examples]
-        inner = torch.ones(len(known), count, count + 1, dtype=known.dtype, device=known.device)
-        products = torch.matmul(known, known.mT, out=inner[..., :-1])
-        products.diagonal(dim1=1, dim2=2).add_(JITTER * features.shape[2])
-        known = products.copy_(torch.linalg.cholesky(products))
-    else:
-        inner = _with_ones(known)
+    inner = _fewer(known) if wide else _with_ones(known)
+    del known
     labels = labels[train].to(features.dtype)
-    weights = class_weights(labels, torch.ones(1, count, dtype=torch.bool, device=labels.device))
+    weights = class_weights(labels, torch.ones(1, len(labels), dtype=torch.bool, device=labels.device))
     at = torch.zeros_like(inner[:, :1])
     for strengths in groups:
         penalties = torch.tensor(strengths, dtype=at.dtype, device=at.device).expand(len(at), -1)
@@ -99,8 +88,55 @@ def try_strengths(
         )
         at, _ = _newton(problem, start, tolerance)
         weight = at[..., :-1].mT
-        weight = torch.linalg.solve_triangular(known.mT, weight, upper=True) if wide else weight
+        weight = torch.linalg.solve_triangular(inner[..., :-1].mT, weight, upper=True) if wide else weight
         yield (others @ weight).mT + at[..., -1:]
+
+
+def fit_labellings(features: Tensor, labels: Tensor, train: Tensor, strengths: Tensor) -> FittedProbes:
+    """Fit one probe per layer and labelling [labellings, examples], all on `train` [examples]; strengths [layers].
+
+    They end where `fit` ends, but share more: each further labelling is cheap.
+    """
+    known, scaling = _standardised(features, train)
+    wide = known.shape[2] > known.shape[1]
+    inner = _fewer(known) if wide else _with_ones(known)
+    own = labels[:, train].to(features.dtype)
+    problem = _Problem(
+        features=inner,
+        labels=own,
+        weights=class_weights(own, torch.ones_like(own)),
+        strengths=strengths.to(features.dtype)[:, None].expand(-1, len(own)),
+    )
+    at, converged = _newton(problem, inner.new_zeros(len(inner), len(own), inner.shape[2]), TOLERANCE)
+    weight = at[..., :-1]
+    if wide:
+        weight = torch.linalg.solve_triangular(inner[..., :-1].mT, weight.mT, upper=True).mT @ known
+    weight = weight * scaling.inverse
+    return FittedProbes(weight, at[..., -1] - (weight * scaling.mean).sum(-1), converged)
+
+
+def _standardised(features: Tensor, train: Tensor) -> tuple[Tensor, "_Scaling"]:
+    """The features of the training examples [layers, training examples, width], and how they were standardised."""
+    count = int(train.sum())
+    mean = (train.to(features.dtype)[None] / count) @ features  # [layers, 1, width]
+    known = features[:, train].sub_(mean)
+    spread = torch.linalg.vector_norm(known, dim=1, keepdim=True) / count**0.5
+    inverse = torch.where(spread <= CONSTANT * mean.abs(), 0.0, 1 / spread)
+    return known.mul_(inverse), _Scaling(mean, inverse)
+
+
+def _fewer(known: Tensor) -> Tensor:
+    """As many features as there are examples, in place of more: [layers, examples, examples + 1].
+
+    They have the same inner products, being a Cholesky factor of these; the last one is the intercept's. Logits stay
+    the same, and a step is cheaper.
+    """
+    layers, count, width = known.shape
+    inner = torch.ones(layers, count, count + 1, dtype=known.dtype, device=known.device)
+    products = torch.matmul(known, known.mT, out=inner[..., :-1])
+    products.diagonal(dim1=1, dim2=2).add_(JITTER * width)
+    products.copy_(torch.linalg.cholesky(products))
+    return inner
 
 
 def _with_ones(features: Tensor, centre: Tensor | None = None) -> Tensor:
@@ -161,7 +197,7 @@ class _Problem:
     """Points and slopes are [layers, probes, width + 1]: weights of standardised features, and the intercept."""
 
     features: Tensor  # [layers, examples, width + 1]
-    labels: Tensor  # [examples]
+    labels: Tensor  # [examples], or those of each probe, [probes, examples]
     weights: Tensor  # [probes, examples]
     strengths: Tensor  # [layers, probes]
     scaling: _Scaling | None = None  # with the intercept's; None where the features are standardised already

@@ -76,7 +76,7 @@ def score(
     States of half precision are widened one at a time.
     """
     labels, held_out = hallucinated.float(), whom_folds_hold_out(folds)
-    losses = inner_losses(_widened(states["first", "clean"]), labels, folds)
+    losses = inner_losses(widened(states["first", "clean"]), labels, folds)
     strengths = least(losses)
     logits: Logits = {}
     converged = []
@@ -85,7 +85,7 @@ def score(
         found, fine = _score_prompt(prompt, mine, labels, held_out=held_out, halves=halves, strengths=strengths)
         logits |= found
         converged.append(fine)
-    clean = _widened(states["first", "clean"])
+    clean = widened(states["first", "clean"])
     control = fit(features=clean, labels=shuffled.float(), train=~held_out, strengths=strengths).logits(clean)
     return Scores(
         logits=logits,
@@ -102,7 +102,7 @@ def score_first(states: dict[str, Tensor], hallucinated: Tensor, folds: Tensor, 
     These are the probes that `score` fits: the same numbers from the same clean states, up to the solver's tolerance.
     """
     labels = hallucinated.float()
-    strengths = least(inner_losses(_widened(states["clean"]), labels, folds))
+    strengths = least(inner_losses(widened(states["clean"]), labels, folds))
     held_out = whom_folds_hold_out(folds)
     return _score_prompt("first", states, labels, held_out=held_out, halves=halves, strengths=strengths)[0]
 
@@ -112,17 +112,22 @@ def whom_folds_hold_out(folds: Tensor) -> Tensor:
     return folds == torch.arange(int(folds.max()) + 1, device=folds.device)[:, None]
 
 
+def whom_it_sees(probe: Probe, held_out: Tensor, halves: Tensor) -> Tensor:
+    """Whom a probe learns from in each fold, [folds, examples]."""
+    return ~held_out if probe.half is None else ~held_out & (halves == probe.half)
+
+
 def _score_prompt(
     prompt: str, states: dict[str, Tensor], labels: Tensor, *, held_out: Tensor, halves: Tensor, strengths: Tensor
 ) -> tuple[Logits, Tensor]:
     """The logits of a prompt's probes for its states by intervention, and where they converged [layers, folds]."""
-    clean, count = _widened(states["clean"]), len(held_out)
+    clean, count = widened(states["clean"]), len(held_out)
     probes = [probe for probe in PROBES if probe.prompt == prompt]
-    train = torch.cat([~held_out if probe.half is None else ~held_out & (halves == probe.half) for probe in probes])
+    train = torch.cat([whom_it_sees(probe, held_out, halves) for probe in probes])
     fitted = fit(features=clean, labels=labels, train=train, strengths=strengths.repeat(1, len(probes)))
     logits: Logits = {}
     for intervention, vectors in states.items():
-        everyone = fitted.logits(clean if intervention == "clean" else _widened(vectors))
+        everyone = fitted.logits(clean if intervention == "clean" else widened(vectors))
         by_probe = everyone.unflatten(1, (len(probes), count))  # [layers, probes, folds, examples]
         for number, probe in enumerate(probes):
             own = torch.where(held_out, by_probe[:, number], 0.0).sum(1)
@@ -130,5 +135,5 @@ def _score_prompt(
     return logits, fitted.converged.unflatten(1, (len(probes), count)).all(1)
 
 
-def _widened(states: Tensor) -> Tensor:
+def widened(states: Tensor) -> Tensor:
     return states if states.dtype == torch.float64 else states.float()

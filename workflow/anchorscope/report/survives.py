@@ -9,12 +9,13 @@ from markupsafe import Markup
 from anchorscope.draw.figures import intervention_title
 from anchorscope.extract.axes import CONTROLS, EXACT, Headline
 from anchorscope.models.manifest import SALMON
+from anchorscope.report.label_errors import label_errors_sentence
 from anchorscope.report.rendering import render
 from anchorscope.report.tables import Titles, distances
 from anchorscope.summarise.numbers import MINUS, between
 from anchorscope.summarise.strata import DISTANCE
 
-TABLES = ("text", "layers", "series", "strata")
+TABLES = ("text", "layers", "series", "strata", "label_errors")
 READERS = {
     "best_layer": "best layer",
     "first_layer": "first layer",
@@ -40,13 +41,18 @@ class Comparison:
 
     model: str
     rows: dict[str, dict[str, list[str | None]]]  # heading -> what is measured -> cells
+    label_errors: str  # how far it would move if some labels were wrong
 
 
 def survives_section(tables: Tables, headline: Headline, models: Titles, datasets: Titles) -> Markup:
     """A table for each model, of all its datasets side by side; models and datasets by name, with their titles."""
     shown = {name: tables[name].filter(**asdict(headline)) for name in TABLES}
     comparisons = [
-        Comparison(title, _side_by_side([_of_pair(shown, model, dataset) for dataset in datasets]))
+        Comparison(
+            title,
+            _side_by_side([_of_pair(shown, model, dataset) for dataset in datasets]),
+            label_errors_sentence(shown["label_errors"].filter(model=model)),
+        )
         for model, title in models.items()
     ]
     return render("survives.html", comparisons=comparisons, datasets=list(datasets.values()))

@@ -1,0 +1,194 @@
+"""How far wrong labels would move the AUC and the honest gap: against plain loops, and where the answer is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from anchorscope.extract.axes import Headline
+from anchorscope.extract.store import PASSES
+from anchorscope.probe.anchor_rules import FULL, HALF_A, SECOND_B, Probe
+from anchorscope.probe.delta import Measured, delta_table, layers_table
+from anchorscope.probe.distance import distances
+from anchorscope.probe.examples import Examples, examples_of
+from anchorscope.probe.label_errors import DRAWS, ERRORS, SHARE, Labelling, labellings, turn_labels
+from anchorscope.probe.mislabelled import label_errors_table, score_labellings
+from anchorscope.probe.scores import Scores, score
+from anchorscope.summarise.label_errors import label_errors
+
+HEADLINE = Headline("resid", "answer_last")
+LAYERS, FOLDS = 2, 4
+States = dict[tuple[str, str], torch.Tensor]
+
+
+def make(count: int, width: int, signal: float) -> tuple[States, Examples]:
+    """Each state tells the label; the cut turns the evidence of two in five around, under both prompts."""
+    generator = torch.Generator().manual_seed(0)
+    hallucinated = torch.arange(count) % 2 == 0
+    evidence = signal * (2.0 * hallucinated - 1) + torch.randn(count, generator=generator)
+    states = {}
+    for prompt, intervention in PASSES:
+        vectors = torch.randn(LAYERS, count, width, generator=generator)
+        vectors[..., 0] = 0.3 * vectors[..., 0] + evidence
+        if intervention == "exact_question":
+            vectors[:, torch.arange(count) % 5 < 2, 0] *= -1
+        states[prompt, intervention] = vectors
+    keys = [
+        {"id": f"{number:04d}", "right": not wrong, "subject": None, "popularity": None}
+        for number, wrong in enumerate(hallucinated.tolist())
+    ]
+    return states, examples_of(keys, folds=FOLDS, repeats=1, seed=0, where="here")
+
+
+def fitted(states: States, examples: Examples) -> tuple[Scores, pl.DataFrame, pl.DataFrame]:
+    """What the probes say with the labels as they are, and the tables of it."""
+    parts = {name: torch.from_numpy(part) for name, part in vars(examples.splits[0]).items()}
+    scores = score(states, torch.from_numpy(examples.hallucinated), **parts)
+    first = {intervention: part for (prompt, intervention), part in states.items() if prompt == "first"}
+    measured = Measured([scores], distances(first, parts["folds"]))
+    names = {name: pl.lit(value) for name, value in vars(HEADLINE).items()}
+    return scores, *(make(measured, examples).with_columns(**names) for make in (delta_table, layers_table))
+
+
+def moved(states: States, examples: Examples, drawn: list[Labelling]) -> pl.DataFrame:
+    scores, delta, layers = fitted(states, examples)
+    split = examples.splits[0]
+    logits = score_labellings(
+        states,
+        labels=torch.from_numpy(np.array([one.hallucinated for one in drawn])),
+        folds=torch.from_numpy(split.folds),
+        halves=torch.from_numpy(split.halves),
+        strengths=scores.strengths,
+    )
+    names = {name: pl.lit(value) for name, value in vars(HEADLINE).items()}
+    mislabelled = label_errors_table(logits, drawn, examples).with_columns(**names)
+    return label_errors(mislabelled.sample(fraction=1, shuffle=True, seed=0), delta, layers, HEADLINE)
+
+
+class Slow:
+    """The same by loops over layers, folds and examples, with scikit-learn's probes."""
+
+    def __init__(self, states: States, examples: Examples, strengths: torch.Tensor):
+        self.states, self.split, self.strengths = states, examples.splits[0], strengths.numpy()
+
+    def logits(self, probe: Probe, labels: np.ndarray, intervention: str, layer: int) -> np.ndarray:
+        clean, read = (self.states[probe.prompt, name][layer].double().numpy() for name in ("clean", intervention))
+        found = np.zeros(len(labels))
+        for fold in range(FOLDS):
+            held = self.split.folds == fold
+            seen = ~held if probe.half is None else ~held & (self.split.halves == probe.half)
+            mean, scale = clean[seen].mean(0), clean[seen].std(0)
+            penalty = 1 / (self.strengths[layer, fold] * seen.sum())
+            model = LogisticRegression(C=penalty, class_weight="balanced", tol=1e-10, max_iter=10_000)
+            model.fit((clean[seen] - mean) / scale, labels[seen])
+            found[held] = model.decision_function((read[held] - mean) / scale)
+        return found
+
+    def auc(self, labels: np.ndarray, layer: int) -> float:
+        return roc_auc_score(labels, self.logits(FULL, labels, "clean", layer))
+
+    def gap(self, labels: np.ndarray, layer: int) -> float:
+        gaps = []
+        for labelling, measuring in ((HALF_A, SECOND_B), (SECOND_B, HALF_A)):
+            told, tells = self.pair(labelling, labels, layer), self.pair(measuring, labels, layer)
+            groups: dict[bool, list[float]] = {True: [], False: []}
+            for own_clean, own_cut, clean, cut in zip(*told, *tells, strict=True):
+                verdict = 1 if clean >= 0 else -1
+                confidence = [1 / (1 + np.exp(-verdict * logit)) for logit in (clean, cut)]
+                groups[(own_clean >= 0) != (own_cut >= 0)].append(100 * (confidence[1] - confidence[0]))
+            gaps.append(np.mean(groups[True]) - np.mean(groups[False]))
+        return float(np.mean(gaps))
+
+    def pair(self, probe: Probe, labels: np.ndarray, layer: int) -> list[np.ndarray]:
+        return [self.logits(probe, labels, name, layer) for name in ("clean", "exact_question")]
+
+
+@pytest.mark.parametrize("width", [6, 100], ids=["narrow", "wide"])
+def test_moves_are_those_of_probes_that_are_fitted_one_by_one(width):
+    states, examples = make(count=120, width=width, signal=0.8)
+    drawn = labellings(examples, seed=0)
+    found = moved(states, examples, drawn)
+    scores, _, layers = fitted(states, examples)
+    best = layers.filter("is_reference")["layer"][0]
+    slow = Slow(states, examples, scores.strengths)
+    assert found.select("errors", "draw").rows() == sorted((one.errors, one.draw) for one in drawn)
+
+    def reported(labels: np.ndarray) -> list[float]:
+        areas, gaps = ([of(labels, layer) for layer in range(LAYERS)] for of in (slow.auc, slow.gap))
+        return [areas[best], np.mean(areas), np.mean(gaps)]
+
+    before = reported(examples.hallucinated)
+    for one in drawn:
+        row = found.filter(errors=one.errors, draw=one.draw).row(0, named=True)
+        after = reported(one.hallucinated)
+        for name, there, here in zip(("auc", "auc_over_layers", "gap"), after, before, strict=True):
+            close = 0.05 if name == "gap" else 1e-3
+            assert row[name] == pytest.approx(there, abs=close)
+            assert row[f"{name}_move"] == pytest.approx(there - here, abs=close)
+        assert (row["n"], row["turned"], row["layer"]) == (120, (one.hallucinated != examples.hallucinated).sum(), best)
+    assert found["gap_move"].abs().max() > 0.5, "nothing moved that could differ"
+
+
+def test_no_turned_label_moves_nothing():
+    states, examples = make(count=120, width=100, signal=0.8)
+    (row,) = moved(states, examples, [Labelling("random", 0, examples.hallucinated)]).to_dicts()
+    assert row["turned"] == 0
+    assert (row["auc_move"], row["auc_over_layers_move"]) == (pytest.approx(0, abs=1e-3), pytest.approx(0, abs=1e-3))
+    assert row["gap_move"] == pytest.approx(0, abs=0.02)
+
+
+def test_where_the_probe_is_always_right_the_auc_falls_by_as_much_as_it_must():
+    """A turned label ranks like the others of its true class: above half of them, below the other half.
+
+    With the share e of both classes wrong, of pairs (1 - e)^2 are in order, e^2 are not, and half of all others are:
+    1 - e in all. With m wrong labels in the one class of n/2 + m, and none in the other: 1 - m / (n/2 + m) / 2.
+    """
+    states, examples = make(count=1000, width=6, signal=8.0)
+    found = moved(states, examples, labellings(examples, seed=0))
+    turned = SHARE * 1000
+    one_sided = turned / (500 + turned) / 2
+    assert (found["auc"] - found["auc_move"]).to_list() == pytest.approx([1.0] * len(found))
+    for errors, expected in zip(ERRORS, (SHARE, one_sided, one_sided), strict=True):
+        assert found.filter(errors=errors)["auc_move"].mean() == pytest.approx(-expected, abs=0.005)
+
+
+@pytest.mark.parametrize("turned", [None, False, True])
+def test_the_share_of_labels_is_turned_and_on_one_side_only_where_asked(turned):
+    ids = [f"{number:03d}" for number in range(400)]
+    labels = np.arange(400) % 2 == 0
+    found = turn_labels(ids, labels, turned, "0 0")
+    changed = found != labels
+    assert changed.sum() == 8
+    assert set(labels[changed]) == ({True, False} if turned is None else {turned})
+    order = np.random.default_rng(0).permutation(400)
+    again = turn_labels([ids[index] for index in order], labels[order], turned, "0 0")
+    assert (again == found[order]).all(), "the choice is the ids', whatever their order"
+    assert (turn_labels(ids, labels, turned, "0 1") != found).any()
+
+
+def test_few_labels_of_an_unequal_class_are_turned_as_a_share_of_that_class():
+    labels = np.arange(1000) >= 50
+    ids = [str(number) for number in range(1000)]
+    assert [(turn_labels(ids, labels, turned, "0") != labels).sum() for turned in (None, False, True)] == [20, 2, 38]
+
+
+def test_a_draw_that_leaves_a_probe_with_one_class_is_left_out():
+    """Half B has two right answers, in two folds. The fold that holds out the one learns from the other."""
+    _, examples = make(count=120, width=6, signal=1.0)
+    labels = examples.hallucinated
+    drawn = {
+        (errors, draw): turn_labels(examples.ids, labels, turned, f"0 {draw}") != labels
+        for errors, turned in ERRORS.items()
+        for draw in range(DRAWS)
+    }
+    needed = [np.flatnonzero(drawn["right_called_hallucinated", 1])[0], np.flatnonzero(~labels)[-1]]
+    folds, halves = np.arange(120) // 2 % FOLDS, np.where(labels, np.arange(120) // 8 % 2, 0)
+    folds[needed], halves[needed] = [0, 1], 1
+    examples = replace(examples, splits=[replace(examples.splits[0], folds=folds, halves=halves)])
+    found = [(one.errors, one.draw) for one in labellings(examples, seed=0)]
+    assert found == [names for names, changed in drawn.items() if not changed[needed].any()]
+    assert 0 < len(found) < len(drawn)
