@@ -24,6 +24,7 @@ from anchorscope.probe.verdicts import delta_p, flips, sigmoid
 
 # How much of one pass, in single precision, is probed at a time. A card needs many layers to be busy.
 CHUNK_BYTES, CARD_BYTES = 24 * 2**20, 2**30
+FORMS = {"id": pl.String, "question_form": pl.String, "answer_form": pl.String, "answer_in_question": pl.Boolean}
 Part = TypeVar("Part")  # what is made of some layers
 States = dict[Pass, torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
 Place = tuple[str, str]  # a component and a position
@@ -71,7 +72,13 @@ def measure(
         names = [pl.lit(component).alias("component"), pl.lit(position).alias("position")]
         deltas.append(delta_table(measured, examples).with_columns(names))
         layers.append(layers_table(measured, examples).with_columns(names))
-    return pl.concat(deltas), pl.concat(layers)
+    return with_forms(pl.concat(deltas), reader.keys), pl.concat(layers)
+
+
+def with_forms(delta: pl.DataFrame, keys: Sequence[dict]) -> pl.DataFrame:
+    """Beside every example the form of its question and of its answer."""
+    forms = pl.DataFrame([{name: key[name] for name in FORMS} for key in keys], schema=FORMS)
+    return delta.join(forms, on="id", how="left", maintain_order="left")
 
 
 def enough_cut(reader: ActivationReader, examples: Examples, knockout: str) -> bool:
