@@ -61,10 +61,10 @@ NUMERAL = r"""
 NUMBERS = re.compile(
     rf"""
     (?:(?:about|around|over|nearly|almost|approximately|roughly|more\s+than|at\s+least|the)\s+)*
-    (?:[-−+]?[$€£¥]?\d[\d.,:]*(?:st|nd|rd|th)?|{NUMERAL}\b)
+    (?:[-−+]?[$€£¥]?\d[\d.,:/'’]*(?:st|nd|rd|th)?|{NUMERAL}\b)
     (?:(?:\s*[-–—]\s*|\s+(?:and|to)\s+|\s+)(?:[$€£¥]?\d[\d.,]*|{NUMERAL}\b))*
     (?:\s?[%°])?
-    (?:\s?(?-i:[a-zµ²³]+|[kMG]?[BCFKVW])\b){{0,4}}
+    (?:\s?(?-i:[a-zµ²³]+|[kMG]?[BCFKVW]|[AP]M)\b){{0,4}}
     """,
     FLAGS,
 )
@@ -78,7 +78,7 @@ DATES = re.compile(
     (?:(?:in|on|since|around|early|late|mid|the)[\s-]+)*
     (?:{YEAR}(?:\s*(?:[-–—/]|to|and|until)\s*(?:{YEAR}|\d\d|present))?
     |(?:\w+day,?\s+)?{DAY}\s+(?:of\s+)?{MONTH}(?:,?\s+\d{{3,4}})?
-    |(?:\w+day,?\s+)?{MONTH}(?:\s+{DAY})?(?:,?\s+(?:of\s+)?\d{{4}})?
+    |(?:\w+day,?\s+)?{MONTH}(?:\s+{DAY}(?:\s?[-–—]\s?{DAY})?)?(?:,?\s+(?:of\s+)?\d{{4}})?
     |\d{{1,4}}[./-]\d{{1,2}}[./-]\d{{2,4}}
     |\d{{1,4}}\s*{ERA}|a\.?d\.?\s*\d{{1,4}}
     |(?:{DAY}|{NUMERAL})[\s-]+century(?:\s+{ERA})?)
@@ -249,7 +249,8 @@ def answer_form(exact: str, question: str) -> str:
     text = exact.strip(" .,;!?\"'“”‘’*")
     if bare_words(text) in (["yes"], ["no"]):
         return YES_NO
-    if DATES.fullmatch(text):
+    counted = text.isdigit() and question_form(question) == HOW_MANY  # "1500" need not be a year
+    if DATES.fullmatch(text) and not counted:
         return DATE
     if NUMBERS.fullmatch(text):
         return NUMBER
