@@ -22,7 +22,7 @@ ONE_NAME = re.compile(rf"{QUOTED.pattern}|\([^)]*\)|\[[^]]*\]")
 A_NAME = "Quoted"
 NUMBERED = re.compile(r"^\W*q(?:uestion)?\s*\d*\s*[:.]", re.I)  # "Q1: Which ..."
 # "who or what", "his or her", "two or more", "or not"
-ONE_THING = re.compile(r"\b(?:who|what|when|where|his|he|one|two|more|either)\s+or\b|\bor\s+(?:not|so)\b", re.I)
+ONE_THING = re.compile(r"\b(who|what|when|where|his|he|one|two|more|either)\s+or\b|\bor\s+(?:not|so)\b", re.I)
 TOKEN = re.compile(rf"{WORD.pattern}|[,;:?!]|(?<!\b[A-Z])\.(?=\s|$)")
 ENDS = frozenset(".?!:;")
 BREAKS = frozenset(",;:?")  # before or after alternatives
@@ -126,7 +126,7 @@ class _Asked:
 def question_form(question: str) -> str:
     """One of `QUESTION_FORMS`."""
     text = NUMBERED.sub("", question)
-    asked = _Asked(TOKEN.findall(ONE_THING.sub(" ", ONE_NAME.sub(f" {A_NAME} ", text))))
+    asked = _Asked(TOKEN.findall(ONE_THING.sub(r"\1 ", ONE_NAME.sub(f" {A_NAME} ", text))))
     if _offers_alternatives(asked):
         return CHOICE
     if _begins_with_auxiliary(asked):
