@@ -1,8 +1,8 @@
 """Estimate everything that is said about one model on one dataset, with bootstrap intervals.
 
 Writes one table per kind of estimate: the curves (summary), what each comes to (series), whether there
-are two kinds of examples (kinds), parts of the examples (strata), how far wrong labels would move it
-(label_errors), and the resampled curves. All are empty where nothing was probed.
+are two kinds of examples (kinds), parts of the examples (strata), forms of questions and answers (forms), how far
+wrong labels would move it (label_errors), and the resampled curves. All are empty where nothing was probed.
 """
 
 import json

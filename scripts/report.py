@@ -27,6 +27,7 @@ from anchorscope.report.tables import (
     accuracy,
     deepest_layers,
     distance_table,
+    form_table,
     kept_questions,
     named,
     numbers_section,
@@ -49,13 +50,15 @@ def read_tables(
     files: Any, found: dict[str, pl.DataFrame], summary: pl.DataFrame, headline: Headline
 ) -> dict[str, pl.DataFrame]:
     """The tables that the report shows, without salmons."""
-    layers, strata = (
-        found[name].filter(pl.col("model").is_in(summary["model"].unique().to_list())) for name in ("layers", "strata")
+    layers, strata, forms = (
+        found[name].filter(pl.col("model").is_in(summary["model"].unique().to_list()))
+        for name in ("layers", "strata", "forms")
     )
     return {
         "deepest": deepest_layers(summary, headline),
         "auc": reference_auc(layers, headline),
         "text": text_alone(found["text"], headline),
+        "forms": form_table(forms, headline),
         "distances": distance_table(layers, strata, headline),
         "accuracy": accuracy(read_csv(files.examples)),
         "questions": kept_questions(read_csv(files.questions)),
@@ -141,7 +144,7 @@ if __name__ == "__main__":
     sets = {name: " · ".join(models[one] for one in some) for name, some in json.loads(params.figures).items()}
     pictures = make_pictures(by_set(files.figures), sets, target)
     chart = family_chart(summary, View(plain, datasets, headline=headline, style=read_style(files.style)))
-    found = {name: read_frame(files[name]) for name in ("text", "layers", "series", "strata", "label_errors")}
+    found = {name: read_frame(files[name]) for name in ("text", "layers", "series", "strata", "forms", "label_errors")}
     tables = read_tables(files, found, summary, headline)
     examples = read_examples(deepest=files.deepest, answers=files.answers, models=models, datasets=datasets)
     sections = [

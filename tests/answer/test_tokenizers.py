@@ -15,6 +15,7 @@ from anchorscope.detect.about_prompts import OPTIONS, build_askings
 from anchorscope.extract.sequences import build_workload
 from anchorscope.models.loading import load_tokenizer
 from anchorscope.text.content_words import exact_question_spans
+from anchorscope.text.forms import question_form
 from small_things import ROOT
 
 FAMILIES = ("llama3_2", "qwen3", "qwen2_5", "gemma3", "gpt2", "llama2", "mistral_v3")
@@ -142,6 +143,7 @@ def test_the_analysed_sequence_ends_in_the_very_ids_that_were_generated(real):
     row = grade(real, ids, gold=["García Márquez"], question=question)
     spans = [asdict(span) for span in exact_question_spans(question)]
     example = {"id": "q", "question": question, "spans": spans, "subject": None, "popularity": None, **row}
+    example["question_form"] = question_form(question)
     prompt = build_prompt(real, PROMPTS["few_shot"]["first"])
     examples = pa.Table.from_pylist([example])
     ((clean,),) = build_workload(real, {"first": prompt}, examples, passes=[("first", "clean")]).sequences

@@ -4,6 +4,7 @@ import copy
 import json
 import subprocess
 import sys
+from collections import Counter
 
 import polars as pl
 import pytest
@@ -69,6 +70,25 @@ def test_a_model_in_hand_reaches_a_figure(in_hand, finished, tmp_path):
     assert summary.filter(anchor="all")["n"].unique().to_list() == [answers["refused"].not_().sum()]
     api.extract(*in_hand, examples[:4], path, balance=False, prompt="few_shot")
     assert len(list(path.iterdir())) == 1, "nothing is left of an extraction that cut more"
+
+
+def test_balance_within_forms_keeps_as_many_right_as_wrong_of_each(in_hand, tmp_path):
+    """The model's own answers are the accepted ones: for most questions with who, and for few with where."""
+    asked = [f"{word} is number {number} of the river" for word in ("who", "where") for number in range(16)]
+    said = api.extract(*in_hand, [{"question": one, "gold": ["x"]} for one in asked], tmp_path, prompt="few_shot")
+    examples = [
+        {"question": row["question"], "gold": [row["exact_answer"] if often == (index % 4 > 0) else "nothing of it"]}
+        for index, row in enumerate(said.filter(~pl.col("refused")).to_dicts())
+        for often in [row["question_form"] == "who"]
+    ]
+    answers = api.extract(*in_hand, examples, tmp_path, balance="form", prompt="few_shot")
+    before = Counter(answers.filter(~pl.col("refused")).select("question_form", "right").iter_rows())
+    kept = Counter((key["question_form"], key["right"]) for key in ActivationReader([tmp_path]).keys)
+    for form in ("who", "where"):
+        fewer = min(before[form, True], before[form, False])
+        assert kept[form, True] == kept[form, False] == fewer > 0
+    assert before["who", True] > before["who", False]
+    assert before["where", True] < before["where", False]
 
 
 @pytest.mark.slow

@@ -119,13 +119,14 @@ def test_an_analysed_example_stands_for_its_class_in_its_shard(world):
             pl.DataFrame(rows).with_columns(
                 refused=pl.lit(False),
                 property=pl.lit("p"),
+                question_form=pl.lit("who"),
                 logprobs=pl.lit([-1.0, -3.0, -50.0]),
                 answer_final=pl.lit(1),
             )
         )
     unsure = pl.DataFrame({"id": ids, "refused": [name < "0100" for name in ids]})
-    for by_property in (False, True):
-        known = read_known(groups, shards, unsure, by_property)
+    for balance in (True, False, "property", "form"):
+        known = read_known(groups, shards, unsure, balance)
         right = int((~wrong[:150]).sum())
         expected = np.where(~wrong[:150], (right + 30) / right, 1.0)
         np.testing.assert_allclose(known.stands_for[:150], expected)

@@ -365,26 +365,27 @@ def test_balance_keeps_the_smaller_class_and_an_equal_seeded_draw_of_the_larger(
     assert any(balanced(ids, right, anywhere, seed=seed) != kept for seed in range(1, 5))
 
 
-def test_balance_within_each_property_keeps_as_many_right_as_wrong_about_it(caplog):
+@pytest.mark.parametrize(("balance", "column"), [("property", "property"), ("form", "question_form")])
+def test_balance_within_parts_keeps_as_many_right_as_wrong_of_each(balance, column, caplog):
     """Capitals are mostly right and authors mostly wrong, so that the question alone would tell the label."""
     asked = [("capital", True)] * 30 + [("capital", False)] * 5 + [("author", True)] * 4 + [("author", False)] * 20
     asked += [(None, True)] * 3 + [(None, False)] * 2 + [("mother", False)] * 6
     table = pa.table(
         {
             "id": [f"q{index}" for index in range(len(asked))],
-            "property": pa.array([name for name, _ in asked], pa.string()),
+            column: pa.array([name for name, _ in asked], pa.string()),
             "right": [right for _, right in asked],
             "refused": [False] * len(asked),
         }
     )
-    kept = Counter((row["property"], row["right"]) for row in analysed(table, "property", seed=0).to_pylist())
+    kept = Counter((row[column], row["right"]) for row in analysed(table, balance, seed=0).to_pylist())
     assert kept == {
         (name, right): n for name, n in (("capital", 5), ("author", 4), (None, 2)) for right in (True, False)
     }
     caplog.set_level("INFO", logger="anchorscope")
-    nameless = table.set_column(1, "property", pa.nulls(len(asked), pa.string()))
-    assert analysed(nameless, "property", seed=0)["id"] == analysed(table, True, seed=0)["id"]
-    assert "no question names the property that it asks about" in caplog.text
+    nameless = table.set_column(1, column, pa.nulls(len(asked), pa.string()))
+    assert analysed(nameless, balance, seed=0)["id"] == analysed(table, True, seed=0)["id"]
+    assert ("no question names the property that it asks about" in caplog.text) == (balance == "property")
 
 
 def test_a_shard_without_a_right_answer_has_no_examples(tokenizer):

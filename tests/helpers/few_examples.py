@@ -8,6 +8,7 @@ import pyarrow as pa
 from anchorscope.answer.prompts import Prompt, few_shot_prompt
 from anchorscope.extract.sequences import TokenSequence
 from anchorscope.text.content_words import exact_question_spans
+from anchorscope.text.forms import question_form
 
 SHOTS = {
     "first": [{"question": "Who wrote Emma?", "answer": "Jane Austen"}, {"question": "is ice cold", "answer": "yes"}],
@@ -62,6 +63,8 @@ def examples(tokenizer, questions: list[str] = QUESTIONS) -> pa.Table:
                 "subject": SUBJECTS.get(question),
                 "property": None,
                 "popularity": index,
+                "question_form": question_form(question),
+                **{"answer_form": "other", "answer_in_question": False},
             }
         )
     return pa.Table.from_pylist(rows)

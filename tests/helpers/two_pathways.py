@@ -153,6 +153,7 @@ def _row(words: list[str], exact: list[str], *, answer: str, gold: str, subject:
         "subject": subject,
         "property": None,
         "popularity": None,
+        **dict.fromkeys(("question_form", "answer_form", "answer_in_question")),
         "spans": spans,
         "right": right,
         "refused": False,

@@ -23,6 +23,7 @@ from anchorscope.probe.quality import auc, auc_gain
 from anchorscope.probe.readers import best_layer, presence, read_features, read_texts, text_table
 from anchorscope.probe.strengths import STRENGTHS, choose_strengths, inner_losses
 from anchorscope.text.content_words import exact_question_spans
+from anchorscope.text.forms import question_form
 from anchorscope.text.grading import find_gold
 from few_examples import prompts
 from small_things import ROOT, tiny_model
@@ -209,6 +210,7 @@ def test_random_weights_read_no_more_at_the_exact_answer_than_at_the_end(answers
         ids = tokenizer(f" {row['answer']}\n")["input_ids"]
         spans = [{"start": span.start, "end": span.end} for span in exact_question_spans(row["question"])]
         described = {"id": f"q{index:03}", "subject": None, "property": None, "popularity": None, "spans": spans}
+        described["question_form"] = question_form(row["question"])
         graded = row | described | grade(tokenizer, ids, gold=row["gold"], question=row["question"])
         rows.append(by_the_alias(graded, tokenizer) if by_alias else graded)
     kept = analysed(pa.Table.from_pylist(rows), balance=True, seed=0)

@@ -14,7 +14,7 @@ from anchorscope.extract.axes import Headline
 from anchorscope.extract.store import PASSES
 from anchorscope.probe import logistic
 from anchorscope.probe.anchor_rules import ROLES
-from anchorscope.probe.delta import Measured, delta_table, layers_table
+from anchorscope.probe.delta import Measured, delta_table, layers_table, with_forms
 from anchorscope.probe.distance import distances
 from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.scores import score
@@ -55,6 +55,7 @@ def role_result(anchored: np.ndarray, delta: np.ndarray) -> RoleResult:
 def keys(hallucinated: np.ndarray) -> list[dict]:
     return [
         {"id": f"{index:04d}", "right": not wrong, "subject": None, "popularity": index % 7}
+        | {"question_form": "who", "answer_form": "other", "answer_in_question": index % 5 == 0}
         for index, wrong in enumerate(hallucinated)
     ]
 
@@ -101,7 +102,8 @@ def tables(kind: str, count: int, seed: int, repeats: int = 1) -> tuple[pl.DataF
     examples = examples_of(keys(hallucinated), folds=5, repeats=repeats, seed=0, where="simulation")
     found = measure(states, examples)
     unit = [pl.lit("resid").alias("component"), pl.lit("answer_last").alias("position")]
-    return delta_table(found, examples).with_columns(unit), layers_table(found, examples).with_columns(unit)
+    delta = with_forms(delta_table(found, examples), keys(hallucinated))
+    return delta.with_columns(unit), layers_table(found, examples).with_columns(unit)
 
 
 def measured(kind: str, count: int, seed: int) -> pl.DataFrame:
@@ -208,6 +210,7 @@ def table(anchored: list[bool]) -> tuple[pl.DataFrame, pl.DataFrame]:
         "id": [f"{index:02d}" for index in range(count)],
         "cluster": [f"{index:02d}" for index in range(count)],
         "popularity": pl.Series([None] * count, dtype=pl.Int64),
+        **{"question_form": ["who"] * count, "answer_form": ["other"] * count, "answer_in_question": [False] * count},
         "hallucinated": np.arange(count) % 2 == 0,
         "p_clean": np.full(count, 0.75, np.float32),
         "p_ko": np.where(anchored, 0.25, 0.75).astype(np.float32),
@@ -245,7 +248,7 @@ def test_empty_and_tiny_groups_are_marked_rows_and_never_nan(anchored):
     assert (flip["low"] is None) is (anchored < 2)
     assert flip["better_than_chance"] is False
     assert row(found.summary, "flip", "all")["n"] == 30
-    for frame in (found.summary, found.series, found.kinds, found.lines, found.strata):
+    for frame in (found.summary, found.series, found.kinds, found.lines, found.strata, found.forms):
         for name, kind in frame.schema.items():
             assert not (kind.is_float() and frame[name].is_nan().any()), name
             assert not (kind.is_float() and frame[name].is_infinite().any()), name

@@ -90,7 +90,7 @@ rule estimate_experiment:
         headline=canonical_json(config["headline"]),
         draws=config["bootstrap_draws"],
         seed=config["seed"],
-        by_property=config["balance"] == "property",
+        balance=config["balance"],
         code=code("estimate_experiment.py"),
     script:
         "../../scripts/estimate_experiment.py"

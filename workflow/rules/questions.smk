@@ -1,7 +1,7 @@
 # Questions: from published rows to one table.
 # In:  a bundled file, a local file or a hub dataset (config: datasets).
 # Out: results/raw/{dataset}.parquet            rows and columns as published
-#      results/questions/{dataset}.parquet      id, question, gold, subject, property, popularity, spans
+#      results/questions/{dataset}.parquet      id, question, gold, subject, property, popularity, question_form, spans
 
 
 rule fetch_questions:

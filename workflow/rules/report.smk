@@ -1,5 +1,5 @@
 # Report: everything a run shows, on one page.
-# In:  results/{summary,series,strata,label_errors,layers,deepest,text}.parquet, results/{experiment}.parquet, results/claims.json,
+# In:  results/{summary,series,strata,forms,label_errors,layers,deepest,text}.parquet, results/{experiment}.parquet, results/claims.json,
 #      results/{examples,questions}.csv, results/answers/…, results/figures/*/*.png,
 #      results/models/*.json, the style file; where `detect` was asked for also what it makes
 # Out: results/report.html
@@ -16,6 +16,7 @@ rule report:
         summary="results/summary.parquet",
         series="results/series.parquet",
         strata="results/strata.parquet",
+        forms="results/forms.parquet",
         label_errors="results/label_errors.parquet",
         layers="results/layers.parquet",
         deepest="results/deepest.parquet",

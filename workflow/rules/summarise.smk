@@ -1,7 +1,7 @@
 # Estimates: group means with intervals for every model and dataset, what each curve comes to, and the claims.
 # In:  results/delta/…, results/layers/…, results/label_errors/…, results/text/…, results/answers/…, results/activations/…, results/questions/…
 # Out: results/estimates/{model}/{dataset}/*.parquet   all estimates of one model on one dataset
-#      results/{summary,series,kinds,lines,strata,label_errors,deepest,layers,text}.parquet and .csv   those of all models and datasets
+#      results/{summary,series,kinds,lines,strata,forms,label_errors,deepest,layers,text}.parquet and .csv   those of all models and datasets
 #      results/claims.json and .md   the claims, each with its verdict, and the published landmarks
 #      results/examples.csv, results/questions.csv   how many answers and questions were kept or left out, and why
 

@@ -19,6 +19,7 @@ from anchorscope.answer.prompts import (
     encode,
     tokens_over,
 )
+from anchorscope.text.forms import answer_form, answer_in_question
 from anchorscope.text.grading import label
 from anchorscope.text.spans import Span
 
@@ -32,6 +33,7 @@ SCHEMA = pa.schema(
         ("subject", pa.string()),
         ("property", pa.string()),
         ("popularity", pa.int64()),
+        ("question_form", pa.string()),
         ("spans", SPANS),
         ("answer", pa.string()),
         ("generated_ids", pa.list_(pa.int32())),  # as generated, stop token included
@@ -44,6 +46,8 @@ SCHEMA = pa.schema(
         ("exact_first", pa.int32()),  # first exact answer token, an index into generated_ids
         ("exact_last", pa.int32()),
         ("answer_final", pa.int32()),  # last token of the answer text
+        ("answer_form", pa.string()),
+        ("answer_in_question", pa.bool_()),  # the exact answer's words stand in the question
         *DONORS,
     ]
 )
@@ -169,15 +173,20 @@ def grade(tokenizer: PreTrainedTokenizerBase, ids: list[int], gold: list[str], q
         "exact_first": None,
         "exact_last": None,
         "answer_final": None,
+        "answer_form": None,
+        "answer_in_question": None,
     }
     if verdict.exact is None:
         return row
     exact = tokens_over(offsets, [verdict.exact])
     covered = [index for index, (start, end) in enumerate(offsets) if start < len(answer.rstrip()) and start < end]
+    said = answer[verdict.exact.start : verdict.exact.end]
     return row | {
-        "exact_answer": answer[verdict.exact.start : verdict.exact.end],
+        "exact_answer": said,
         "exact_start": verdict.exact.start - (len(answer) - len(answer.lstrip())),
         "exact_first": exact[0],
         "exact_last": exact[-1],
         "answer_final": covered[-1],
+        "answer_form": answer_form(said, question),
+        "answer_in_question": answer_in_question(said, question),
     }

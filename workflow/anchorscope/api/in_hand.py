@@ -18,13 +18,15 @@ from anchorscope.extract.axes import (
     EXACT,
     HEADLINE,
     POSITIONS,
+    WITHIN,
+    Balance,
     Grid,
     Headline,
     knockouts_of,
     passes_of,
     window_of,
 )
-from anchorscope.extract.run import Balance, analysed, path_for, run_workload
+from anchorscope.extract.run import analysed, path_for, run_workload
 from anchorscope.extract.sequences import build_workload, tell_uncut
 from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of, remove_added
 from anchorscope.files.identity import read_json
@@ -64,11 +66,11 @@ def extract(
     is instruction-tuned, and the log says which was taken. `folder` gets a Parquet file for each of the `components`
     (resid, attn, mlp) at each of the `positions` (answer_last, final, before_answer), with the vectors of every layer,
     prompt and intervention; `anchorscope.extract.store.ActivationReader([folder])` reads them. `balance` keeps as many
-    right as wrong answers, drawn by `seed`; if it is "property", within each property. Besides `exact_question`,
-    `interventions` may name subject, property, content and whole_question; each is run with its control and has files
-    of its own. For each of the `windows`, the exact question tokens are also cut in that many layers up to the one that
-    is read. `batch_tokens` are computed together, by default as many as suit the device. Progress is shown on the
-    standard error.
+    right as wrong answers, drawn by `seed`; if it is "property" or "form", within each property or form of question.
+    Besides `exact_question`, `interventions` may name subject, property, content and whole_question; each is run with
+    its control and has files of its own. For each of the `windows`, the exact question tokens are also cut in that many
+    layers up to the one that is read. `batch_tokens` are computed together, by default as many as suit the device.
+    Progress is shown on the standard error.
     """
     _check(model, prompt, components=components, positions=positions, balance=balance)
     _check_cuts(interventions, windows)
@@ -151,8 +153,8 @@ def _check(
     dtype = str(model.dtype).removeprefix("torch.")
     if dtype not in DTYPES:
         raise ValueError(f"The model computes in {dtype}; load it with one of {', '.join(DTYPES)}.")
-    if balance not in (True, False, "property"):
-        raise ValueError(f"balance is {balance!r}; it must be True, False or 'property'.")
+    if balance not in (True, False, *WITHIN):
+        raise ValueError(f"balance is {balance!r}; it must be True, False, 'property' or 'form'.")
     if prompt not in ("auto", *read_json(BUNDLED_PROMPTS)):
         raise ValueError(f"prompt is {prompt!r}; it must be few_shot, chat or auto.")
 

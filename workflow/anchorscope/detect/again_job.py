@@ -21,9 +21,9 @@ from anchorscope.detect.names import GATES, SHIFTS, layer_read
 from anchorscope.detect.reweight import MarkedExample, marked_examples, reweighted_states, workload_of
 from anchorscope.detect.reweighted_file import write_reweighted
 from anchorscope.engine.self_check import Path as RunPath
-from anchorscope.extract.axes import Headline
+from anchorscope.extract.axes import Balance, Headline
 from anchorscope.extract.job import NEEDED as EXTRACTED
-from anchorscope.extract.run import Balance, analysed, path_for
+from anchorscope.extract.run import analysed, path_for
 from anchorscope.extract.sequences import Workload
 from anchorscope.files.sealed_parquet import made_from, read_table
 from anchorscope.models.hardware import computed_on

@@ -10,14 +10,15 @@ from torch import Tensor
 from anchorscope.answer.answers import MAX_NEW_TOKENS, ask_again, plan
 from anchorscope.answer.draws import own_draw
 from anchorscope.answer.prompts import PromptSet, decode
-from anchorscope.extract.run import Balance, analysed
+from anchorscope.extract.axes import WITHIN, Balance
+from anchorscope.extract.run import analysed
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import read_table, write_table
 from anchorscope.models.hardware import computed_on
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 
-NEEDED = ["id", "question", "spans", "right", "refused", "property"]
+NEEDED = ["id", "question", "spans", "right", "refused", *WITHIN.values()]
 SCHEMA = pa.schema([("id", pa.string()), ("samples", pa.list_(pa.string()))])
 
 

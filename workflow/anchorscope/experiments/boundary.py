@@ -15,11 +15,12 @@ from anchorscope.experiments.estimates import Sample, by_anchor, matched_gap, ro
 from anchorscope.experiments.groups import Groups
 from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, LOGPROB, SUBJECT, UNSURE
 from anchorscope.experiments.new_passes import thirds
+from anchorscope.extract.axes import WITHIN, Balance
 from anchorscope.summarise.bootstrap import Resamples
 from anchorscope.summarise.strata import POPULARITY
 
 EVERYONE = "all_answers"  # the condition
-ANSWERS_NEEDED = ["id", "right", "refused", "property", "logprobs", "answer_final"]
+ANSWERS_NEEDED = ["id", "right", "refused", *WITHIN.values(), "logprobs", "answer_final"]
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class Known:
     stands_for: np.ndarray
 
 
-def read_known(groups: Groups, answers: list[pl.DataFrame], unsure: pl.DataFrame, by_property: bool) -> Known:
+def read_known(groups: Groups, answers: list[pl.DataFrame], unsure: pl.DataFrame, balance: Balance) -> Known:
     """From the answers of each shard, and the answers to the question that allows "I don't know"."""
-    weighed = pl.concat(_weighed(shard, groups, by_property) for shard in answers)
+    weighed = pl.concat(_weighed(shard, groups, balance) for shard in answers)
     every = groups.examples.join(weighed, on="id", how="left", maintain_order="left").join(
         unsure.select("id", unsure=100.0 * pl.col("refused").cast(pl.Float64)),
         on="id",
@@ -49,10 +50,10 @@ def read_known(groups: Groups, answers: list[pl.DataFrame], unsure: pl.DataFrame
     return Known({name: found[name].to_numpy() for name in columns}, found["stands_for"].to_numpy())
 
 
-def _weighed(shard: pl.DataFrame, groups: Groups, by_property: bool) -> pl.DataFrame:
-    """A shard's analysed answers, and how many of their class (and property) each stands for."""
+def _weighed(shard: pl.DataFrame, groups: Groups, balance: Balance) -> pl.DataFrame:
+    """A shard's analysed answers, and how many of their class (and property, or form) each stands for."""
     usable = shard.filter(~pl.col("refused")).with_columns(kept=pl.col("id").is_in(groups.examples["id"].to_list()))
-    part = ["right", "property"] if by_property else ["right"]
+    part = ["right", WITHIN[balance]] if isinstance(balance, str) else ["right"]
     return (
         usable.with_columns(stands_for=pl.len().over(part) / pl.col("kept").sum().over(part))
         .filter("kept")

@@ -10,7 +10,7 @@ from anchorscope.experiments.boundary import ANSWERS_NEEDED, boundary_table, rea
 from anchorscope.experiments.groups import Groups, read_groups
 from anchorscope.experiments.modes import saliency_table
 from anchorscope.experiments.new_passes import answer_only_table, patching_table
-from anchorscope.extract.axes import Headline
+from anchorscope.extract.axes import Balance, Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.summarise.bootstrap import Resamples, resample
 from anchorscope.summarise.headline import at_headline
@@ -25,7 +25,7 @@ class Settings:
     headline: Headline
     draws: int
     seed: int
-    by_property: bool  # whether right and wrong answers were balanced within properties
+    balance: Balance  # of right and wrong answers, as in extraction
 
 
 def estimate_experiment(experiment: str, files: Files, settings: Settings) -> pl.DataFrame:
@@ -38,7 +38,7 @@ def estimate_experiment(experiment: str, files: Files, settings: Settings) -> pl
     if experiment == "boundary":
         shards = [read_frame(path, ANSWERS_NEEDED) for path in files["answers"]]
         unsure = pl.concat(read_frame(path, ["id", "refused"]) for path in files["unsure"])
-        return boundary_table(read_known(groups, shards, unsure, settings.by_property), groups, resamples)
+        return boundary_table(read_known(groups, shards, unsure, settings.balance), groups, resamples)
     measured = read_frame(str(files["measured"]))
     if experiment == "awareness":
         return awareness_table(measured, resamples)

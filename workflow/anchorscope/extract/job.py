@@ -8,9 +8,9 @@ from transformers import PreTrainedTokenizerBase
 
 from anchorscope.answer.donors import DONORS
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.extract.axes import REPLACING, Grid, passes_of, window_of
+from anchorscope.extract.axes import REPLACING, WITHIN, Balance, Grid, passes_of, window_of
 from anchorscope.extract.replaced_sequences import build_replaced
-from anchorscope.extract.run import Balance, analysed, path_for, run_workload
+from anchorscope.extract.run import analysed, path_for, run_workload
 from anchorscope.extract.sequences import Workload, build_workload, tell_uncut
 from anchorscope.extract.store import KEYS, ActivationWriter
 from anchorscope.files.provenance import provenance
@@ -20,7 +20,8 @@ from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load
 from anchorscope.models.manifest import Manifest
 
 NEEDED = [
-    *(*KEYS.names, "property", "question", "spans", "refused"),
+    *dict.fromkeys((*KEYS.names, *WITHIN.values())),
+    *("question", "spans", "refused"),
     *("generated_ids", "exact_first", "exact_last", "answer_final"),
     *DONORS.names,
 ]

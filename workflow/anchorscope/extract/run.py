@@ -7,7 +7,6 @@ for every l.
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +17,7 @@ from transformers import PreTrainedModel
 from anchorscope.answer.prompts import check_length
 from anchorscope.engine.batches import default_tokens, run_batches
 from anchorscope.engine.self_check import TOLERANCE, Path, choose_path, relative_difference
-from anchorscope.extract.axes import Grid, window_of
+from anchorscope.extract.axes import WITHIN, Balance, Grid, window_of
 from anchorscope.extract.passes import passes_on
 from anchorscope.extract.recorder import check_components, recording
 from anchorscope.extract.sequences import Workload
@@ -26,7 +25,6 @@ from anchorscope.extract.store import ActivationWriter, example_bytes
 from anchorscope.extract.writer import writing
 from anchorscope.files.logs import log
 
-Balance = bool | Literal["property"]  # over all examples or not; or within each property asked about
 # What is kept of a batch of examples of mean length. At most four batches are on their way from the device to the file,
 # and memory for them comes in powers of two: so even batches of the shortest examples fit into a gigabyte each.
 KEPT_BYTES = 5 * 2**27
@@ -49,13 +47,14 @@ def balanced(ids: list[str], right: list[bool], within: Sequence[str | None], se
 def analysed(answers: pa.Table, balance: Balance, seed: int) -> pa.Table:
     """The answers that are analysed: no refusals, and with `balance` as many right as wrong ones.
 
-    With `balance` "property", there are as many among the questions about each property.
+    With `balance` "property", there are as many among the questions about each property; with "form", among those of
+    each form.
     """
     usable = answers.filter(~pc.field("refused"))
-    ids, right, properties = (usable[name].to_pylist() for name in ("id", "right", "property"))
-    if balance == "property" and not any(properties):
+    ids, right = (usable[name].to_pylist() for name in ("id", "right"))
+    within = usable[WITHIN[balance]].to_pylist() if isinstance(balance, str) else [None] * len(ids)
+    if balance == "property" and not any(within):
         log.info("no question names the property that it asks about, so right and wrong are balanced over all of them")
-    within = properties if balance == "property" else [None] * len(ids)
     # Arrow cannot know that an empty list would hold numbers.
     examples = usable.take(pa.array(balanced(ids, right, within, seed=seed), pa.int64())) if balance else usable
     log.info(

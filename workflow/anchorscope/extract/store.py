@@ -29,7 +29,10 @@ GROUP_BYTES = 64 * 2**20  # of a row group
 GROUP_EXAMPLES = 16  # in a row group at least: each column of each group has an entry in the footer
 READERS = 4  # threads, each of which puts a column together
 KEYS = pa.schema(
-    [("id", pa.string()), ("right", pa.bool_()), ("subject", pa.string()), ("popularity", pa.int64())],
+    [
+        *(("id", pa.string()), ("right", pa.bool_()), ("subject", pa.string()), ("popularity", pa.int64())),
+        *(("question_form", pa.string()), ("answer_form", pa.string()), ("answer_in_question", pa.bool_())),
+    ]
 )
 CUT = "cut"  # how many tokens the file's knockout cuts; 0 where the example has no such words
 # What an experiment did to an example in each of its passes: whose tokens it put in the place of how many, and how many

@@ -26,6 +26,7 @@ from anchorscope.probe.verdicts import delta_p, flips, sigmoid
 
 # How much of one pass, in single precision, is probed at a time. A card needs many layers to be busy.
 CHUNK_BYTES, CARD_BYTES = 24 * 2**20, 2**30
+FORMS = {"id": pl.String, "question_form": pl.String, "answer_form": pl.String, "answer_in_question": pl.Boolean}
 Part = TypeVar("Part")  # what is made of some layers
 States = dict[Pass, torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
 Place = tuple[str, str]  # a component and a position
@@ -94,7 +95,13 @@ def measure(
         layers.append(layers_table(measured, examples).with_columns(names))
         if errors and place == errors.place:
             mislabelled = label_errors_table(measured.mislabelled, errors.drawn, examples).with_columns(names)
-    return pl.concat(deltas), pl.concat(layers), mislabelled
+    return with_forms(pl.concat(deltas), reader.keys), pl.concat(layers), mislabelled
+
+
+def with_forms(delta: pl.DataFrame, keys: Sequence[dict]) -> pl.DataFrame:
+    """Beside every example the form of its question and of its answer."""
+    forms = pl.DataFrame([{name: key[name] for name in FORMS} for key in keys], schema=FORMS)
+    return delta.join(forms, on="id", how="left", maintain_order="left")
 
 
 def enough_cut(reader: ActivationReader, examples: Examples, knockout: str) -> bool:

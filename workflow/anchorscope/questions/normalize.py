@@ -8,6 +8,7 @@
 | subject | string, null | the entity asked about, if the dataset names it |
 | property | string, null | what is asked about it, if the dataset names that |
 | popularity | integer, null | the dataset's own popularity of the subject |
+| question_form | string | what the question asks with: see text/forms.py |
 | spans | list of (start, end, kind) | characters of the exact question words; subject or property |
 """
 
@@ -22,6 +23,7 @@ from typing import cast
 import polars as pl
 
 from anchorscope.text.content_words import ExactSpan, exact_question_spans
+from anchorscope.text.forms import question_form
 from anchorscope.text.normal_words import normal_words
 
 SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -31,6 +33,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "subject": pl.String,
     "property": pl.String,
     "popularity": pl.Int64,
+    "question_form": pl.String,
     "spans": pl.List(pl.Struct({"start": pl.Int64, "end": pl.Int64, "kind": pl.String})),
 }
 ACCEPTED = "kept"
@@ -46,6 +49,7 @@ class Question:
     subject: str | None
     property: str | None
     popularity: int | None
+    question_form: str
     spans: list[ExactSpan]
 
 
@@ -203,6 +207,7 @@ def _read(row: dict, fields: Fields) -> Question:
         subject=subject or None,
         property=asked or None,
         popularity=cast(int | None, fields.popularity),
+        question_form=question_form(text),
         spans=exact_question_spans(text, subject),
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import product
 
 import polars as pl
 from markupsafe import Markup
@@ -12,10 +13,11 @@ from anchorscope.models.manifest import SALMON
 from anchorscope.report.label_errors import label_errors_sentence
 from anchorscope.report.rendering import render
 from anchorscope.report.tables import Titles, distances
+from anchorscope.summarise.forms import EQUAL
 from anchorscope.summarise.numbers import MINUS, between
 from anchorscope.summarise.strata import DISTANCE
 
-TABLES = ("text", "layers", "series", "strata", "label_errors")
+TABLES = ("text", "layers", "series", "strata", "forms", "label_errors")
 READERS = {
     "best_layer": "best layer",
     "first_layer": "first layer",
@@ -30,6 +32,11 @@ GAPS = {  # rules and logits
     ("replicate", "measured"): "honest",
     ("replicate", "recentred"): "honest, recentred",
     ("replicate", "residual"): "honest, residual",
+}
+SAME_FORM = {  # groupings and forms
+    ("question_form", EQUAL): "questions of equal form",
+    ("answer_form", EQUAL): "answers of equal form",
+    ("answer_in_question", "no"): "without answers that stand in the question",
 }
 Tables = Mapping[str, pl.DataFrame]  # those of one model on one dataset, at the headline
 Cells = dict[str, str]  # what is measured, and what it came to
@@ -78,6 +85,7 @@ def _of_pair(tables: Tables, model: str, dataset: str) -> dict[str, Cells]:
     return {
         "Who can tell right from hallucinated: AUC": _ranking(own, salmon),
         "The gap, mean over layers, with its 95 % interval": _gaps(own, salmon),
+        "The honest gap in ΔP where forms of questions and answers cannot make it": _same_form(own),
         "The honest gap in ΔP where other words are cut": _other_words(own),
         "How far cut states lie from clean ones, in distances of clean states": _lying(own),
     }
@@ -111,6 +119,16 @@ def _gaps(own: Tables, salmon: Tables) -> Cells:
                 cells[f"{title}: one mechanism, ΔP"] = _with_ends(row, "area_null", 1)
     for twin in _areas(salmon, EXACT):
         cells["random weights, honest, ΔP"] = _with_ends(twin, "area", 1)
+    return cells
+
+
+def _same_form(own: Tables) -> Cells:
+    """The honest gap where form cannot make it."""
+    cells = {}
+    for ((grouping, form), title), logits in product(SAME_FORM.items(), ("measured", "recentred")):
+        known = own["forms"].filter(pl.col("gap").is_not_null(), rule="replicate", logits=logits)
+        for row in known.filter(grouping=grouping, form=form).to_dicts():
+            cells[title if logits == "measured" else f"{title}, {logits}"] = _with_ends(row, "gap", 1)
     return cells
 
 

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from anchorscope.draw.figures import intervention_title
 from anchorscope.extract.axes import Headline
 from anchorscope.report.rendering import render
+from anchorscope.summarise.forms import COVERED, EQUAL, MIN_EXAMPLES
 from anchorscope.summarise.numbers import between
 from anchorscope.summarise.strata import DISTANCE
 
@@ -28,7 +29,7 @@ def named(frame: pl.DataFrame, models: Titles, datasets: Titles) -> pl.DataFrame
 
 
 def numbers_section(tables: Mapping[str, pl.DataFrame]) -> Markup:
-    """The tables `deepest`, `auc`, `text`, `distances`, `accuracy` and `questions`, each with what it shows."""
+    """The tables `deepest`, `auc`, `text`, `forms`, `distances`, `accuracy` and `questions`, each with what it shows."""
     return render("numbers.html", tables=tables)
 
 
@@ -120,6 +121,28 @@ def text_alone(text: pl.DataFrame, headline: Headline) -> pl.DataFrame:
     gains = rows.filter(reader="both words").select(*keys, gain.alias("gain over both words (95 % interval)"))
     areas = rows.with_columns(auc=_hundredths("auc")).pivot("reader", index=keys, values="auc", maintain_order=True)
     return areas.join(gains, on=keys, how="left", maintain_order="left")
+
+
+def form_table(forms: pl.DataFrame, headline: Headline) -> pl.DataFrame:
+    """One row per model, dataset and form of some size: how many of each group have it, and the honest gap."""
+    keys = ["model", "dataset", "grouping", "form"]
+    rows = forms.filter(pl.col("n") >= MIN_EXAMPLES, **asdict(headline), rule="replicate")
+    recentred = rows.filter(logits="recentred").select(*keys, recentred_gap="gap")
+    shares = {"share": "of all", "share_question": "of Q", "share_answer": "of A", "question_anchored": "that are Q"}
+    titles = {EQUAL: "at equal form", COVERED: "the same, whatever their form"}
+    return (
+        rows.filter(logits="measured")
+        .join(recentred, on=keys, how="left", maintain_order="left")
+        .select(
+            *("model", "dataset"),
+            pl.col("grouping", "form").replace(titles).str.replace_all("_", " "),
+            "n",
+            *((100 * pl.col(name)).round().cast(pl.Int64).alias(f"{title}, %") for name, title in shares.items()),
+            "gap",
+            _between("gap_low", "gap_high", 1).alias("95 % interval"),
+            "recentred_gap",
+        )
+    )
 
 
 def distances(layers: pl.DataFrame, strata: pl.DataFrame) -> pl.DataFrame:

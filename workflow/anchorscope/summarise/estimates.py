@@ -13,6 +13,7 @@ from anchorscope.probe.anchor_rules import FULL, HALF_A, ROLES, SECOND_B
 from anchorscope.probe.verdicts import delta_p, sigmoid
 from anchorscope.summarise.bootstrap import Resamples, interval, resample
 from anchorscope.summarise.curves import ANCHORS, QUANTITIES, Curve, curve_rows, curves, series_row
+from anchorscope.summarise.forms import forms_table
 from anchorscope.summarise.grouping import LABELLED_UNDER, PlaceLogits, group, read_places
 from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.one_mechanism import simulate
@@ -41,6 +42,7 @@ class Estimates:
     kinds: pl.DataFrame  # one row per component, position and logits
     lines: pl.DataFrame  # one row per layer of the headline: two lines or one
     strata: pl.DataFrame  # the headline's summary for parts of the examples
+    forms: pl.DataFrame  # the headline's gap by form of question and answer, and how many of each group have it
     deepest: pl.DataFrame  # the headline's examples at its deepest layer, one row per intervention and example
     resampled: pl.DataFrame  # the headline's honest curves in every resample, for contrasts between runs
 
@@ -95,6 +97,7 @@ def estimate(
         kinds = pool.map(lambda at: _kinds(at, places[at], layers, resamples, seed), places)
         lines = pool.submit(lines_table, places[headline], resamples)
         strata = pool.submit(strata_table, shown, places[headline], resamples)
+        forms = pool.submit(forms_table, examples, places[headline], resamples)
         summary, series, resampled = zip(*by_unit, strict=True)
     return Estimates(
         summary=with_auc(pl.concat(summary, how="diagonal"), layers),
@@ -102,6 +105,7 @@ def estimate(
         kinds=pl.concat(kinds),
         lines=lines.result(),
         strata=_with(strata.result(), vars(headline)),
+        forms=_with(forms.result(), vars(headline)),
         deepest=deepest_examples(shown, pl.concat(series), layers, headline),
         resampled=pl.concat(table for unit, table in zip(units, resampled, strict=True) if unit.headline == headline),
     )

@@ -1,0 +1,122 @@
+"""Are the groups forms of questions? How many of each group have each form, and the headline's gap at equal form."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from anchorscope.summarise.bootstrap import Resamples
+from anchorscope.summarise.curves import Curve, Estimate, average_curves, curves, series_row
+from anchorscope.summarise.grouping import LABELLED_UNDER, PlaceLogits, RoleResult, group
+from anchorscope.text.forms import ANSWER_FORMS, QUESTION_FORMS
+
+LOOKED_AT = (("flip", "measured"), ("replicate", "measured"), ("replicate", "recentred"))  # rules and logits
+ALL, EQUAL, COVERED = "all", "equal", "covered"  # what stands for a form in rows that are about several
+FORMS: dict[str, dict[str, str | bool]] = {  # by grouping: what its forms are called, and the values they stand for
+    "question_form": {form: form for form in QUESTION_FORMS},
+    "answer_form": {form: form for form in ANSWER_FORMS},
+    "answer_in_question": {"no": False, "yes": True},
+}
+MIN_EXAMPLES = 40  # of a form whose gap is shown
+MIN_PER_GROUP = 5  # examples of a form in each group, so that it counts in the gap at equal form
+SCHEMA = {
+    **dict.fromkeys(("rule", "logits", "grouping", "form"), pl.String),
+    **dict.fromkeys(("n", "n_right"), pl.Int64),
+    **dict.fromkeys(
+        ("share", "share_question", "share_answer", "question_anchored", "gap", "gap_low", "gap_high"), pl.Float64
+    ),
+}
+
+
+def forms_table(examples: pl.DataFrame, place: PlaceLogits, resamples: Resamples) -> pl.DataFrame:
+    """One row per rule, logits, grouping and form; `examples` has one row per example, in the order of the logits.
+
+    A gap is the mean over layers. That of a form is of its own examples, if there are enough. At `equal` form it is the
+    mean of the forms' gaps, each weighing as many examples as have the form. Forms that are too rare in a group at a
+    layer are left out there: `n` and `share` say how many examples are covered. The gap that is `covered` is of the
+    same examples and layers, whatever their form.
+    """
+    rows = []
+    for rule, logits in LOOKED_AT:
+        results = group(place, rule, LABELLED_UNDER, logits)
+        rows += [{"rule": rule, "logits": logits, **row} for row in _rows(examples, results, resamples)]
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def _rows(examples: pl.DataFrame, results: list[RoleResult], resamples: Resamples) -> Iterator[dict]:
+    right, everyone = ~examples["hallucinated"].to_numpy(), np.ones(len(examples), bool)
+    whole = _gap(_curve(everyone, results, resamples))
+    yield {"grouping": ALL, "form": ALL, **_about(everyone, right, results), **whole}
+    for grouping, forms in FORMS.items():
+        members = {form: (examples[grouping] == value).fill_null(False).to_numpy() for form, value in forms.items()}
+        gaps = {
+            form: _curve(who, results, resamples) for form, who in members.items() if who.sum() >= 2 * MIN_PER_GROUP
+        }
+        for form, who in members.items():
+            if who.any():
+                shown = _gap(gaps[form]) if who.sum() >= MIN_EXAMPLES else {}
+                yield {"grouping": grouping, "form": form, **_about(who, right, results), **shown}
+        if gaps:
+            known = np.stack([members[form] for form in gaps])
+            for form, row in _together(known, list(gaps.values()), results, resamples=resamples).items():
+                yield {"grouping": grouping, "form": form, **row}
+
+
+def _together(
+    known: np.ndarray, gaps: list[Curve], results: list[RoleResult], *, resamples: Resamples
+) -> dict[str, dict]:
+    """The gap of several forms, at equal form and whatever their form: of the examples `known` [forms, examples]."""
+    enough = np.stack([gap.fewest >= MIN_PER_GROUP for gap in gaps])  # [forms, layers]
+    covered = (enough[:, :, None] & known[:, None]).any(0)  # [layers, examples]
+    counts = {"n": round(covered.sum(1).mean()), "share": float(covered.mean())}
+    mixed = _curve(covered, results, resamples)
+    return {EQUAL: counts | _gap(_equal(known, gaps, enough)), COVERED: counts | _gap(mixed)}
+
+
+def _curve(members: np.ndarray, results: list[RoleResult], resamples: Resamples) -> Curve:
+    """The gap of some examples, which may be others at another layer."""
+    return curves([result.among(members) for result in results], resamples)["gap"]
+
+
+def _gap(curve: Curve) -> dict[str, float]:
+    """Its mean over layers."""
+    row = series_row(curve)
+    return {f"gap{end}": row[f"area{end}"] for end in ("", "_low", "_high")} if row else {}
+
+
+def _about(members: np.ndarray, right: np.ndarray, results: list[RoleResult]) -> dict[str, float | None]:
+    """How many they are, which share of each group, and which share of them is Question-Anchored."""
+    counted, anchored = (np.stack([getattr(one, name) for one in results]) for name in ("counted", "question_anchored"))
+    n = int(members.sum())
+    return {
+        "n": n,
+        "n_right": int((members & right).sum()),
+        "share": n / len(members),
+        "share_question": _share(members, counted & anchored),
+        "share_answer": _share(members, counted & ~anchored),
+        "question_anchored": _share(anchored, counted & members),
+    }
+
+
+def _share(part: np.ndarray, whole: np.ndarray) -> float | None:
+    """Of the examples of a `whole`, the mean over roles, repeats and layers, without those where it is empty."""
+    parts, wholes = (part & whole).sum(-1), whole.sum(-1)
+    return float((parts[wholes > 0] / wholes[wholes > 0]).mean()) if wholes.any() else None
+
+
+def _equal(known: np.ndarray, gaps: list[Curve], enough: np.ndarray) -> Curve:
+    """The mean of the forms' gaps, each at the layers that have `enough` of it [forms, layers]."""
+    weights, draws = known.sum(1), len(gaps[0].delta_p.resampled)
+    kept = [_where(gap, layers) for gap, layers in zip(gaps, enough, strict=True)]
+    averaged = average_curves(kept, weights, np.broadcast_to(weights, (draws, len(weights))))
+    return replace(averaged, fewest=np.where(enough.any(0), MIN_PER_GROUP, 0))
+
+
+def _where(curve: Curve, layers: np.ndarray) -> Curve:
+    """A curve that is unknown in all other layers."""
+
+    def masked(estimate: Estimate) -> Estimate:
+        return Estimate(np.where(layers, estimate.mean, np.nan), np.where(layers, estimate.resampled, np.nan))
+
+    return replace(curve, delta_p=masked(curve.delta_p), delta_logit=masked(curve.delta_logit))
