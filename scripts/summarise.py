@@ -1,8 +1,8 @@
 """Put the estimates of all models and datasets into one table per kind, and judge the claims.
 
-Writes summary, series, kinds, lines, strata, forms, label_errors, deepest, layers and text as Parquet and as CSV, and the
-claims as JSON and as a page. A model and dataset that could not be probed are left out, and named in the metadata and
-on the page. Salmons stand behind all others in the tables, and no claim is about them.
+Writes summary, series, kinds, accounts, told_apart, strata, forms, label_errors, deepest, layers and text as Parquet
+and as CSV, and the claims as JSON and as a page. A model and dataset that could not be probed are left out, and named
+in the metadata and on the page. Salmons stand behind all others in the tables, and no claim is about them.
 """
 
 import json

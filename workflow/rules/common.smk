@@ -93,10 +93,11 @@ KINDS_DRAWN = kinds_drawn(
     len(GRID), words=len(config["interventions"]), windows=1 + len(config["windows"]), experiments=EXPERIMENTS
 )  # of figures
 WIDTHS = ["", "_column"]  # of a page and of a column
-ESTIMATES = ["summary", "series", "kinds", "lines", "strata", "forms", "label_errors", "deepest", "resampled"]
+ESTIMATES = ["summary", "series", "kinds", "strata", "forms", "label_errors", "deepest", "resampled"]
 DETECTION_TABLES = ["detection", "transfer", "reliability", "coverage", "pathways"]
 DETECTION_DRAWN = [kind.name for kind in DETECTION_KINDS]  # kinds of figures
-TABLES = ["summary", "series", "kinds", "lines", "strata", "forms", "label_errors", "deepest", "layers", "text"]
+WEIGHED = ["accounts", "told_apart"]
+TABLES = ["summary", "series", "kinds", *WEIGHED, "strata", "forms", "label_errors", "deepest", "layers", "text"]
 CORES = workflow.resource_settings.cores  # None for a command that runs nothing
 # A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread
 # per job beats two jobs that fight over two cores.

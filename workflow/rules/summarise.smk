@@ -1,7 +1,7 @@
 # Estimates: group means with intervals for every model and dataset, what each curve comes to, and the claims.
 # In:  results/delta/…, results/layers/…, results/label_errors/…, results/text/…, results/answers/…, results/activations/…, results/questions/…
 # Out: results/estimates/{model}/{dataset}/*.parquet   all estimates of one model on one dataset
-#      results/{summary,series,kinds,lines,strata,forms,label_errors,deepest,layers,text}.parquet and .csv   those of all models and datasets
+#      results/{summary,series,kinds,accounts,told_apart,strata,forms,label_errors,deepest,layers,text}.parquet and .csv   those of all models and datasets
 #      results/claims.json and .md   the claims, each with its verdict, and the published landmarks
 #      results/examples.csv, results/questions.csv   how many answers and questions were kept or left out, and why
 
@@ -35,10 +35,42 @@ rule estimate:
         "../../scripts/estimate.py"
 
 
+rule weigh_kinds:
+    """Weigh four accounts of what the knockout does to examples: two kinds of them, degrees, both or neither."""
+    input:
+        delta="results/delta/{model}/{dataset}.parquet",
+        answers=all_answers_of,
+    output:
+        **{table: f"results/estimates/{{model}}/{{dataset}}/{table}.parquet" for table in WEIGHED},
+    log:
+        "results/logs/weigh_kinds/{model}/{dataset}.log",
+    benchmark:
+        "results/benchmarks/weigh_kinds/{model}/{dataset}.tsv"
+    wildcard_constraints:
+        model=one_of([*MODELS, *SALMONS]),
+    conda:
+        "../../envs/probe.yaml"
+    threads: THREADS
+    resources:
+        mem_mb=grows(4000),
+        runtime=grows(60),
+    params:
+        headline=canonical_json(config["headline"]),
+        draws=config["bootstrap_draws"],
+        seed=config["seed"],
+        libraries=locked("torch", "numpy"),
+        code=code("weigh_kinds.py"),
+    script:
+        "../../scripts/weigh_kinds.py"
+
+
 rule summarise:
     """Put all estimates into one table per kind, and judge the claims."""
     input:
-        **{table: with_salmons(f"results/estimates/{{model}}/{{dataset}}/{table}.parquet") for table in ESTIMATES},
+        **{
+            table: with_salmons(f"results/estimates/{{model}}/{{dataset}}/{table}.parquet")
+            for table in [*ESTIMATES, *WEIGHED]
+        },
         **{experiment: estimates_of(experiment, PAIRS) for experiment in EXPERIMENTS},
         layers=with_salmons("results/layers/{model}/{dataset}.parquet"),
         text=expand("results/text/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),

@@ -46,6 +46,8 @@ SURE = (pl.col("n") >= FEW) & pl.col("better_than_chance")  # the rest is drawn 
 CONTROL = "control"
 SHUFFLED = "shuffled labels"
 UNCHANGED = "unchanged"
+KEPT, LOST = "if evidence is kept", "if it is lost"
+SHOWN_SHARE = 0.05  # of examples along the flat line; fewer are outliers
 RANDOM_WEIGHTS = "random weights"
 RULE_TITLES = {
     "flip": "anchors by verdict flip at each layer",
@@ -261,7 +263,7 @@ def draw_lines(tables: dict[str, pl.DataFrame], view: View) -> Figure:
             for panel, model in zip(line, view.models, strict=True):
                 mine = examples.filter(model=model, dataset=dataset)
                 if not mine.is_empty():
-                    fitted = tables["lines"].filter(model=model, dataset=dataset, layer=mine["layer"][0])
+                    fitted = tables["accounts"].filter(model=model, dataset=dataset, layer=mine["layer"][0])
                     _draw_logits(panel, mine, fitted.row(0, named=True), looks(view.style, len(ANCHOR_LETTERS)))
             label_rows(line[0], f"{title}, cut", len(panels))
         name_panels(panels[0], view.titles(tables["summary"]))
@@ -280,9 +282,9 @@ def _draw_logits(panel: Axes, examples: pl.DataFrame, lines: dict, pair: list[di
         clean, cut = (some[f"logit_{state}_first"].to_numpy() for state in ("clean", "ko"))
         panel.scatter(clean, cut, s=5, color=look["color"], alpha=0.5, linewidths=0, label=label)
     ends = np.array([-reach, reach])
-    for kind, style, label in (("kept", "-", "if evidence is kept"), ("lost", "--", "if it is lost")):
-        height = lines[f"level_{kind}"] + lines[f"slope_{kind}"] * ends
-        panel.plot(ends, height, style, color="0.15", linewidth=1.0, marker="", label=label)
+    panel.plot(lines["at_clean"], lines["kept_curve"], "-", color="0.15", linewidth=1.0, marker="", label=KEPT)
+    if lines["share_lost"] >= SHOWN_SHARE:
+        panel.plot(ends, [lines["level_lost"]] * 2, "--", color="0.15", linewidth=1.0, marker="", label=LOST)
     panel.plot(ends, ends, ":", color="0.6", linewidth=0.8, marker="", label=UNCHANGED)
     panel.axhline(0, color="0.6", linewidth=0.6, zorder=0)
     panel.axvline(0, color="0.6", linewidth=0.6, zorder=0)

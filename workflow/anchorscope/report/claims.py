@@ -8,20 +8,20 @@ from markupsafe import Markup
 
 from anchorscope.report.rendering import render
 from anchorscope.report.tables import named
-from anchorscope.summarise.bottom_line import GAP_CLAIM
+from anchorscope.summarise.bottom_line import GAP_CLAIM, QUALITIES
 from anchorscope.summarise.claims import EFFECTS, Part
 from anchorscope.summarise.claims_page import (
-    ACCOUNTS,
     BEYOND,
     EXPLAINED,
+    KINDS,
     LANDMARKS,
     LOGITS_TITLES,
     ONE_MECHANISM,
-    TWO_LINES,
     part_text,
+    visible_share,
+    weaker,
 )
-from anchorscope.summarise.numbers import MINUS, between, signed
-from anchorscope.summarise.two_lines import COMPARED
+from anchorscope.summarise.numbers import between, signed
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,14 @@ def claims_section(claims: Mapping, models: Mapping[str, str], datasets: Mapping
     """Every claim, its verdict for each model on all datasets, and below that for each dataset."""
     statements = {int(number): statement for number, statement in claims["statements"].items()}
     rows = {number: [row for row in claims["claims"] if row["claim"] == number] for number in statements}
-    one_mechanism, two_lines, landmarks = (
-        named(frame(claims[name]), models, datasets) if claims[name] else None
-        for name, frame in (("one_mechanism", _one_mechanism), ("two_lines", _two_lines), ("landmarks", _landmarks))
+    one_mechanism, kinds, told_apart, landmarks = (
+        named(frame(rows), models, datasets) if rows else None
+        for rows, frame in (
+            (claims["one_mechanism"], _one_mechanism),
+            (claims["kinds"], _kinds),
+            ([row for row in claims["kinds"] if row["told_apart"]], _told_apart),
+            (claims["landmarks"], _landmarks),
+        )
     )
     return render(
         "claims.html",
@@ -63,8 +68,9 @@ def claims_section(claims: Mapping, models: Mapping[str, str], datasets: Mapping
         ],
         one_mechanism=one_mechanism,
         one_mechanism_explained=ONE_MECHANISM,
-        two_lines=two_lines,
-        two_lines_explained=TWO_LINES,
+        kinds=kinds,
+        kinds_explained=KINDS,
+        told_apart=told_apart,
         landmarks=landmarks,
         landmarks_explained=LANDMARKS,
     )
@@ -120,16 +126,46 @@ def _one_mechanism(rows: list[dict]) -> pl.DataFrame:
     )
 
 
-def _two_lines(rows: list[dict]) -> pl.DataFrame:
-    def gain(row: dict, name: str) -> str:
-        return f"{row[name]:+.2f} ({between(row[f'{name}_low'], row[f'{name}_high'], 2)})".replace("-", MINUS)
+def _kinds(rows: list[dict]) -> pl.DataFrame:
+    found = []
+    for row in rows:
+        about = {"model": row["model"], "dataset": row["dataset"]}
+        gains = {"gain of kinds": weaker(row, "kinds"), "gain of degrees": weaker(row, "degrees")}
+        found.append(
+            {**about, "examples": row["n"], "verdict": row["verdict"], **gains, "could see": visible_share(row)}
+        )
+        for part in row["within"]:
+            verdict = f"{part['verdict']}, within {part['among'].replace('_', ' ')}"
+            found.append({**about, "examples": part["n"], "verdict": verdict, "could see": visible_share(part)})
+    return pl.DataFrame(found)
+
+
+def _told_apart(rows: list[dict]) -> pl.DataFrame:
+    """What tells the kinds apart: how many of each value are of the lost kind, or how well a number tells."""
+
+    def told(one: dict) -> str:
+        name, factor = ("share_lost", 100) if one["auc"] is None else ("auc", 1)
+        value, low, high = (factor * one[f"{name}{end}"] for end in ("", "_low", "_high"))
+        return (
+            f"{value:.0f} % lost ({between(low, high, 0)})"
+            if factor > 1
+            else f"AUC {value:.2f} ({between(low, high, 2)})"
+        )
 
     return pl.DataFrame(
         [
-            {"model": row["model"], "dataset": row["dataset"], "best account": ACCOUNTS[row["account"]]}
-            | {name: gain(row, name) for name in COMPARED}
+            {
+                "model": row["model"],
+                "dataset": row["dataset"],
+                "by": QUALITIES[one["quality"]],
+                "value": one["value"],
+                "examples": one["n"],
+                "tells": told(one),
+            }
             for row in rows
-        ]
+            for one in row["told_apart"]
+        ],
+        infer_schema_length=None,
     )
 
 

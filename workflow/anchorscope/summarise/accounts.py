@@ -30,8 +30,8 @@ KNOTS = (0.05, 0.275, 0.5, 0.725, 0.95)  # of a curve, quantiles of the clean lo
 WIDEST = 3.0  # standard deviations of the clean logit beyond which the spread stays as it is
 FREEDOM = 4  # degrees of freedom of Student's t
 SMALLEST_SHARE = 0.01  # of examples along either line, so that neither can fade away
-STARTING_STEPS = 8  # of each start of a fit with two kinds; the best one goes on
-STEPS = 50
+STARTING_STEPS = 5  # of each start of a fit with two kinds; the best one goes on
+STEPS = 25
 
 
 @dataclass(frozen=True)
@@ -177,12 +177,12 @@ def _mixed(kept: Derivatives, lost: Derivatives, share: Tensor, count: int) -> D
     slopes = (-grows / (1 - part), grows / part)  # of the logarithms of both shares
     bends = (-curves / (1 - part) - slopes[0] ** 2, curves / part - slopes[1] ** 2)
     own = torch.zeros((2, count, *value.shape), dtype=value.dtype, device=value.device)
-    second = {pair: torch.zeros_like(value) for pair in product(range(count), repeat=2) if pair[0] <= pair[1]}
+    second = {(one, two): torch.zeros_like(value) for one in range(count) for two in range(one, count)}
     for kind, (found, at) in enumerate(zip((kept, lost), places, strict=True)):
         own[kind, at] = found.gradient
         own[kind, last] = slopes[kind]
         for (one, two), bend in found.second.items():
-            pair = tuple(sorted((at[one], at[two])))
+            pair = min(at[one], at[two]), max(at[one], at[two])
             second[pair] = second[pair] + belongs[kind] * bend
         second[last, last] = second[last, last] + belongs[kind] * bends[kind]
     gradient = (belongs[:, None] * own).sum(0)
@@ -200,7 +200,7 @@ def fit_accounts(logits: Logits, weights: Tensor) -> dict[Account, Fitted]:
         found[one] = _fit(one, logits, weights, start=_single(one, logits, weights), steps=STEPS)
         starts = _starts(found[one].parameters, logits, weights)
         if known := next((other for account, other in found.items() if account.two_kinds), None):
-            starts = [starts[0], _in_column(degrees, known.parameters)]
+            starts = [_in_column(degrees, known.parameters), *starts[: int(degrees)]]
         tries = [_fit(two, logits, weights, start=start, steps=STARTING_STEPS) for start in starts]
         best = torch.stack([some.value for some in tries]).argmax(0)
         ends = torch.stack([some.parameters for some in tries])
@@ -284,7 +284,7 @@ POINTS = 25  # at which a curve is given
 
 
 def weigh(clean: Tensor, cut: Tensor, folds: Tensor) -> Weighed:
-    """Fit all accounts to logits [runs, prompts, examples], without each of the folds [examples] in turn and with all."""
+    """Fit all accounts to logits [runs, prompts, examples], without each of the folds [examples], and with all."""
     logits = standardise(clean, cut)
     test = torch.stack([*(folds == fold for fold in folds.unique()), torch.zeros_like(folds, dtype=torch.bool)])
     test = test.to(logits.cut)  # [folds + 1, examples]

@@ -1,4 +1,4 @@
-"""What a run found, in one sentence per model."""
+"""What a run found of a model, in a few sentences that can be read alone."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -7,15 +7,39 @@ import polars as pl
 
 from anchorscope.summarise.claims import JudgedClaim
 from anchorscope.summarise.numbers import between, signed
+from anchorscope.summarise.verdict_on_kinds import BY_DEGREES, ONE_MECHANISM, TWO_KINDS, UNDECIDED
 
 NOT_PROBED = "not probed, because its answers are too few or too one-sided."
-GAP_CLAIM = 1  # Question-Anchored lies below Answer-Anchored
+GAP_CLAIM, CONTROL_CLAIM = 1, 6  # Question-Anchored lies below Answer-Anchored; the control does nothing
+FEW = 100  # examples of a dataset below which little can be said
+MOST, LITTLE = 0.5, 0.25  # a form that makes up so much of one group, and so little of the other
+NAMED = 4  # datasets that are named one by one; more are counted
+VERDICTS = {
+    TWO_KINDS: "Two kinds of examples are seen",
+    BY_DEGREES: "Examples differ by degrees, not by kind,",
+    ONE_MECHANISM: "One mechanism is enough",
+    UNDECIDED: "Whether there are two kinds is undecided",
+}
+QUALITIES = {
+    "question_form": "form of the question",
+    "answer_form": "form of the answer",
+    "property": "property asked about",
+    "answer_in_question": "whether the answer stands in the question",
+    "hallucinated": "right or hallucinated",
+    "popularity": "popularity",
+    "question_length": "length of the question",
+    "answer_length": "length of the answer",
+    "clean_logit": "clean logit",
+    "clean_logit_size": "size of the clean logit",
+}
 
 
-def bottom_line(model: str, claims: Sequence[JudgedClaim], accounts: Sequence[dict], series: pl.DataFrame) -> str:
-    """The gap as published, what is left of it, and whether there are two kinds of examples.
+def bottom_line(
+    model: str, claims: Sequence[JudgedClaim], kinds: Sequence[dict], *, series: pl.DataFrame, forms: pl.DataFrame
+) -> str:
+    """The gap as published, what is left of it, and the verdict on kinds; first, whether the groups are forms.
 
-    `series` has the headline's rows, `accounts` is what `judge_lines` returns.
+    `series` has the headline's rows, `kinds` is what `judge_kinds` returns.
     """
     rows = [row for row in claims if (row.claim, row.model) == (GAP_CLAIM, model)]
     if not rows:
@@ -28,13 +52,47 @@ def bottom_line(model: str, claims: Sequence[JudgedClaim], accounts: Sequence[di
     if honest.effect is None:
         return f"nothing can be said, because {honest.because}."
     judged = list(dict.fromkeys(row.dataset for row in rows if row.dataset is not None and row.effect is not None))
-    averaged = f"layers and {len(judged)} datasets" if len(judged) > 1 else "layers"
-    return (
-        f"averaged over {averaged}, the gap between Question- and Answer-Anchored examples "
-        f"{_published(series, model, judged)} as published, {_effect(honest)} when one prompt labels and another "
-        f"measures, and {_effect(recentred)} once the push that the knockout gives to all examples is taken out; "
-        f"{_kinds(model, accounts)}."
-    )
+    own = [row for row in kinds if row["model"] == model]
+    sentences = [
+        _few(own),
+        *_forms(forms.filter(model=model)),
+        f"{_counted(own)} averaged over {_averaged(judged)}, the gap between Question- and Answer-Anchored examples "
+        f"{_published(series, model, judged)} as published (this model under the published rule, not the paper's "
+        f"numbers), {_effect(honest)} when one prompt labels and another measures, and {_effect(recentred)} without "
+        "the push, the shift that the knockout gives to every example alike.",
+        _control([row for row in claims if (row.claim, row.model) == (CONTROL_CLAIM, model)]),
+        *_verdicts(own),
+    ]
+    text = " ".join(filter(None, sentences))
+    return text[0].lower() + text[1:]
+
+
+def _few(own: Sequence[dict]) -> str:
+    few = [row for row in own if row["n"] < FEW]
+    return f"Little can be said {_on(few)}: fewer than {FEW} examples." if few else ""
+
+
+def _forms(forms: pl.DataFrame) -> list[str]:
+    """Where one form makes up most of one group and little of the other, under the honest rule."""
+    rows = forms.filter(rule="replicate", logits="measured", grouping="question_form")
+    sentences = []
+    for first, second, name in (("question", "answer", "Question"), ("answer", "question", "Answer")):
+        for row in rows.drop_nulls(["share_question", "share_answer"]).iter_rows(named=True):
+            most, little = row[f"share_{first}"], row[f"share_{second}"]
+            if most >= MOST and little <= LITTLE:
+                sentences.append(
+                    f"On {row['dataset']} the groups are largely forms of questions: {row['form']} questions are "
+                    f"{100 * most:.0f} % of the {name}-Anchored examples and {100 * little:.0f} % of the others."
+                )
+    return sentences
+
+
+def _counted(own: Sequence[dict]) -> str:
+    return f"Of {sum(row['n'] for row in own):,} examples," if own else "Here,"
+
+
+def _averaged(datasets: Sequence[str]) -> str:
+    return f"layers and {len(datasets)} datasets" if len(datasets) > 1 else "layers"
 
 
 def _published(series: pl.DataFrame, model: str, datasets: Sequence[str]) -> str:
@@ -49,9 +107,80 @@ def _effect(claim: JudgedClaim) -> str:
     return f"{signed(claim.effect)} (95 % interval {between(claim.low, claim.high)})"
 
 
-def _kinds(model: str, accounts: Sequence[dict]) -> str:
-    """How many datasets show two kinds of examples, and how many a difference by degrees."""
-    own = [row["account"] for row in accounts if row["model"] == model]
-    two, degrees = (own.count(account) for account in ("two_lines", "by_degrees"))
-    of = f"of {len(own)} datasets" if len(own) > 1 else "of one dataset"
-    return f"two kinds of examples are seen on {two or 'none'} {of}, a difference by degrees on {degrees or 'none'}"
+def _control(rows: Sequence[JudgedClaim]) -> str:
+    """Where cutting as many other words moves the probe, too."""
+    moved = [
+        row for row in rows if row.verdict == "contradicted" and row.effect is not None and row.dataset is not None
+    ]
+    if not moved:
+        return ""
+    each = ", ".join(f"{row.dataset} ({signed(row.effect or 0.0)})" for row in moved)
+    return f"Cutting as many other words of the question moves the probe, too, on {each}."
+
+
+def _verdicts(own: Sequence[dict]) -> list[str]:
+    """Each verdict with the datasets that it is reached on, and what so many examples could not have shown."""
+    sentences = []
+    for verdict, words in VERDICTS.items():
+        rows = [row for row in own if row["verdict"] == verdict]
+        if rows:
+            told = f"; {_told(rows)}" if verdict == TWO_KINDS else ""
+            sentences.append(f"{words} {_on(rows)}{told}.")
+    others = [row for row in own if row["verdict"] != TWO_KINDS]
+    if others:
+        shares = [row["could_see_share"] for row in others]
+        least = "even where half of the examples were" if None in shares else f"below {100 * max(shares):.0f} %"
+        sentences.append(
+            "There, kinds as far apart as on HotpotQA could have been missed "
+            f"{least if None in shares else f'where they are {least} of the examples'}."
+        )
+    return sentences
+
+
+def _on(rows: Sequence[dict]) -> str:
+    """The datasets of some rows, each with its number of examples."""
+    if len(rows) <= NAMED:
+        named = [f"{row['dataset']} ({row['n']:,} examples)" for row in rows]
+        return f"on {' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}"
+    sizes = [row["n"] for row in rows]
+    return f"on {len(rows)} datasets of {min(sizes):,} to {max(sizes):,} examples"
+
+
+def _told(rows: Sequence[dict]) -> str:
+    """What tells the kinds apart best, and whether they remain within forms."""
+    parts = []
+    for row in rows:
+        text = f"on {row['dataset']} " if len(rows) > 1 else ""
+        best = best_teller(row["told_apart"])
+        if best:
+            text += f"told apart best by the {QUALITIES[best['quality']]} ({best['text']})"
+        remain = [part["among"].replace("_", " ") for part in row["within"] if part["verdict"] == TWO_KINDS]
+        if row["within"]:
+            still = (
+                f"and seen again within {' and '.join(remain)}"
+                if remain
+                else "and seen within none of its larger forms"
+            )
+            text += f", {still}"
+        parts.append(text)
+    return "; ".join(parts)
+
+
+def best_teller(told: Sequence[dict]) -> dict | None:
+    """The quality whose values differ most in how many are lost, or the number with the AUC farthest from one half."""
+    found: list[tuple[float, str, str]] = []
+    for quality in dict.fromkeys(row["quality"] for row in told):
+        rows = [row for row in told if row["quality"] == quality]
+        if rows[0]["auc"] is not None:
+            away = abs(rows[0]["auc"] - 0.5)
+            found.append((2 * away, quality, f"AUC {rows[0]['auc']:.2f}"))
+        elif len(rows) > 1:
+            low, high = (pick(rows, key=lambda row: row["share_lost"]) for pick in (min, max))
+            text = ", ".join(
+                f"{100 * row['share_lost']:.0f} % of {row['n']} {row['value']} lost" for row in (high, low)
+            )
+            found.append((high["share_lost"] - low["share_lost"], quality, text))
+    if not found:
+        return None
+    _, quality, text = max(found)
+    return {"quality": quality, "text": text}

@@ -126,7 +126,7 @@ class Findings:
     bottom_line: dict[str, str]  # by model, what was found in one sentence
     claims: list[JudgedClaim]
     one_mechanism: list[dict]  # the gap beside what one mechanism would give
-    two_lines: list[dict]  # two kinds of examples, degrees or neither
+    kinds: list[dict]  # the verdict on each model and dataset: two kinds of examples, degrees, neither or undecided
     landmarks: list[dict]  # published beside measured
     weights: dict[str, str]  # by model, trained or random
     note: str

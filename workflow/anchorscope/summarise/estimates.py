@@ -14,14 +14,13 @@ from anchorscope.probe.verdicts import delta_p, sigmoid
 from anchorscope.summarise.bootstrap import Resamples, interval, resample
 from anchorscope.summarise.curves import ANCHORS, QUANTITIES, Curve, curve_rows, curves, series_row
 from anchorscope.summarise.forms import forms_table
-from anchorscope.summarise.grouping import LABELLED_UNDER, PlaceLogits, group, read_places
+from anchorscope.summarise.grouping import LABELLED_UNDER, PlaceLogits, both_prompts, group, read_places
 from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.one_mechanism import simulate
 from anchorscope.summarise.push import LOGITS
 from anchorscope.summarise.reference import ReferenceLayers, reference_curves, reference_layers
 from anchorscope.summarise.strata import strata_table
 from anchorscope.summarise.two_kinds import AGREEMENT, SHAPE, agreement, shape
-from anchorscope.summarise.two_lines import COMPARED, bic_gain, fit_two_lines, held_out
 
 NULL_DRAWS = 400  # simulations behind the band of one mechanism
 SIMULATED = ("flip", "replicate")  # rules that are simulated
@@ -40,7 +39,6 @@ class Estimates:
     summary: pl.DataFrame  # one row per component, position, intervention, rule, labels, logits, anchor and layer
     series: pl.DataFrame  # the same without layers
     kinds: pl.DataFrame  # one row per component, position and logits
-    lines: pl.DataFrame  # one row per layer of the headline: two lines or one
     strata: pl.DataFrame  # the headline's summary for parts of the examples
     forms: pl.DataFrame  # the headline's gap by form of question and answer, and how many of each group have it
     deepest: pl.DataFrame  # the headline's examples at its deepest layer, one row per intervention and example
@@ -95,7 +93,6 @@ def estimate(
     with ThreadPoolExecutor(threads) as pool:
         by_unit = pool.map(lambda unit: _tables(unit, resamples, seed), units)
         kinds = pool.map(lambda at: _kinds(at, places[at], layers, resamples, seed), places)
-        lines = pool.submit(lines_table, places[headline], resamples)
         strata = pool.submit(strata_table, shown, places[headline], resamples)
         forms = pool.submit(forms_table, examples, places[headline], resamples)
         summary, series, resampled = zip(*by_unit, strict=True)
@@ -103,7 +100,6 @@ def estimate(
         summary=with_auc(pl.concat(summary, how="diagonal"), layers),
         series=pl.concat(series),
         kinds=pl.concat(kinds),
-        lines=lines.result(),
         strata=_with(strata.result(), vars(headline)),
         forms=_with(forms.result(), vars(headline)),
         deepest=deepest_examples(shown, pl.concat(series), layers, headline),
@@ -216,19 +212,10 @@ def null_area(curve: Curve, means: np.ndarray | None) -> dict[str, float]:
     return {"area_null": float(middle), "area_null_low": float(low), "area_null_high": float(high)}
 
 
-def _both_prompts(place: PlaceLogits) -> tuple[np.ndarray, np.ndarray]:
-    """Clean and knocked-out logits [prompts, layers, examples], each prompt by its own probe, averaged over repeats."""
-    probes = (HALF_A, SECOND_B)
-    return (
-        np.stack([place.clean[probe.name].mean(0) for probe in probes]),
-        np.stack([place.changed[probe.name, LABELLED_UNDER].mean(0) for probe in probes]),
-    )
-
-
 def _kinds(at: Headline, place: PlaceLogits, layers: pl.DataFrame, resamples: Resamples, seed: int) -> pl.DataFrame:
     """Agreement of the two prompts at the reference layer, with each kind of logits; and the shape of the shifts."""
     layer = at_headline(layers, at).filter("is_reference")["layer"][0]
-    clean, changed = _both_prompts(place)
+    clean, changed = both_prompts(place)
     shared = {**vars(at), "reference_layer": layer, "n": clean.shape[2]}
     humps = shape(clean[:, layer], changed[:, layer], seed)
     rows = [
@@ -241,43 +228,6 @@ def _kinds(at: Headline, place: PlaceLogits, layers: pl.DataFrame, resamples: Re
         for logits in LOGITS
     ]
     return pl.DataFrame(rows, schema_overrides=dict.fromkeys((*AGREEMENT, *SHAPE), pl.Float64))
-
-
-def lines_table(place: PlaceLogits, resamples: Resamples) -> pl.DataFrame:
-    """Two lines or one: how much better each account predicts, with its interval, and the lines themselves.
-
-    One row per layer, and one for the mean over layers, whose layer is null.
-    """
-    clean, changed = _both_prompts(place)
-    rows: list[dict[str, float | None]] = []
-    gains = []
-    for layer in range(clean.shape[1]):
-        before, after = clean[:, layer], changed[:, layer]
-        likely = held_out(before, after, place.folds[0])
-        gains.append([likely[better] - likely[worse] for better, worse in COMPARED.values()])
-        lines, likelihood = fit_two_lines(before, after)
-        row: dict[str, float | None] = {
-            "layer": layer,
-            "bic_gain_of_two": bic_gain(before, after, likelihood),
-            "share_lost": float(lines.share[1]),
-        }
-        for kind, name in enumerate(("kept", "lost")):
-            row |= {
-                f"slope_{name}": float(lines.slope[0, kind]),
-                f"level_{name}": float(lines.level[0, kind]),
-            }
-        rows.append({**row, **_gains(gains[-1], resamples)})
-    rows.append({"layer": None, **_gains(np.mean(gains, axis=0), resamples)})
-    return pl.DataFrame(rows, schema_overrides={"layer": pl.Int16})
-
-
-def _gains(by_example: list[np.ndarray] | np.ndarray, resamples: Resamples) -> dict[str, float]:
-    """Mean gains in log likelihood, with their intervals, from those of every example [compared, examples]."""
-    row: dict[str, float] = {}
-    for name, gain in zip(COMPARED, by_example, strict=True):
-        low, high = interval((resamples.weights @ gain / resamples.weights.sum(1))[:, None])
-        row |= {name: float(gain.mean()), f"{name}_low": float(low[0]), f"{name}_high": float(high[0])}
-    return row
 
 
 def deepest_examples(

@@ -1,7 +1,7 @@
 """What a run found: the verdicts on the claims, and what to read beside them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import polars as pl
 
@@ -13,8 +13,9 @@ from anchorscope.summarise.curves import QUANTITIES
 from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.landmarks import compare
 from anchorscope.summarise.notes import notes, unprobed
+from anchorscope.summarise.square import COMPARED, EVERYONE, TAILS
 from anchorscope.summarise.tables import Coverage
-from anchorscope.summarise.two_lines import COMPARED, best_account
+from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge
 
 
 @dataclass(frozen=True)
@@ -43,23 +44,40 @@ def find(
             some.append(read_run(model, dataset, curves, drawn, quality, quantity=quantity))
     parameters = {name: manifest["parameters"] for name, manifest in coverage.models.items()}
     claims = judge_claims(runs, larger_neighbours(comparison.families, parameters))
-    accounts = judge_lines(tables["lines"].filter(pl.col("model").is_in(list(coverage.models))))
+    kinds = judge_kinds(tables["accounts"], tables["told_apart"], list(coverage.models))
     return Findings(
-        bottom_line={model: bottom_line(model, claims, accounts, series) for model in coverage.models},
+        bottom_line={
+            model: bottom_line(model, claims, kinds, series=series, forms=tables["forms"]) for model in coverage.models
+        },
         claims=claims,
         one_mechanism=beside_null(series, runs["delta_p"]),
-        two_lines=accounts,
+        kinds=kinds,
         landmarks=published_beside_measured(comparison, summary, coverage.models),
         weights={name: manifest["weights"] for name, manifest in coverage.models.items()},
         note=note_on(tables["summary"], coverage),
     )
 
 
-def judge_lines(lines: pl.DataFrame) -> list[dict]:
-    """One row per model and dataset: which account of the knocked-out logits is best, over all layers."""
-    columns = [f"{name}{end}" for name in COMPARED for end in ("", "_low", "_high")]
-    rows = lines.filter(pl.col("layer").is_null()).select("model", "dataset", *columns).to_dicts()
-    return [{**row, "account": best_account(row)} for row in rows]
+def judge_kinds(accounts: pl.DataFrame, told_apart: pl.DataFrame, models: Sequence[str]) -> list[dict]:
+    """One row per model and dataset: the verdict on kinds, what it rests on, and what tells two kinds apart."""
+    gains = [f"{name}_{tails}{end}" for name in COMPARED for tails in TAILS for end in ("", "_error", "_low", "_high")]
+    columns = ["model", "dataset", "among", "n", *gains, "correlation", "share_lost"]
+    overall = accounts.filter(pl.col("layer").is_null(), pl.col("model").is_in(models)).select(columns)
+    everyone = overall.filter(among=EVERYONE).to_dicts()
+    found = []
+    for row in everyone:
+        own = {"model": row["model"], "dataset": row["dataset"]}
+        verdict = judge(row, verdicts=len(everyone))
+        seen = verdict.verdict == TWO_KINDS
+        parts = overall.filter(pl.col("among") != EVERYONE, **own).to_dicts() if seen else []
+        within = [
+            {"among": part["among"], "n": part["n"], **asdict(judge(part, verdicts=len(parts)))} for part in parts
+        ]
+        told = (
+            told_apart.filter(**own).select("quality", "value", "n", "^(share_lost|auc).*$").to_dicts() if seen else []
+        )
+        found.append({**row, **asdict(verdict), "within": within, "told_apart": told})
+    return found
 
 
 def published_beside_measured(comparison: Comparison, summary: pl.DataFrame, models: Mapping[str, dict]) -> list[dict]:

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.extract.axes import EXACT
-from anchorscope.probe.anchor_rules import PROBES, ROLES, Probe, Role
+from anchorscope.probe.anchor_rules import HALF_A, PROBES, ROLES, SECOND_B, Probe, Role
 from anchorscope.probe.verdicts import delta_logit, delta_p, flips
 from anchorscope.summarise.push import without_push
 
@@ -64,6 +64,15 @@ def read_places(delta: pl.DataFrame) -> dict[tuple[str, str], PlaceLogits]:
         component, position = names
         places[component, position] = PlaceLogits(clean, changed, folds=by_layer(unit, "fold")[:, 0])
     return places
+
+
+def both_prompts(place: PlaceLogits) -> tuple[np.ndarray, np.ndarray]:
+    """Clean and knocked-out logits [prompts, layers, examples], each prompt by its own probe, averaged over repeats."""
+    probes = (HALF_A, SECOND_B)
+    return (
+        np.stack([place.clean[probe.name].mean(0) for probe in probes]),
+        np.stack([place.changed[probe.name, LABELLED_UNDER].mean(0) for probe in probes]),
+    )
 
 
 def by_layer(unit: pl.DataFrame, column: str) -> np.ndarray:

@@ -13,7 +13,7 @@ from itertools import combinations_with_replacement
 import torch
 from torch import Tensor
 
-TOLERANCE = 1e-6  # a problem ends when its log likelihood gains less than this per example
+TOLERANCE = 1e-5  # a problem ends when its log likelihood gains less than this per example
 DAMPING = 1e-2  # at the start, in units of the gradients' variance
 MOST_DAMPING = 1e6
 

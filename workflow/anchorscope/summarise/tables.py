@@ -10,7 +10,19 @@ from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.summarise.notes import described
 
-TABLES = ("summary", "series", "kinds", "lines", "strata", "forms", "label_errors", "deepest", "layers", "text")
+TABLES = (
+    "summary",
+    "series",
+    "kinds",
+    "accounts",
+    "told_apart",
+    "strata",
+    "forms",
+    "label_errors",
+    "deepest",
+    "layers",
+    "text",
+)
 Pair = tuple[str, str]  # a model and a dataset
 
 

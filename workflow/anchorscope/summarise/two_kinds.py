@@ -1,4 +1,4 @@
-"""Are there two kinds of examples? What one component and position says about it at its reference layer."""
+"""Do the two prompts agree, and do logit shifts have one hump? At the reference layer of a component and position."""
 
 from collections.abc import Callable
 
@@ -7,12 +7,11 @@ import numpy as np
 from anchorscope.summarise.bootstrap import Resamples, interval
 from anchorscope.summarise.dip import dip_test
 from anchorscope.summarise.grouping import RoleResult
-from anchorscope.summarise.mixture import two_normals
 from anchorscope.summarise.one_mechanism import fit_shift
 
-SHAPE = ("dip", "dip_p", "bic_gain", "lower_share", "lower_mean", "upper_mean")
+SHAPE = ("dip", "dip_p")
 AGREEMENT = tuple(f"{name}{end}" for name in ("kappa", "correlation") for end in ("", "_low", "_high"))
-FEWEST = 8  # examples; fewer say nothing about a mixture of five parameters or a dip
+FEWEST = 8  # examples; fewer say nothing about a dip
 Estimated = tuple[float | None, float | None, float | None]  # with both ends of its interval; None: cannot be said
 
 
@@ -33,8 +32,7 @@ def shape(clean: np.ndarray, changed: np.ndarray, seed: int) -> dict[str, float 
     shifts = unexplained_shifts(clean, changed)
     if len(shifts) < FEWEST or shifts.std() <= 1e-6 * max(1e-6, np.abs(clean).mean()):
         return dict.fromkeys(SHAPE)  # too few, or the knockout does the same to all
-    two = two_normals(shifts)
-    return dict(zip(SHAPE, (*dip_test(shifts, seed), two.bic_gain, two.share, *two.means), strict=True))
+    return dict(zip(SHAPE, dip_test(shifts, seed), strict=True))
 
 
 def unexplained_shifts(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:

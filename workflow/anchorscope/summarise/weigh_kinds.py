@@ -1,0 +1,205 @@
+"""Two kinds of examples, or one, for one model on one dataset: the tables `accounts` and `told_apart`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+from anchorscope.extract.axes import Headline
+from anchorscope.files.logs import progress
+from anchorscope.probe.quality import auc_with_interval
+from anchorscope.summarise.accounts import Account, Weighed, weigh
+from anchorscope.summarise.bootstrap import Resamples, interval, resample
+from anchorscope.summarise.forms import FORMS
+from anchorscope.summarise.grouping import LABELLED_UNDER, both_prompts, read_places
+from anchorscope.summarise.headline import at_headline
+from anchorscope.summarise.square import COMPARED, EVERYONE, TAILS
+from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge
+from anchorscope.text.normal_words import bare_words
+
+ANSWERS_NEEDED = ["id", "question", "property", "answer"]
+AT_ONCE = 8_000  # examples of all layers that are fitted together; more do not stay in a processor's cache
+MIN_WITHIN = 100  # examples of a form within which kinds are looked for
+MIN_TOLD = 10  # examples that share a value, so that it is said how many of them are lost
+GAINS = [f"{name}_{tails}" for name, tails in product(COMPARED, TAILS)]
+ACCOUNTS_SCHEMA: dict[str, Any] = {
+    "among": pl.String,
+    "layer": pl.Int16,
+    "n": pl.Int64,
+    **{f"{gain}{end}": pl.Float64 for gain in GAINS for end in ("", "_error", "_low", "_high")},
+    **dict.fromkeys(("correlation", "share_lost", "level_lost"), pl.Float64),
+    **dict.fromkeys(("at_clean", "one_curve", "kept_curve"), pl.List(pl.Float32)),
+}
+TOLD_SCHEMA: dict[str, Any] = {
+    **dict.fromkeys(("quality", "value"), pl.String),
+    "n": pl.Int64,
+    **{f"{name}{end}": pl.Float64 for name in ("share_lost", "auc") for end in ("", "_low", "_high")},
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Logits [layers, prompts, examples] of the examples in which something is cut, and what is known of each."""
+
+    clean: np.ndarray
+    cut: np.ndarray
+    folds: np.ndarray  # [examples]
+    examples: pl.DataFrame
+
+    def among(self, members: np.ndarray) -> "Measured":
+        return Measured(
+            self.clean[..., members], self.cut[..., members], self.folds[members], self.examples.filter(members)
+        )
+
+
+def weigh_kinds(
+    delta: pl.DataFrame, answers: pl.DataFrame, headline: Headline, *, draws: int, seed: int
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Both tables. The second is about the kinds, and empty where two are not seen in this dataset alone."""
+    measured = _read(at_headline(delta, headline), answers)
+    everyone, weighed = _weighed_rows(measured, EVERYONE, draws=draws, seed=seed)
+    rows = everyone
+    told = pl.DataFrame(schema=TOLD_SCHEMA)
+    if judge(everyone[-1], verdicts=1).verdict == TWO_KINDS:
+        for among, members in _parts(measured.examples):
+            rows = [*rows, _weighed_rows(measured.among(members), among, draws=draws, seed=seed)[0][-1]]
+        told = _told_apart(measured, np.concatenate([one.lost for one in weighed]).mean(0), draws=draws, seed=seed)
+    return pl.DataFrame(rows, schema=ACCOUNTS_SCHEMA), told
+
+
+def _read(delta: pl.DataFrame, answers: pl.DataFrame) -> Measured:
+    """From the headline's rows; logits are averaged over repeats."""
+    rows = delta.filter(intervention=LABELLED_UNDER).sort("repeat", "layer", "id")
+    (place,) = read_places(rows).values()
+    clean, cut = (values.swapaxes(0, 1) for values in both_prompts(place))
+    examples = rows.filter(repeat=rows["repeat"][0], layer=rows["layer"][0]).join(
+        answers.select(ANSWERS_NEEDED), on="id", how="left", maintain_order="left"
+    )
+    whole = Measured(clean, cut, place.folds[0], examples)
+    return whole.among(np.isfinite(cut).all((0, 1)))
+
+
+def _weighed_rows(measured: Measured, among: str, *, draws: int, seed: int) -> tuple[list[dict], list["_Layers"]]:
+    """One row per layer, and one for the mean over layers, whose layer is null."""
+    resamples = resample(measured.examples["cluster"].to_list(), 1, draws, seed)
+    parts = list(_in_parts(measured, among))
+    gains = np.concatenate([part.gains for part in parts], axis=1)  # [gains, layers, examples]
+    about = {"among": among, "n": len(measured.examples)}
+    shapes = [shape for part in parts for shape in part.shapes]
+    rows = [
+        {**about, "layer": layer, **_gains(gains[:, layer], resamples), **shape} for layer, shape in enumerate(shapes)
+    ]
+    overall = {name: float(np.mean([shape[name] for shape in shapes])) for name in ("correlation", "share_lost")}
+    return [*rows, {**about, "layer": None, **_gains(gains.mean(1), resamples), **overall}], parts
+
+
+@dataclass(frozen=True)
+class _Layers:
+    """What the accounts say about some layers."""
+
+    gains: np.ndarray  # [gains, layers, examples]
+    lost: np.ndarray  # [layers, examples]
+    shapes: list[dict]  # of the curves of each layer, under the first prompt
+
+
+def _in_parts(measured: Measured, among: str) -> Iterator[_Layers]:
+    """A few layers at a time."""
+    layers, size = len(measured.clean), max(1, AT_ONCE // len(measured.examples))
+    folds = torch.from_numpy(np.unique(measured.folds, return_inverse=True)[1])
+    starts = range(0, layers, size)
+    for start in progress(starts, len(starts), f"weighing accounts, {among}"):
+        clean, cut = (torch.from_numpy(part[start : start + size]) for part in (measured.clean, measured.cut))
+        yield _layers(weigh(clean, cut, folds))
+
+
+def _layers(weighed: Weighed) -> _Layers:
+    gains = [
+        weighed.densities[Account(*better, tails)] - weighed.densities[Account(*worse, tails)]
+        for (better, worse), tails in product(COMPARED.values(), TAILS)
+    ]
+    shapes = [
+        {
+            "correlation": float(weighed.correlation[layer]),
+            "share_lost": float(weighed.share[layer]),
+            "level_lost": float(weighed.level[layer, 0]),
+            "at_clean": weighed.at[layer, 0].tolist(),
+            "one_curve": weighed.one[layer, 0].tolist(),
+            "kept_curve": weighed.kept[layer, 0].tolist(),
+        }
+        for layer in range(len(weighed.share))
+    ]
+    return _Layers(torch.stack(gains).numpy(), weighed.lost.numpy(), shapes)
+
+
+def _gains(by_example: np.ndarray, resamples: Resamples) -> dict[str, float]:
+    """Mean gains in nats per example [gains, examples], each with its standard error and interval over subjects."""
+    drawn = resamples.weights @ by_example.T / resamples.weights.sum(1, keepdims=True)  # [draws, gains]
+    ends = zip(by_example.mean(1), drawn.std(0, ddof=1), *interval(drawn), strict=True)
+    return {
+        f"{gain}{end}": float(value)
+        for gain, values in zip(GAINS, ends, strict=True)
+        for end, value in zip(("", "_error", "_low", "_high"), values, strict=True)
+    }
+
+
+def _parts(examples: pl.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
+    """Within which examples kinds are looked for again: each form that is not rare, and answers of the model's own."""
+    for form in FORMS["question_form"]:
+        members = (examples["question_form"] == form).fill_null(False).to_numpy()
+        if MIN_WITHIN <= members.sum() < len(members):
+            yield f"question_form {form}", members
+    outside = (~examples["answer_in_question"]).fill_null(False).to_numpy()
+    if MIN_WITHIN <= outside.sum() < len(outside):
+        yield "answer_in_question no", outside
+
+
+def _told_apart(measured: Measured, lost: np.ndarray, *, draws: int, seed: int) -> pl.DataFrame:
+    """What tells the kinds apart: how many of each value are lost, and how well a number tells, as an AUC.
+
+    `lost` [examples] is the probability of being of the lost kind, averaged over layers.
+    """
+    examples = measured.examples
+    clusters = examples["cluster"].to_list()
+    weights = resample(clusters, 1, draws, seed).weights
+    rows: list[dict] = []
+    for quality in ("question_form", "answer_form", "property", "answer_in_question", "hallucinated"):
+        for (value,), some in examples.with_row_index().drop_nulls(quality).group_by(quality, maintain_order=True):
+            if len(some) >= MIN_TOLD:
+                inside = np.zeros(len(lost))
+                inside[some["index"].to_numpy()] = 1
+                low, high = interval((weights @ (inside * lost) / np.maximum(weights @ inside, 1e-9))[:, None])
+                share = {"share_lost": float(lost[inside > 0].mean()), "share_lost_low": float(low[0])}
+                text = {True: "yes", False: "no"}.get(value, value)
+                rows.append(
+                    {"quality": quality, "value": text, "n": len(some), **share, "share_lost_high": float(high[0])}
+                )
+    likely = lost > 0.5
+    for quality, values in _numbers(measured).items():
+        known = np.isfinite(values)
+        if min((likely & known).sum(), (~likely & known).sum()) >= MIN_TOLD:
+            subjects = [cluster for cluster, mine in zip(clusters, known, strict=True) if mine]
+            area = auc_with_interval(values[None, None, known], likely[known], subjects)
+            rows.append(
+                {"quality": quality, "n": int(known.sum()), **{name: float(one[0]) for name, one in area.items()}}
+            )
+    return pl.DataFrame(rows, schema=TOLD_SCHEMA)
+
+
+def _numbers(measured: Measured) -> dict[str, np.ndarray]:
+    """What is known of each example as a number, [examples]; NaN where it is not."""
+    examples = measured.examples
+
+    def words(column: str) -> np.ndarray:
+        return np.array([len(bare_words(text or "")) for text in examples[column]], float)
+
+    return {
+        "popularity": examples["popularity"].cast(pl.Float64).fill_null(np.nan).to_numpy(),
+        "question_length": words("question"),
+        "answer_length": words("answer"),
+        "clean_logit": measured.clean.mean((0, 1)),
+        "clean_logit_size": np.abs(measured.clean.mean((0, 1))),
+    }
