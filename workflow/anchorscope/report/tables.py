@@ -29,7 +29,7 @@ def named(frame: pl.DataFrame, models: Titles, datasets: Titles) -> pl.DataFrame
 
 
 def numbers_section(tables: Mapping[str, pl.DataFrame]) -> Markup:
-    """The tables `deepest`, `auc`, `text`, `forms`, `distances`, `accuracy` and `questions`, each with what it shows."""
+    """The tables `deepest`, `auc`, `text`, `forms`, `distances`, `accuracy`, `questions`, each with what it shows."""
     return render("numbers.html", tables=tables)
 
 
