@@ -23,6 +23,7 @@ from anchorscope.report.tables import (
     accuracy,
     deepest_layers,
     distance_table,
+    form_table,
     kept_questions,
     named,
     numbers_section,
@@ -134,6 +135,30 @@ def make_strata(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
         for layer in range(layers[model])
     ]
     return pl.DataFrame(rows)
+
+
+def make_forms(models: list[str], datasets: list[str]) -> pl.DataFrame:
+    """Two large forms and a small one; the honest gap is -9, at equal form -2, without answers in the question -3."""
+    shown = {
+        ("all", "all"): (100, -9.0),
+        ("question_form", "choice"): (60, -4.0),
+        ("question_form", "yes_no"): (40, None),
+        ("question_form", "equal"): (60, -2.0),
+        ("question_form", "covered"): (60, -8.0),
+        ("answer_in_question", "no"): (70, -3.0),
+        ("answer_in_question", "yes"): (30, None),
+    }
+    rows = [
+        {"model": model, "dataset": dataset, **asdict(HEADLINE), "rule": rule, "logits": logits}
+        | {"grouping": grouping, "form": form, "n": n, "n_right": n // 2, "share": n / 100}
+        | {"share_question": 0.8, "share_answer": 0.125, "question_anchored": 0.6}
+        | {f"gap{end}": gap and gap * by + width for end, width in (("", 0), ("_low", -1), ("_high", 1))}
+        for model, dataset, (rule, logits, by) in product(
+            models, datasets, (("flip", "measured", 3), ("replicate", "measured", 1), ("replicate", "recentred", 0.5))
+        )
+        for (grouping, form), (n, gap) in shown.items()
+    ]
+    return pl.DataFrame(rows, schema_overrides={f"gap{end}": pl.Float64 for end in ("", "_low", "_high")})
 
 
 def make_label_errors(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
@@ -253,12 +278,14 @@ def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words
         "layers": make_layers(layers, datasets),
         "series": make_series(list(layers), datasets),
         "strata": make_strata(layers, datasets),
+        "forms": make_forms(list(layers), datasets),
         "label_errors": make_label_errors(layers, datasets),
     }
     tables = {
         "deepest": deepest_layers(summary, HEADLINE),
         "auc": reference_auc(found["layers"], HEADLINE),
         "text": text_alone(found["text"], HEADLINE),
+        "forms": form_table(found["forms"], HEADLINE),
         "distances": distance_table(found["layers"], found["strata"], HEADLINE),
         "accuracy": accuracy(
             pl.DataFrame([{"model": one, "dataset": two, **counts} for one, two in product(layers, datasets)])

@@ -33,6 +33,7 @@ from anchorscope.report.tables import (
     accuracy,
     deepest_layers,
     distance_table,
+    form_table,
     kept_questions,
     named,
     reference_auc,
@@ -41,6 +42,7 @@ from anchorscope.summarise.two_lines import COMPARED
 from synthetic_run import (
     HEADLINE,
     make_deepest,
+    make_forms,
     make_label_errors,
     make_layers,
     make_lines,
@@ -172,6 +174,7 @@ def test_what_survives_stands_side_by_side_and_has_a_dash_where_nothing_was_meas
         "layers": pl.concat([make_layers({"m": 4}, some), make_layers({"m+salmon": 4}, ["one"])]),
         "series": pl.concat([series, twin, subject.with_columns(area=pl.lit(-7.0))]),
         "strata": make_strata({"m": 4}, some),
+        "forms": make_forms(whole, ["one"]),
         "label_errors": make_label_errors({"m+salmon": 4}, ["one"]),
     }
     html = str(survives_section(tables, HEADLINE, {"m": "Model"}, {"two": "Two", "one": "One"}))
@@ -198,6 +201,8 @@ def test_what_survives_stands_side_by_side_and_has_a_dash_where_nothing_was_meas
     assert rows["subject cut"][0] == "–"
     assert rows["subject cut"][1].startswith("−7.0 (")
     assert rows["random weights, honest, ΔP"][0] == "–"
+    assert rows["at equal form of the question"] == ["–", "−2.0 (−3.0 … −1.0)"]
+    assert rows["without answers that stand in the question, recentred"] == ["–", "−1.5 (−2.5 … −0.5)"]
     assert rows["honest gap in ΔP, near third"] == ["−7.0", "−7.0"]  # layers 1 to 3 of 4
     assert "labels were wrong" not in html  # only those of the salmon were measured
 
@@ -212,6 +217,28 @@ def test_one_sentence_says_how_far_wrong_labels_would_move_a_model():
         "move by −0.024 … −0.020 and – points; if all were hallucinated answers called right, by −0.034 … −0.030 and "
         "−3.0 … +3.0 points. Each is the range over datasets and 3 draws of the wrong labels."
     )
+
+
+def test_forms_show_how_much_of_each_group_they_are_and_small_ones_are_left_out():
+    found = form_table(make_forms(["m"], ["d"]), HEADLINE)
+    shares = ("of all, %", "of Q, %", "of A, %", "that are Q, %")
+    assert found.columns == [
+        "model",
+        "dataset",
+        "grouping",
+        "form",
+        "n",
+        *shares,
+        "gap",
+        "95 % interval",
+        "recentred_gap",
+    ]
+    assert found.rows()[1:4] == [
+        ("m", "d", "question form", "choice", 60, 60, 80, 12, 60, -4.0, "−5.0 … −3.0", -2.0),
+        ("m", "d", "question form", "yes no", 40, 40, 80, 12, 60, None, "–", None),
+        ("m", "d", "question form", "at equal form", 60, 60, 80, 12, 60, -2.0, "−3.0 … −1.0", -1.0),
+    ]
+    assert found["form"].to_list()[4:] == ["the same, whatever their form", "no"]
 
 
 def test_distances_are_in_those_of_clean_states_and_gaps_leave_out_layers_without_an_interval():

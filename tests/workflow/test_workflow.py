@@ -79,7 +79,7 @@ def test_the_summary_holds_every_series(finished):
     sizes = summary.pivot(on="anchor", index=[key for key in keys if key != "anchor"], values="n")
     assert ((sizes["question"] + sizes["answer"] - sizes["all"]).abs() <= 1).all()
     assert summary["auc_clean"].is_between(0, 1).all()
-    for table in ("summary", "series", "kinds", "strata", "label_errors"):
+    for table in ("summary", "series", "kinds", "strata", "accounts", "forms", "label_errors"):
         frame = pl.read_parquet(finished / f"results/{table}.parquet")
         assert pl.read_csv(finished / f"results/{table}.csv", infer_schema_length=None).height == frame.height > 0
         numbers = frame.select(pl.selectors.float())

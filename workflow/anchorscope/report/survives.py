@@ -34,8 +34,8 @@ GAPS = {  # rules and logits
     ("replicate", "residual"): "honest, residual",
 }
 SAME_FORM = {  # groupings and forms
-    ("question_form", EQUAL): "questions of equal form",
-    ("answer_form", EQUAL): "answers of equal form",
+    ("question_form", EQUAL): "at equal form of the question",
+    ("answer_form", EQUAL): "at equal form of the answer",
     ("answer_in_question", "no"): "without answers that stand in the question",
 }
 Tables = Mapping[str, pl.DataFrame]  # those of one model on one dataset, at the headline
