@@ -59,7 +59,7 @@ def moved(states: States, examples: Examples, drawn: list[Labelling]) -> pl.Data
     split = examples.splits[0]
     logits = score_labellings(
         states,
-        labels=torch.from_numpy(np.array([one.hallucinated for one in drawn])),
+        labels=torch.from_numpy(np.array([one.hallucinated for one in drawn], bool).reshape(-1, len(examples.ids))),
         folds=torch.from_numpy(split.folds),
         halves=torch.from_numpy(split.halves),
         strengths=scores.strengths,
@@ -141,6 +141,13 @@ def test_no_turned_label_moves_nothing():
     assert row["gap_move"] == pytest.approx(0, abs=0.02)
 
 
+def test_without_a_draw_there_is_no_row():
+    """Where each would leave a probe with one class only."""
+    found = moved(*make(count=120, width=100, signal=0.8), [])
+    assert found.is_empty()
+    assert found.schema["gap_move"] == pl.Float64
+
+
 def test_where_the_probe_is_always_right_the_auc_falls_by_as_much_as_it_must():
     """A turned label ranks like the others of its true class: above half of them, below the other half.
 
@@ -170,6 +177,14 @@ def test_the_share_of_labels_is_turned_and_on_one_side_only_where_asked(turned):
     assert (turn_labels(ids, labels, turned, "0 1") != found).any()
 
 
+def test_every_draw_of_every_kind_turns_other_labels():
+    """Else a few labels turned at random would often be those that are turned on one side."""
+    _, examples = make(count=400, width=1, signal=1.0)
+    turned = {frozenset(np.flatnonzero(one.hallucinated != examples.hallucinated)) for one in labellings(examples, 0)}
+    assert len(turned) == DRAWS * len(ERRORS)
+    assert sum(map(len, turned)) - len(frozenset.union(*turned)) < 10, "hardly any label more than once"
+
+
 def test_few_labels_of_an_unequal_class_are_turned_as_a_share_of_that_class():
     labels = np.arange(1000) >= 50
     ids = [str(number) for number in range(1000)]
@@ -181,7 +196,7 @@ def test_a_draw_that_leaves_a_probe_with_one_class_is_left_out():
     _, examples = make(count=120, width=6, signal=1.0)
     labels = examples.hallucinated
     drawn = {
-        (errors, draw): turn_labels(examples.ids, labels, turned, f"0 {draw}") != labels
+        (errors, draw): turn_labels(examples.ids, labels, turned, f"0 {errors} {draw}") != labels
         for errors, turned in ERRORS.items()
         for draw in range(DRAWS)
     }

@@ -198,9 +198,10 @@ def _measure_on(
 def _with_errors(measured: Measured, states: States, examples: Examples, drawn: list[Labelling]) -> Measured:
     """Also what probes say that learnt from labels of which some are wrong."""
     split, device = examples.splits[0], states["first", "clean"].device
+    labels = np.array([one.hallucinated for one in drawn], bool).reshape(len(drawn), len(examples.ids))
     logits = score_labellings(
         states,
-        labels=torch.from_numpy(np.array([one.hallucinated for one in drawn], bool)).to(device),
+        labels=torch.from_numpy(labels).to(device),
         folds=torch.from_numpy(split.folds).to(device),
         halves=torch.from_numpy(split.halves).to(device),
         strengths=measured.scores[0].strengths.to(device),
