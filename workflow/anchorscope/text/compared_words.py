@@ -19,16 +19,18 @@ SMALL = {
         "seventeen eighteen nineteen".split()
     )
 }
-TENS = {word: 10 * number for number, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)}
+TENS = {
+    word: 10 * number for number, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)
+}
 POWERS = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-ORDINALS = {
-    word: f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number, 'th')}"
-    for number, word in enumerate(
+ORDINALS = dict(
+    zip(
         "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "
         "fifteenth sixteenth seventeenth eighteenth nineteenth twentieth".split(),
-        1,
+        ["1st", "2nd", "3rd", *(f"{number}th" for number in range(4, 21))],
+        strict=True,
     )
-}
+)
 UNITS = {
     **dict.fromkeys(("kilometer", "kilometers", "kilometre", "kilometres"), "km"),
     **dict.fromkeys(("foot", "feet"), "ft"),
@@ -41,6 +43,7 @@ NUMBER = regex.compile(r"\d+(?:\.\d+)?")
 DAY = regex.compile(r"([12]?\d|3[01])(?:st|nd|rd|th)?")
 # Chinese, Japanese, Thai, Lao, Khmer and Burmese.
 UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*")
+Words = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def _number_at(words: list[str]) -> tuple[str, int]:
     total, current, last, taken = Decimal(0), Decimal(0), 0, 0  # `last` is the value of the word before
     for place, word in enumerate(words):
         if word in POWERS and (last or not place):
-            current = (current or 1) * POWERS[word]
+            current = (current or Decimal(1)) * POWERS[word]
             if word != "hundred":
                 total, current = total + current, Decimal(0)
             last = POWERS[word]
@@ -148,3 +151,27 @@ def _characters(word: Word) -> list[Word]:
         return [word]
     parts = regex.findall(rf"{UNSPACED.pattern}|(?:(?!{UNSPACED.pattern}).)+", word.text)
     return [replace(word, text=part) for part in parts]
+
+
+def texts(text: str) -> Words:
+    """The compared words alone."""
+    return tuple(word.text for word in compared_words(text))
+
+
+def equal(said: Words, name: Words) -> bool:
+    """Whether some words are a name, up to the plural of its last word."""
+    return len(said) == len(name) > 0 and said[:-1] == name[:-1] and singular(said[-1]) == singular(name[-1])
+
+
+def contain(words: Words, name: Words) -> bool:
+    """Whether words have a name among them."""
+    return any(equal(words[start : start + len(name)], name) for start in range(len(words) - len(name) + 1))
+
+
+def singular(word: str) -> str:
+    """A word without the ending of its plural: "cities", "boxes", "films"."""
+    if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")) or not word.isalpha():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    return word[:-2] if regex.search(r"(?:[sxz]|[cs]h|o)es$", word) else word[:-1]

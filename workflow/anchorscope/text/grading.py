@@ -3,20 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import regex
-
-from anchorscope.text.alias_readings import (
-    ROMAN,
-    TELLING,
-    TITLES,
-    Words,
-    is_short_of,
-    names,
-    shorter_names,
-    singular,
-    texts,
-)
-from anchorscope.text.compared_words import POWERS, Word, compared_words
+from anchorscope.text.alias_readings import ROMAN, TELLING, TITLES, is_short_of, names, shorter_names
+from anchorscope.text.compared_words import Word, Words, compared_words, contain, equal, texts
 from anchorscope.text.content_words import FUNCTION_WORDS
 from anchorscope.text.normal_words import ARTICLES, bare_words, normal_words
 from anchorscope.text.refusals import is_refusal
@@ -90,36 +78,39 @@ class _Said:
 
     def names_of(self, alias: str, gold: list[str]) -> Iterator[Span]:
         """Where the answer has the alias."""
+        if texts(alias) in YES_NO:
+            yield from [word.span for word in self.words[:1] if (word.text,) == texts(alias)]
+            return
         for name in names(alias):
-            if name in YES_NO:
-                yield from [self.words[0].span] * (self.words[0].text == name[0])
-            elif self._is_all_that_is_said(name):
+            if self._is_all_that_is_said(name):
                 yield self.short
-            elif not ARTICLES.issuperset(name) and not _contains(self.asked, name):
+            elif not ARTICLES.issuperset(name) and not contain(self.asked, name):
                 yield from self._inside(name, gold)
-            elif "or" in self.asked and _contains(self.short_words, name):
+            elif "or" in self.asked and contain(self.short_words, name):
                 yield self.short  # one of the answers that the question lets choose from
         if any(map(self._is_all_that_is_said, shorter_names(alias, self.question))) or self._is_short_of(alias):
             yield self.short
 
     def _is_all_that_is_said(self, name: Words) -> bool:
-        return _equal(self.short_words, name) or _equal(tuple(word.text for word in self.words), name)
+        return equal(self.short_words, name) or equal(tuple(word.text for word in self.words), name)
 
     def _is_short_of(self, alias: str) -> bool:
-        initials = tuple(word for word in self.short_words if len(word) > 1)
-        return is_short_of(self.short_words, compared_words(alias), alias) or (
-            initials != self.short_words and len(initials) > 1 and _equal(initials, texts(alias))
-        )
+        """Whether given names are left out, or initials added: "Mark Hope" of "Mark S. Hope", and the reverse."""
+        plain = tuple(word for word in self.short_words if len(word) > 1)
+        added = 1 < len(plain) < len(self.short_words) and equal(plain, texts(alias))
+        return added or is_short_of(self.short_words, alias)
 
     def _inside(self, name: Words, gold: list[str]) -> Iterator[Span]:
         """Where the answer has the name as whole words, but not as a part of another name or number."""
         for start in range(len(self.words) - len(name) + 1):
             stretch = self.words[start : start + len(name)]
-            if _equal(tuple(word.text for word in stretch), name) and not self._is_part(start, name, gold):
+            if equal(tuple(word.text for word in stretch), name) and not self._is_part(start, name, gold):
                 yield Span(min(word.span.start for word in stretch), max(word.span.end for word in stretch))
 
     def _is_part(self, start: int, name: Words, gold: list[str]) -> bool:
-        """Whether a single word is a part of another name: "Muhammad" of "Muhammad Ali"."""
+        """Whether a single word is a part of another name, such as "Muhammad Ali", or the name is denied."""
+        if start and self.words[start - 1].text == "not":  # "It is not Canberra"
+            return True
         if len(name) > 1:
             return False
         before, after = self._capitals_before(start), self._capitals_after(start)
@@ -154,12 +145,3 @@ class _Said:
         return (between in (" ", "-") or (between == ". " and len(one.text) < 3)) and all(
             self.answer[word.span.start].isupper() and word.text not in FUNCTION_WORDS for word in (one, other)
         )
-
-
-def _equal(said: Words, name: Words) -> bool:
-    """Whether some words are the name, up to the plural of its last word."""
-    return len(said) == len(name) > 0 and said[:-1] == name[:-1] and singular(said[-1]) == singular(name[-1])
-
-
-def _contains(words: Words, name: Words) -> bool:
-    return any(_equal(words[start : start + len(name)], name) for start in range(len(words) - len(name) + 1))

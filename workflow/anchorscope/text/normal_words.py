@@ -11,7 +11,9 @@ from anchorscope.text.spans import Span
 
 ARTICLES = frozenset(("a", "an", "the"))
 # A letter rather than an article: "vitamin A", "A. Dumas", "A minor".
-LETTER_A = regex.compile(r"(?!\s+[\"'“‘(\[«*_]*[\p{L}\p{N}])|\s+(?:is|was|has|and|or|in|of|to|minor|major|flat|sharp)\b")
+LETTER_A = regex.compile(
+    r"(?!\s+[\"'“‘(\[«*_]*[\p{L}\p{N}])|\s+(?:is|was|has|and|or|in|of|to|minor|major|flat|sharp)\b"
+)
 WORD = regex.compile(
     r"""
     \p{L}[\p{L}\p{M}\p{N}]*

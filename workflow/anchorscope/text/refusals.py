@@ -32,7 +32,8 @@ OTHERS = {
       | (?:पता\s+नहीं|मालूम\s+नहीं|नहीं\s+पता|नहीं\s+मालूम|अज्ञात|ज्ञात\s+नहीं)\W*$""",
     "Spanish": rf"""
         (?:yo\s+)?no\s+(?:lo\s+)?s[eé]{SPANISH_END}
-      | (?:yo\s+)?no\s+(?:estoy\s+segur[oa]|tengo\s+(?:ni\s+)?(?:la\s+)?(?:menor\s+)?idea|puedo\s+responder|recuerdo){SPANISH_END}
+      | (?:yo\s+)?no\s+(?:estoy\s+segur[oa]|tengo\s+(?:ni\s+)?(?:la\s+menor\s+)?idea|puedo\s+responder|recuerdo)
+          {SPANISH_END}
       | (?:lo\s+)?desconozco{SPANISH_END}
       | (?:se\s+)?desconoc(?:e|ido)\W*$""",
     "Arabic": r"""
@@ -52,8 +53,8 @@ OTHERS = {
       | (?:জানি\s*না|জানা\s+নেই|অজানা)\W*$""",
     "Portuguese": rf"""
         (?:eu\s+)?n[ãa]o\s+(?:o\s+)?sei{PORTUGUESE_END}
-      | (?:eu\s+)?n[ãa]o\s+(?:tenho\s+(?:certeza|ideia|id[ée]ia|a\s+resposta)|fa[çc]o\s+(?:a\s+menor\s+)?id[eé]ia|me\s+lembro
-          |posso\s+responder|lembro){PORTUGUESE_END}
+      | (?:eu\s+)?n[ãa]o\s+(?:tenho\s+(?:certeza|id[eé]ia|a\s+resposta)|fa[çc]o\s+(?:a\s+menor\s+)?id[eé]ia
+          |(?:me\s+)?lembro|posso\s+responder){PORTUGUESE_END}
       | desconhe[çc]o{PORTUGUESE_END}
       | desconhecid[oa]\W*$""",
 }
