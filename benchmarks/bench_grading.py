@@ -89,16 +89,17 @@ def drawn(answers: Iterable[Graded]) -> list[Graded]:
     return [answer for (_, called), some in strata.items() if called is not None for answer in some[:PER_STRATUM]]
 
 
-def place(answer: Graded) -> bytes:
+def place(answer: Graded, order: str = "drawn") -> bytes:
     """A place in a random order, which hangs on the answer alone."""
-    return hashlib.sha256("\n".join(answer.key).encode()).digest()
+    return hashlib.sha256("\n".join([*([order] if order == "read" else []), *answer.key]).encode()).digest()
 
 
 def write_to_read(answers: list[Graded], target: Path) -> None:
     doubtful = [one for one in answers if any(map(one.differs, OTHERS))]
     chosen = {answer.key: answer for answer in [*drawn(answers), *doubtful]}
     with target.open("w", encoding="utf-8") as file:
-        for answer in sorted(chosen.values(), key=place):
+        # In the order of the draw those of small strata would come last.
+        for answer in sorted(chosen.values(), key=lambda one: place(one, order="read")):
             shown = {name: getattr(answer, name) for name in ("dataset", "id", "question", "gold", "answer")}
             file.write(f"{json.dumps(shown, ensure_ascii=False)}\n")
 

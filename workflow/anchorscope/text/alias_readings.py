@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import regex
 
-from anchorscope.text.compared_words import MONTHS, Words, compared_words, contain, singular, texts
+from anchorscope.text.compared_words import MONTHS, Words, contain, singular, texts
 from anchorscope.text.content_words import FUNCTION_WORDS
 
 PARENTHESIS = regex.compile(r"\s*[(\[]([^)\]]*)[)\]]")
@@ -38,7 +38,9 @@ TELLING = frozenset(
 )
 NAME = regex.compile(r"\p{Lu}[\p{L}\p{M}.'’-]*(?:\s+\p{Lu}[\p{L}\p{M}.'’-]*)+")
 ROMAN = regex.compile(r"[ivx]+")
-UNITED_STATES = (("us",), ("usa",), ("united", "states"))
+UNITED_STATES = (("united", "states", "of", "america"), ("united", "states"), ("usa",), ("us",))
+# "MARINE CORPS, or MARINES"; not "Truth or Dare".
+ALTERNATIVES = regex.compile(r",\s+or\s+|\s+OR\s+")
 
 
 @lru_cache(maxsize=2**14)
@@ -55,13 +57,15 @@ def names(alias: str) -> tuple[Words, ...]:
 
 @lru_cache(maxsize=2**14)
 def shorter_names(alias: str, question: str) -> tuple[Words, ...]:
-    """The alias without a parenthesis, a title, a region, the country's own name, or what the question says.
+    """The alias without a parenthesis, a title, a region, "U.S.", or what the question says; one of its alternatives.
 
     Of what is left, nothing counts that the question says itself, unless it lets choose.
     """
     asked, outside = texts(question), PARENTHESIS.sub("", alias)
     words = texts(outside)
     found = [words, _after_titles(words), _without_question(words, asked), *_before_region(outside)]
+    found += map(texts, ALTERNATIVES.split(outside))
+    found += UNITED_STATES if words in UNITED_STATES else []
     found += [words[len(country) :] for country in UNITED_STATES if words[: len(country)] == country]
     found += [texts(outside[realm.end() :])] if (realm := REALM.match(outside)) else []
     lets_choose = "or" in asked
@@ -107,10 +111,14 @@ def _without_question(words: Words, asked: Words) -> Words:
 
 def is_short_of(said: Words, alias: str) -> bool:
     """Whether a name lacks only given names, initials or titles of the alias: "Thomas Mann" of "Paul Thomas Mann"."""
-    full = compared_words(alias)
-    if len(said) < 2 or len(full) < 3 or not NAME.fullmatch(alias) or said[-1] != full[-1].text:
+    full = texts(alias)
+    if not 1 < len(said) <= len(full) > 2 or said == full or said[-1] != full[-1] or not NAME.fullmatch(alias):
         return False
-    rest = iter(word.text for word in full)
-    missing = {word.text for word in full} - set(said)
-    told = any(word in TELLING or ROMAN.fullmatch(word) for word in missing)
-    return all(word in rest for word in said) and not told
+    rest = iter(full)
+    told = {word for word in full if word in TELLING or ROMAN.fullmatch(word)}
+    return told.issubset(said) and all(any(_stands_for(word, name) for name in rest) for word in said)
+
+
+def _stands_for(word: str, name: str) -> bool:
+    """Whether a word is a name or its initial."""
+    return word == name or (len(word) == 1 and name.startswith(word))

@@ -12,7 +12,9 @@ from anchorscope.text.spans import Span
 
 LETTERS = r"[\p{L}\p{N}][\p{L}\p{M}\p{N}\u200c\u200d]*"  # with the vowel signs and joiners of Hindi, Thai and others
 WORD = regex.compile(rf"{LETTERS}(?:[.'’\-]{LETTERS})*")
-QUOTED = regex.compile(r"\"([^\"]+)\"|“([^”]+)”|(?<!\w)'([^']+(?:'\w[^']*)*)'(?!\w)|(?<!\w)‘([^’]+(?:’\w[^’]*)*)’(?!\w)")
+QUOTED = regex.compile(
+    r"\"([^\"]+)\"|“([^”]+)”|(?<!\w)'([^']+(?:'\w[^']*)*)'(?!\w)|(?<!\w)‘([^’]+(?:’\w[^’]*)*)’(?!\w)"
+)
 POSSESSIVE = regex.compile(r"['’]s$")
 
 FUNCTION_WORDS = frozenset(

@@ -49,6 +49,8 @@ def find_gold(answer: str, gold: list[str], question: str = "") -> Span | None:
     if not gold or not bare_words(answer):
         return None
     said = _Said.read(answer, question)
+    if "or" in texts(answer) and contain(said.asked, texts(answer)):  # "Mars or Venus", and no choice
+        return None
     found = [span for alias in gold for span in said.names_of(alias, gold)]
     return min(found, key=lambda span: (span.start, -span.end), default=None)
 
@@ -82,14 +84,24 @@ class _Said:
             yield from [word.span for word in self.words[:1] if (word.text,) == texts(alias)]
             return
         for name in names(alias):
-            if self._is_all_that_is_said(name):
+            if contain(self.asked, name):
+                yield from [self.short] * self._is_more_than_echo(name, gold)
+            elif self._is_all_that_is_said(name):
                 yield self.short
-            elif not ARTICLES.issuperset(name) and not contain(self.asked, name):
+            elif not ARTICLES.issuperset(name):
                 yield from self._inside(name, gold)
-            elif "or" in self.asked and contain(self.short_words, name):
-                yield self.short  # one of the answers that the question lets choose from
         if any(map(self._is_all_that_is_said, shorter_names(alias, self.question))) or self._is_short_of(alias):
             yield self.short
+
+    def _is_more_than_echo(self, name: Words, gold: list[str]) -> bool:
+        """Whether a name that the question says is given as the answer.
+
+        It is chosen where the question lets choose. Elsewhere it is all that is said, and the dataset's first answer
+        has it: to "What is pyracantha commonly called?" the alias "Pyracantha" is none.
+        """
+        if "or" in self.asked:
+            return contain(self.short_words, name)
+        return self._is_all_that_is_said(name) and contain(texts(gold[0]), name)
 
     def _is_all_that_is_said(self, name: Words) -> bool:
         return equal(self.short_words, name) or equal(tuple(word.text for word in self.words), name)
@@ -115,7 +127,7 @@ class _Said:
             return False
         before, after = self._capitals_before(start), self._capitals_after(start)
         if not ASKS_WHO.intersection(self.asked):
-            return bool(before and before[-1] in TELLING) or bool(after and ROMAN.fullmatch(after[0]))
+            return bool(TELLING.intersection(before)) or bool(after and ROMAN.fullmatch(after[0]))
         known = {word for alias in gold for word in texts(alias)} | TITLES
         strange = [word for word in (*before, *after) if word not in known]
         longer = any(name[0] in words and len(words) > 1 for words in map(texts, gold))

@@ -12,8 +12,8 @@ ENGLISH = frozenset(
     """.split()
 )
 NOT_ENGLISH = (
-    "Most questions are not in English. Exact question words, short answers and forms are found by rules of English, and "
-    "refusals by common phrases of eight languages: read some of the questions and answers before you trust the numbers."
+    "Most questions are not in English. Exact question words, short answers and forms are found by rules of English, "
+    "refusals by common phrases of eight languages: read some questions and answers before you trust the numbers."
 )
 
 
