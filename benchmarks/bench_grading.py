@@ -7,7 +7,7 @@ Three graders: the label that stands in the file, the rules of this version, and
 evaluation: the normalised answer, or its short answer, equals an accepted one.
 
 `--to-read` writes what is to be judged, one line per answer, in random order and without any grade: every answer on
-which two graders differ, and of each dataset 75 that the rules call right and 75 that they call wrong, drawn by a hash
+which two graders differ, and of each dataset 75 that the rules call right and 75 that they call wrong, drawn by a seed
 (all, where there are fewer). A line of `--judged` has `dataset`, `id` and `right`: true, false, or null where it cannot
 be told. The folder that an answers file lies in names its dataset, or else the file does.
 """
@@ -81,25 +81,24 @@ def matches_exactly(answer: str, gold: list[str], question: str) -> bool:
     return any(bare_words(alias) in said for alias in gold)
 
 
-def drawn(answers: Iterable[Graded]) -> list[Graded]:
+def drawn(answers: Iterable[Graded], seed: int) -> list[Graded]:
     """Of each dataset as many that the rules call right as wrong; what one answer is called moves no other."""
     strata: dict[tuple[str, bool | None], list[Graded]] = {}
-    for answer in sorted(answers, key=place):
+    for answer in sorted(answers, key=lambda one: place(one, f"draw {seed}")):
         strata.setdefault((answer.dataset, answer.by_rules), []).append(answer)
     return [answer for (_, called), some in strata.items() if called is not None for answer in some[:PER_STRATUM]]
 
 
-def place(answer: Graded, order: str = "drawn") -> bytes:
+def place(answer: Graded, order: str) -> bytes:
     """A place in a random order, which hangs on the answer alone."""
-    return hashlib.sha256("\n".join([*([order] if order == "read" else []), *answer.key]).encode()).digest()
+    return hashlib.sha256("\n".join((order, *answer.key)).encode()).digest()
 
 
-def write_to_read(answers: list[Graded], target: Path) -> None:
+def write_to_read(answers: list[Graded], seed: int, target: Path) -> None:
     doubtful = [one for one in answers if any(map(one.differs, OTHERS))]
-    chosen = {answer.key: answer for answer in [*drawn(answers), *doubtful]}
+    chosen = {answer.key: answer for answer in [*drawn(answers, seed), *doubtful]}
     with target.open("w", encoding="utf-8") as file:
-        # In the order of the draw those of small strata would come last.
-        for answer in sorted(chosen.values(), key=lambda one: place(one, order="read")):
+        for answer in sorted(chosen.values(), key=lambda one: place(one, "read")):  # the draw's order tells the stratum
             shown = {name: getattr(answer, name) for name in ("dataset", "id", "question", "gold", "answer")}
             file.write(f"{json.dumps(shown, ensure_ascii=False)}\n")
 
@@ -124,9 +123,9 @@ def agreement(answers: list[Graded]) -> list[dict]:
     return rows
 
 
-def errors(answers: list[Graded], judged: dict[Key, bool | None]) -> list[dict]:
+def errors(answers: list[Graded], judged: dict[Key, bool | None], seed: int) -> list[dict]:
     """One row per dataset and call of the rules, from the drawn answers; then both graders where another differs."""
-    sample = drawn(answers)
+    sample = drawn(answers, seed)
     rows = []
     for dataset in [*dict.fromkeys(answer.dataset for answer in answers), "all"]:
         for called, word in ((True, "right"), (False, "wrong")):
@@ -178,6 +177,7 @@ if __name__ == "__main__":
     parser.add_argument("answers", type=Path, nargs="+", help="answers files of a finished run")
     parser.add_argument("--to-read", type=Path, help="write what is to be judged to this JSONL file")
     parser.add_argument("--judged", type=Path, help="a JSONL file with a reader's judgements")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--record", type=Path, help="write the results to this JSON file")
     options = parser.parse_args()
     answers = [answer for path in options.answers for answer in read(path)]
@@ -185,6 +185,6 @@ if __name__ == "__main__":
     if twice:
         parser.error(f"question {twice[0][1]} of {twice[0][0]} has several answers; give the answers of one model")
     if options.to_read:
-        write_to_read(answers, options.to_read)
-    rows = errors(answers, read_judged(options.judged)) if options.judged else agreement(answers)
+        write_to_read(answers, options.seed, options.to_read)
+    rows = errors(answers, read_judged(options.judged), options.seed) if options.judged else agreement(answers)
     report(rows, machine(), options.record)
