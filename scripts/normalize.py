@@ -13,6 +13,7 @@ from anchorscope.files.logs import configure_logging, log
 from anchorscope.files.provenance import provenance
 from anchorscope.questions.local_rows import name_row
 from anchorscope.questions.normalize import normalize
+from anchorscope.text.language import NOT_ENGLISH, mostly_english
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake
@@ -28,7 +29,10 @@ if __name__ == "__main__":
     if questions.is_empty():
         dropped = ", ".join(f"{count} rows have {reason}" for reason, count in counts.items())
         raise ValueError(f"{params.where} has no usable question: {dropped or 'it has no rows'}.")
+    odd = [] if mostly_english(questions["question"]) else [NOT_ENGLISH]
+    for remark in odd:
+        log.warning("%s", remark)
     metadata = provenance(
-        stage="normalize", dataset=snakemake.wildcards.dataset, layout=params.layout, code=params.code
+        stage="normalize", dataset=snakemake.wildcards.dataset, layout=params.layout, remarks=odd, code=params.code
     )
     write_frame(snakemake.output[0], questions, {**metadata, "counts": canonical_json(counts)})

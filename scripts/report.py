@@ -79,10 +79,17 @@ def read_examples(
     return examples
 
 
-def read_remarks(answers: list[str], models: dict[str, str], datasets: dict[str, str]) -> list[str]:
-    """What the answer stage found odd about most answers of a model."""
+def read_remarks(
+    questions: list[str], answers: list[str], models: dict[str, str], datasets: dict[str, str]
+) -> list[str]:
+    """What was found odd about most questions of a dataset, or about most answers of a model."""
     pairs = list(product(models, datasets))
-    return [
+    asked = [
+        f"{title}: {remark}"
+        for title, path in zip(datasets.values(), questions, strict=True)
+        for remark in made_from(path)["remarks"]
+    ]
+    return asked + [
         f"{models[model]} on {datasets[dataset]}: {remark}"
         for (model, dataset), own in zip(pairs, by_pair(answers, pairs), strict=True)
         for remark in dict.fromkeys(remark for path in own for remark in made_from(path)["remarks"])
@@ -164,7 +171,7 @@ if __name__ == "__main__":
     ]
     made = made_from(files.summary)
     warnings = [*notes(summary, plain, datasets), *plain_paths(made, models), unprobed(made, plain, datasets)]
-    warnings += read_remarks(files.answers, models, datasets)
+    warnings += read_remarks(files.asked, files.answers, models=models, datasets=datasets)
     with atomic(target) as path:
         sentences = {models[name]: sentence for name, sentence in claims["bottom_line"].items()}
         html = page(opening_section(pictures, sentences), filter(None, warnings), sections)

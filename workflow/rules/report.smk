@@ -1,6 +1,6 @@
 # Report: everything a run shows, on one page.
 # In:  results/{summary,series,strata,forms,label_errors,layers,deepest,text}.parquet, results/{experiment}.parquet, results/claims.json,
-#      results/{examples,questions}.csv, results/answers/…, results/figures/*/*.png,
+#      results/{examples,questions}.csv, results/questions/…, results/answers/…, results/figures/*/*.png,
 #      results/models/*.json, the style file; where `detect` was asked for also what it makes
 # Out: results/report.html
 #      results/provenance.json   settings, code, models, datasets, libraries and devices that made the run
@@ -33,6 +33,7 @@ rule report:
         detectors=lambda wildcards: where_detected(
             expand("results/probes/{model}.{format}", model=MODELS, format=["safetensors", "md"])
         ),
+        asked=expand("results/questions/{dataset}.parquet", dataset=DATASETS),
         answers=answer_files(),
         style=local(ancient(str(STYLE))),
     output:

@@ -4,14 +4,18 @@ Content is the entity asked about and the property asked for. Wh-words, articles
 auxiliaries, pronouns and punctuation are not. Words that compare ("both", "same", "older") are.
 """
 
-import re
 from dataclasses import dataclass
+
+import regex
 
 from anchorscope.text.spans import Span
 
-WORD = re.compile(r"[^\W_]+(?:[.'’\-][^\W_]+)*", re.UNICODE)
-QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”|(?<!\w)'([^']+(?:'\w[^']*)*)'(?!\w)|(?<!\w)‘([^’]+(?:’\w[^’]*)*)’(?!\w)")
-POSSESSIVE = re.compile(r"['’]s$")
+LETTERS = r"[\p{L}\p{N}][\p{L}\p{M}\p{N}\u200c\u200d]*"  # with the vowel signs and joiners of Hindi, Thai and others
+WORD = regex.compile(rf"{LETTERS}(?:[.'’\-]{LETTERS})*")
+QUOTED = regex.compile(
+    r"\"([^\"]+)\"|“([^”]+)”|(?<!\w)'([^']+(?:'\w[^']*)*)'(?!\w)|(?<!\w)‘([^’]+(?:’\w[^’]*)*)’(?!\w)"
+)
+POSSESSIVE = regex.compile(r"['’]s$")
 
 FUNCTION_WORDS = frozenset(
     """
@@ -87,8 +91,8 @@ def _touches(span: Span, others: list[Span]) -> bool:
 def _subject_spans(question: str, subject: str | None) -> list[Span]:
     if not subject or not subject.strip():
         return []
-    pattern = rf"(?<!\w){re.escape(subject.strip())}(?!\w)"
-    return [Span(*match.span()) for match in re.finditer(pattern, question, re.IGNORECASE)]
+    pattern = rf"(?<!\w){regex.escape(subject.strip())}(?!\w)"
+    return [Span(*match.span()) for match in regex.finditer(pattern, question, regex.IGNORECASE)]
 
 
 def _quoted_spans(question: str) -> list[Span]:

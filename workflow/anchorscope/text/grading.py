@@ -1,31 +1,18 @@
 """Is an answer right, wrong or a refusal, and which of its characters are the exact answer?"""
 
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from anchorscope.text.normal_words import bare_words, normal_words
+from anchorscope.text.alias_readings import ROMAN, TELLING, TITLES, is_short_of, names, shorter_names
+from anchorscope.text.compared_words import Word, Words, compared_words, contain, equal, texts
+from anchorscope.text.content_words import FUNCTION_WORDS
+from anchorscope.text.normal_words import ARTICLES, bare_words, normal_words
+from anchorscope.text.refusals import is_refusal
 from anchorscope.text.short_answer import short_answer
 from anchorscope.text.spans import Span
 
-YES_NO = (["yes"], ["no"])
-REFUSAL = re.compile(
-    r"""\W*(?:sorry\W+|unfortunately\W+|as\ an\ ai\b[^,]*,\s*)*(?:
-      (?:i|we)\s+(?:really\s+|honestly\s+|just\s+)?(?-i:do\s+not|don['’]?t)\s+(?-i:know|have|remember|recall)
-    | (?:(?:i|we)\s+)?(?:do\s+not|don['’]?t)\s+know(?:\s+(?:this|that|it|the\s+answer))?\W*$
-    | i(?:\s+a|['’])m\s+(?:not\s+(?:\w+\s+)?(?:sure|certain|able|aware)|unable|unsure|sorry)
-    | i\s+(?-i:can(?:not|['’]?t)|could(?:\s+not|n['’]t)|have\s+no\s+idea)
-    | (?:no\s+one|nobody)\s+(?:really\s+)?knows
-    | there(?:\s+is|['’]s)\s+(?:no|not\s+enough|insufficient)\s+(?:answer|information|data|evidence|way)
-    | (?:it|that|this)(?:\s+is|['’]s)\s+(?:not\s+(?:\w+\s+)?(?:known|clear|possible)|unknown|unclear|impossible)
-    | (?:the\s+answer\s+is\s+)?(?:n/?a|none|idk|unknown|unsure|sorry|not\s+(?:known|sure|available)|no\s+idea)\W*$
-    | sorry,
-    )""",
-    re.IGNORECASE | re.VERBOSE,
-)
-# "I'm not sure, but it might be Helsinki" is an answer after all; "I'm sorry, but I cannot say" is not.
-ANSWERS_AFTER_ALL = re.compile(
-    r"\bbut\s+(?!(?:i|we|there|unfortunately|as)\b(?!\s+(?:think|believe|guess|suppose|would)\b))\w", re.IGNORECASE
-)
+YES_NO = (("yes",), ("no",))
+ASKS_WHO = frozenset(("who", "whom", "whose"))
 
 
 @dataclass(frozen=True)
@@ -47,30 +34,126 @@ def label(answer: str, gold: list[str], question: str = "") -> Label:
     answers, the place of the probed token would tell the label. The `question` helps to read an answer that repeats
     it: "Titanic was directed by James Cameron".
     """
-    matched = find_gold(answer, gold)
-    if not bare_words(answer) or (REFUSAL.match(answer) and not ANSWERS_AFTER_ALL.search(answer)):
-        # A gold answer may itself read like a refusal ("None"); a refusal that mentions one is still a refusal.
-        spoken = matched is not None and matched.start == normal_words(answer)[0][1].start
-        if not spoken:
-            return Label(None, None)
+    if not bare_words(answer):
+        return Label(None, None)
+    matched = find_gold(answer, gold, question)
+    # A gold answer may itself read like a refusal ("None"); a refusal that mentions one is still a refusal.
+    spoken = matched is not None and matched.start == normal_words(answer)[0][1].start
+    if is_refusal(answer) and not spoken:
+        return Label(None, None)
     return Label(matched is not None, short_answer(answer, question))
 
 
-def find_gold(answer: str, gold: list[str]) -> Span | None:
-    """The first, then longest, whole-word occurrence of a gold alias; yes or no only as the first word."""
-    words = normal_words(answer) if gold else []
-    best: tuple[int, int] | None = None
-    for alias in gold:
-        target = bare_words(alias)
-        if not target:
-            continue
-        starts = range(1) if target in YES_NO else range(len(words) - len(target) + 1)
-        for start in starts:
-            if [word for word, _ in words[start : start + len(target)]] == target:
-                candidate = (start, -len(target))
-                best = candidate if best is None else min(best, candidate)
-                break
-    if best is None:
+def find_gold(answer: str, gold: list[str], question: str = "") -> Span | None:
+    """The first, then longest, stretch of the answer that is a gold alias; yes or no only as the first word."""
+    if not gold or not bare_words(answer):
         return None
-    start, length = best[0], -best[1]
-    return Span(words[start][1].start, words[start + length - 1][1].end)
+    said = _Said.read(answer, question)
+    if "or" in texts(answer) and contain(said.asked, texts(answer)):  # "Mars or Venus", and no choice
+        return None
+    found = [span for alias in gold for span in said.names_of(alias, gold)]
+    return min(found, key=lambda span: (span.start, -span.end), default=None)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """An answer as it is compared with accepted ones."""
+
+    answer: str
+    question: str
+    words: list[Word]
+    short: Span
+    short_words: Words
+    asked: Words
+
+    @classmethod
+    def read(cls, answer: str, question: str) -> "_Said":
+        short = short_answer(answer, question)
+        return cls(
+            answer,
+            question,
+            words=compared_words(answer),
+            short=short,
+            short_words=texts(answer[short.start : short.end]),
+            asked=texts(question),
+        )
+
+    def names_of(self, alias: str, gold: list[str]) -> Iterator[Span]:
+        """Where the answer has the alias."""
+        if texts(alias) in YES_NO:
+            yield from [word.span for word in self.words[:1] if (word.text,) == texts(alias)]
+            return
+        for name in names(alias):
+            if contain(self.asked, name):
+                yield from [self.short] * self._is_more_than_echo(name, gold)
+            elif self._is_all_that_is_said(name):
+                yield self.short
+            elif not ARTICLES.issuperset(name):
+                yield from self._inside(name, gold)
+        if any(map(self._is_all_that_is_said, shorter_names(alias, self.question))) or self._is_short_of(alias):
+            yield self.short
+
+    def _is_more_than_echo(self, name: Words, gold: list[str]) -> bool:
+        """Whether a name that the question says is given as the answer.
+
+        It is chosen where the question lets choose. Elsewhere it is all that is said, and the dataset's first answer
+        has it: to "What is pyracantha commonly called?" the alias "Pyracantha" is none.
+        """
+        if "or" in self.asked:
+            return contain(self.short_words, name)
+        return self._is_all_that_is_said(name) and contain(texts(gold[0]), name)
+
+    def _is_all_that_is_said(self, name: Words) -> bool:
+        return equal(self.short_words, name) or equal(tuple(word.text for word in self.words), name)
+
+    def _is_short_of(self, alias: str) -> bool:
+        """Whether given names are left out, or initials added: "Mark Hope" of "Mark S. Hope", and the reverse."""
+        plain = tuple(word for word in self.short_words if len(word) > 1)
+        added = 1 < len(plain) < len(self.short_words) and equal(plain, texts(alias))
+        return added or is_short_of(self.short_words, alias)
+
+    def _inside(self, name: Words, gold: list[str]) -> Iterator[Span]:
+        """Where the answer has the name as whole words, but not as a part of another name or number."""
+        for start in range(len(self.words) - len(name) + 1):
+            stretch = self.words[start : start + len(name)]
+            if equal(tuple(word.text for word in stretch), name) and not self._is_part(start, name, gold):
+                yield Span(min(word.span.start for word in stretch), max(word.span.end for word in stretch))
+
+    def _is_part(self, start: int, name: Words, gold: list[str]) -> bool:
+        """Whether a single word is a part of another name, such as "Muhammad Ali", or the name is denied."""
+        if start and self.words[start - 1].text == "not":  # "It is not Canberra"
+            return True
+        if len(name) > 1:
+            return False
+        before, after = self._capitals_before(start), self._capitals_after(start)
+        if not ASKS_WHO.intersection(self.asked):
+            return bool(TELLING.intersection(before)) or bool(after and ROMAN.fullmatch(after[0]))
+        known = {word for alias in gold for word in texts(alias)} | TITLES
+        strange = [word for word in (*before, *after) if word not in known]
+        longer = any(name[0] in words and len(words) > 1 for words in map(texts, gold))
+        return bool(strange) and (longer or bool(after) or bool(TELLING.intersection(strange)))
+
+    def _capitals_before(self, start: int) -> list[str]:
+        """The capitalised words that lead up to a word, as the names of a person do."""
+        found: list[str] = []
+        for place in range(start, 0, -1):
+            if not self._belong(place - 1):
+                break
+            found.insert(0, self.words[place - 1].text)
+        return found
+
+    def _capitals_after(self, start: int) -> list[str]:
+        found: list[str] = []
+        for place in range(start, len(self.words) - 1):
+            if not self._belong(place):
+                break
+            found.append(self.words[place + 1].text)
+        return found
+
+    def _belong(self, place: int) -> bool:
+        """Whether a word and the next are capitalised and nothing stands between them."""
+        one, other = self.words[place], self.words[place + 1]
+        between = self.answer[one.span.end : other.span.start]
+        return (between in (" ", "-") or (between == ". " and len(one.text) < 3)) and all(
+            self.answer[word.span.start].isupper() and word.text not in FUNCTION_WORDS for word in (one, other)
+        )

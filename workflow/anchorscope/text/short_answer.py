@@ -4,6 +4,8 @@ Patterns of English in the order in which they are tried, each with examples bes
 answers in tests/cases.
 """
 
+import unicodedata
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import cast
 
@@ -118,6 +120,8 @@ EXPLANATION = regex.compile(
     r"\s(?:because|which|who|whose|that|where|when|while|since|although|though|but|or|as\s+it|according\s+to)\s"
     rf"|\s(?:and|and\s+(?:it|he|she|they))\s+(?:{BE}|has|had|he|she|it|they|also|\p{{Ll}}{{3,}}ed)\s"
     r"|(?<=[\p{Ll}\d])\s+by\s+(?=\p{Lu}[\w.]+\s\p{Lu})"
+    r"|,?\s(?:and|&)\s+(?:many\s+)?(?:others|more)\b|,?\s+etc\b"
+    r"|(?<=\s(?:and|&)\s+\S+)\s+(?:are|were)\s"
 )
 # "Charles Dickens wrote Vanity Fair": a name, and then what it did.
 NAME_DID = regex.compile(
@@ -132,11 +136,23 @@ AFTER_NUMBER = regex.compile(
     r"(?:tall|long|high|wide|deep|old|away|ago|in|at|on|for|by|above|below)\b"
 )
 # Not ", a Soviet writer and playwright", which describes what stands before it.
-ITEM = r"(?:the\s+)?(?!an?\s)[\p{L}\d][\p{L}\d.'’-]*(?:\s+[\p{L}\d][\p{L}\d.'’-]*){0,2}"
+LINK = r"(?:of|the|de|la|le|du|da|di|del|der|van|von|bin|al)"
+NAME = r"(?:[Tt]he\s+)?\p{Lu}[\p{L}\d.'’-]*(?:\s+(?:LINK\s+){0,2}[\p{Lu}\d][\p{L}\d.'’-]*)*".replace("LINK", LINK)
+ITEM = rf"(?:(?:the\s+)?(?!an?\s)[\p{{L}}\d][\p{{L}}\d.'’-]*(?:\s+[\p{{L}}\d][\p{{L}}\d.'’-]*){{0,2}}|(?-i:{NAME}))"
+ENDS = r"(?=\W*$|[.;:!?]\s|,|\s+[(–—])"
 LIST = regex.compile(
-    rf"(?i:{ITEM}(?:,\s+{ITEM})+,?\s+(?:and|&)\s+(?:the\s+)?)[\p{{L}}\d'’-]+(?:\s+\p{{Lu}}[\p{{L}}'’-]*)*"
+    rf"(?i:{ITEM}(?:,\s+{ITEM})+,?\s+(?:and|&)\s+(?:the\s+)?)"
+    rf"(?:(?i:{ITEM}){ENDS}|[\p{{L}}\d'’-]+(?:\s+\p{{Lu}}[\p{{L}}'’-]*)*)"
 )
-CAPITALISED_LIST = regex.compile(r"\p{Lu}[\p{L}'’-]+(?:,\s+\p{Lu}[\p{L}'’-]+){2,}(?=\W*$|[,;.])")
+# "John, Paul, George", "hydrogen, oxygen, carbon", and "John Lennon, Paul McCartney", also where the text breaks off.
+UNFINISHED = r"(?=(?:,?\s+(?:and|&))?\W*$|[.;:!?]\s|\s+[(–—])"
+SMALL_ITEM = r"(?!(?:an?|the|i|it|he|she|they|we|you|which|who|but|so|in|on|at|not)\b)[\p{L}'’-]+(?:\s+[\p{L}'’-]+)?"
+TWO_WORDS = rf"\p{{Lu}}[\p{{L}}.'’-]*\s+{NAME}"
+BARE_LIST = regex.compile(
+    rf"(?:{NAME}(?:,\s+{NAME}){{2,}}|(?i:{SMALL_ITEM}(?:,\s+{SMALL_ITEM}){{2,}})|{TWO_WORDS},\s+{TWO_WORDS}){UNFINISHED}"
+)
+# What is left of a list that breaks off.
+LEFT_OVER = regex.compile(r"(?:[\s,]+(?:and|or|&))+\W*$")
 REGION = regex.compile(
     r",\s+(?:\p{Lu}\.(?:\p{Lu}\.)*|(?:(?:New|North|South|West|East)\s+)?\p{Lu}[\p{L}-]*)(?=\W*$|[.,;)]|\s[(–—])"
 )
@@ -153,6 +169,25 @@ EDGES = " \t\"'“”‘’«»()[]{}*_.,;:!?"
 
 def short_answer(text: str, question: str = "") -> Span:
     """The short answer inside a text that has words; `question` shows which of them only repeat it."""
+    composed, places = _composed(text)
+    found = _short_answer(composed, unicodedata.normalize("NFC", question))
+    return Span(places[found.start], places[found.end])
+
+
+def _composed(text: str) -> tuple[str, Sequence[int]]:
+    """A text whose accents stand with their letters, as the patterns take them, and where its characters stood."""
+    if unicodedata.is_normalized("NFC", text):
+        return text, range(len(text) + 1)
+    composed, places, start = "", [], 0
+    for cluster in regex.findall(r"\X", text):
+        part = unicodedata.normalize("NFC", cluster)
+        composed += part
+        places += [start + min(place, len(cluster) - 1) for place in range(len(part))]
+        start += len(cluster)
+    return composed, [*places, start]
+
+
+def _short_answer(text: str, question: str) -> Span:
     said = YES_NO.match(text)
     if said:
         return Span(*said.span(1))
@@ -274,7 +309,7 @@ def _end_at_comma(text: str, start: int, end: int) -> int:
     """A comma ends the answer unless it is inside a list, before a region ("Portland, Oregon") or before a year."""
     if "," not in text[start:end]:
         return end
-    listed = LIST.match(text, start, end) or CAPITALISED_LIST.match(text, start, end)
+    listed = LIST.match(text, start, end) or BARE_LIST.match(text, start, end)
     if listed:
         return listed.end()
     position = start
@@ -290,6 +325,8 @@ def _trimmed(text: str, start: int, end: int) -> Span | None:
     """The span without quotes and punctuation at its ends; None if no word is left."""
     while start < end and text[start] in EDGES:
         start += 1
+    left_over = LEFT_OVER.search(text, start, end)
+    end = left_over.start() if left_over else end
     while end > start and text[end - 1] in EDGES and not STOPPED.match(text, end - 1):
         end -= 1
     return Span(start, end) if _has_word(text[start:end]) else None
