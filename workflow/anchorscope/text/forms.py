@@ -4,9 +4,10 @@ Rules of English that see neither the accepted answers nor whether an answer is 
 the label. Tested on the hand-written questions and answers in tests/cases.
 """
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
+
+import regex
 
 from anchorscope.text.content_words import AUXILIARIES, FUNCTION_WORDS, QUOTED, WORD
 from anchorscope.text.normal_words import bare_words
@@ -18,12 +19,12 @@ ANSWER_FORMS = (YES_NO, NUMBER, DATE, IN_QUESTION, OTHER)
 COLUMNS = ("question_form", "answer_form", "answer_in_question")  # of tables with a row per example
 
 # What stands in quotes or brackets is a name as a whole: "Trick or Treat" offers nothing to choose from.
-ONE_NAME = re.compile(rf"{QUOTED.pattern}|\([^)]*\)|\[[^]]*\]")
+ONE_NAME = regex.compile(rf"{QUOTED.pattern}|\([^)]*\)|\[[^]]*\]")
 A_NAME = "Quoted"
-NUMBERED = re.compile(r"^\W*q(?:uestion)?\s*\d*\s*[:.]", re.I)  # "Q1: Which ..."
+NUMBERED = regex.compile(r"^\W*q(?:uestion)?\s*\d*\s*[:.]", regex.I)  # "Q1: Which ..."
 # "who or what", "his or her", "two or more", "or not"
-ONE_THING = re.compile(r"\b(who|what|when|where|his|he|one|two|more|either)\s+or\b|\bor\s+(?:not|so)\b", re.I)
-TOKEN = re.compile(rf"{WORD.pattern}|[,;:?!]|(?<!\b[A-Z])\.(?=\s|$)")
+ONE_THING = regex.compile(r"\b(who|what|when|where|his|he|one|two|more|either)\s+or\b|\bor\s+(?:not|so)\b", regex.I)
+TOKEN = regex.compile(rf"{WORD.pattern}|[,;:?!]|(?<!\b[A-Z])\.(?=\s|$)")
 ENDS = frozenset(".?!:;")
 BREAKS = frozenset(",;:?")  # before or after alternatives
 
@@ -51,14 +52,14 @@ FROM_AMONG = frozenset("between of out among amongst comparing".split())
 ORDERS = frozenset("name give identify list complete".split())  # "Name the capital of Peru"
 LINKS = frozenset("of the a an and de la le du van von in to for on".split())
 
-FLAGS = re.IGNORECASE | re.VERBOSE
+FLAGS = regex.IGNORECASE | regex.VERBOSE
 NUMERAL = r"""
     (?:zero|one|two|three|five|ten|eleven|twelve|(?:four|six|seven|eight?|nine)(?:teen|ty)?|(?:thir|fif)(?:teen|ty)
     |(?:twen|for)ty|hundreds?|thousands?|[bmtr]illions?|half|dozen|first|second|third
     |(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf|hundred|[a-z]+t(?:ie|een))th)
 """
 # "5", "1,200 miles", "about 40 %", "$3.5 million", "twenty-one", "the 16th"; not "7 Up" or "Seven Samurai"
-NUMBERS = re.compile(
+NUMBERS = regex.compile(
     rf"""
     (?:(?:about|around|over|nearly|almost|approximately|roughly|more\s+than|at\s+least|the)\s+)*
     (?:[-−+]?[$€£¥]?\d[\d.,:/'’]*(?:st|nd|rd|th)?|{NUMERAL}\b)
@@ -73,7 +74,7 @@ YEAR = r"(?:c(?:\.|irca)\s?)?(?:1\d{3}|20\d\d)(?:['’]?s)?"
 ERA = r"(?:b\.?c\.?(?:e\.?)?|a\.?d\.?|c\.?e\.?)"
 DAY = r"\d{1,2}(?:st|nd|rd|th)?"
 # "1912", "1939–45", "the 1980s", "July 4, 1776", "the 4th of July", "44 BC", "late 19th century"
-DATES = re.compile(
+DATES = regex.compile(
     rf"""
     (?:(?:in|on|since|around|early|late|mid|the)[\s-]+)*
     (?:{YEAR}(?:\s*(?:[-–—/]|to|and|until)\s*(?:{YEAR}|\d\d|present))?
