@@ -121,7 +121,6 @@ def test_an_analysed_example_stands_for_its_class_in_its_shard(world):
                 property=pl.lit("p"),
                 question_form=pl.lit("who"),
                 logprobs=pl.lit([-1.0, -3.0, -50.0]),
-                answer_final=pl.lit(1),
             )
         )
     unsure = pl.DataFrame({"id": ids, "refused": [name < "0100" for name in ids]})
@@ -131,7 +130,7 @@ def test_an_analysed_example_stands_for_its_class_in_its_shard(world):
         expected = np.where(~wrong[:150], (right + 30) / right, 1.0)
         np.testing.assert_allclose(known.stands_for[:150], expected)
         assert known.stands_for.sum() == pytest.approx(len(ids) + 60)
-    assert set(known.values["logprob"]) == {-2.0}, "up to the answer's end"
+    assert set(known.values["logprob"]) == {-18.0}, "with the token that ended the answer"
     np.testing.assert_array_equal(known.values["unsure"], [100.0 * (name < "0100") for name in ids])
     np.testing.assert_allclose(known.values["popularity"], np.log10(groups.popularity))
 

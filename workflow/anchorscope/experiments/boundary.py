@@ -20,7 +20,7 @@ from anchorscope.summarise.bootstrap import Resamples
 from anchorscope.summarise.strata import POPULARITY
 
 EVERYONE = "all_answers"  # the condition
-ANSWERS_NEEDED = ["id", "right", "refused", *WITHIN.values(), "logprobs", "answer_final"]
+ANSWERS_NEEDED = ["id", "right", "refused", *WITHIN.values(), "logprobs"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def read_known(groups: Groups, answers: list[pl.DataFrame], unsure: pl.DataFrame
         ACCURACY: 100.0 * (1 - pl.col("hallucinated").cast(pl.Float64)),
         UNSURE: pl.col("unsure"),
         SUBJECT: pl.when(pl.col("popularity") > 0).then(pl.col("popularity").cast(pl.Float64).log10()),
-        LOGPROB: pl.col("logprobs").list.head(pl.col("answer_final") + 1).list.mean().cast(pl.Float64),
+        LOGPROB: pl.col("logprobs").list.mean().cast(pl.Float64),  # the token that ended the answer included
     }
     found = every.select("stands_for", **columns).fill_null(np.nan)
     return Known({name: found[name].to_numpy() for name in columns}, found["stands_for"].to_numpy())
@@ -57,7 +57,7 @@ def _weighed(shard: pl.DataFrame, groups: Groups, balance: Balance) -> pl.DataFr
     return (
         usable.with_columns(stands_for=pl.len().over(part) / pl.col("kept").sum().over(part))
         .filter("kept")
-        .select("id", "stands_for", "logprobs", "answer_final")
+        .select("id", "stands_for", "logprobs")
     )
 
 
