@@ -1,5 +1,5 @@
 # Figures: every kind for each set of models that the config names, one panel per model.
-# In:  results/{summary,layers,deepest,lines}.parquet, results/{experiment}.parquet, the style file
+# In:  results/{summary,layers,deepest,accounts}.parquet, results/{experiment}.parquet, the style file
 # Out: results/figures/{figure}/{kind}.png, .pdf, .svg          as wide as a page
 #      results/figures/{figure}/{kind}_column.png, .pdf, .svg   as wide as a column
 
@@ -11,7 +11,7 @@ rule draw:
         summary="results/summary.parquet",
         layers="results/layers.parquet",
         deepest="results/deepest.parquet",
-        lines="results/lines.parquet",
+        accounts="results/accounts.parquet",
         style=local(ancient(str(STYLE))),
     output:
         **{f"{kind}{width}": drawn(kind, width) for kind in KINDS_DRAWN for width in WIDTHS},
