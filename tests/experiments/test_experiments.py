@@ -189,7 +189,7 @@ def test_popularity_is_left_out_of_a_claim_where_no_dataset_has_it():
 def test_the_page_has_every_part_of_an_experiments_claim():
     tables = {("model", "one"): patching("holds", 0)}
     judged = judge_experiment("patching", tables, readable=set(tables))
-    findings = Findings({}, claims=judged, one_mechanism=[], two_lines=[], landmarks=[], weights={}, note="")
+    findings = Findings({}, claims=judged, one_mechanism=[], kinds=[], landmarks=[], weights={}, note="")
     page = claims_page(findings)
     assert set(findings.statements()) == {1, 2, 3, 4, 5, 6, 7}
     for part in judged[0].parts:

@@ -5,25 +5,19 @@ import numpy as np
 from anchorscope.summarise.bootstrap import interval, resample
 from anchorscope.summarise.curves import curves
 from anchorscope.summarise.grouping import PlaceLogits, group
-from anchorscope.summarise.two_lines import best_account, held_out
 
 
-def planted_logits(
-    kind: str, count: int, seed: int, push: float = 0.0, kept: float = 1.0, lost: float = 1.0
-) -> tuple[np.ndarray, ...]:
+def planted_logits(kind: str, count: int, seed: int, push: float = 0.0, kept: float = 1.0) -> tuple[np.ndarray, ...]:
     """Clean and knocked-out logits [prompts, examples] of a truth that is known.
 
-    Every example gets the same push and keeps the same share of its logit; with `two kinds`, four in ten lose theirs,
-    altogether or the part `lost`; `by degrees`, each has a shift of its own, drawn from one normal distribution.
+    Every example gets the same push and keeps the same share of its logit; with `two kinds`, four in ten lose theirs.
     """
     generator = np.random.default_rng(seed)
     evidence = np.where(np.arange(count) % 2, 2.0, -2.0) + generator.normal(size=count)
     clean = evidence + 0.3 * generator.normal(size=(2, count))
     cut = push + kept * clean
     if kind == "two kinds":
-        cut = np.where(generator.random(count) < 0.4, push + (1 - lost) * kept * clean, cut)
-    elif kind == "by degrees":
-        cut = cut + 1.5 * generator.normal(size=count)
+        cut = np.where(generator.random(count) < 0.4, push, cut)
     return clean, cut + 0.5 * generator.normal(size=(2, count))
 
 
@@ -49,16 +43,3 @@ def gap_without(clean: np.ndarray, cut: np.ndarray, logits: str) -> tuple[float,
     gap = curves(group(place, "replicate", "exact_question", logits), drawn)["gap"]
     low, high = interval(gap.delta_logit.resampled)
     return float(low[0]), float(high[0])
-
-
-def account_of(clean: np.ndarray, cut: np.ndarray) -> str | None:
-    likely = held_out(clean, cut, np.arange(clean.shape[1]) // 2 % 5)
-    drawn = resample([str(index) for index in range(clean.shape[1])], 1, 500, seed=0)
-    pairs = {"two_over_one": ("two_lines", "one_line"), "two_over_degrees": ("two_lines", "by_degrees")}
-    pairs["degrees_over_one"] = ("by_degrees", "one_line")
-    row = {}
-    for name, (better, worse) in pairs.items():
-        gain = likely[better] - likely[worse]
-        low, high = interval((drawn.weights @ gain / drawn.weights.sum(1))[:, None])
-        row |= {f"{name}_low": low[0], f"{name}_high": high[0]}
-    return best_account(row)

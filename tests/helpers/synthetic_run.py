@@ -30,10 +30,12 @@ from anchorscope.report.tables import (
     reference_auc,
     text_alone,
 )
+from anchorscope.summarise.accounts import POINTS
 from anchorscope.summarise.claims import STATEMENTS
 from anchorscope.summarise.push import LOGITS
+from anchorscope.summarise.square import COMPARED, EVERYONE, TAILS
 from anchorscope.summarise.strata import DISTANCE
-from anchorscope.summarise.two_lines import COMPARED
+from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, UNDECIDED
 
 HEADLINE = Headline("resid", "answer_last")
 DEPTHS = {"question": -50.0, "answer": -3.0, "all": -20.0, "gap": -47.0}
@@ -199,11 +201,12 @@ def make_deepest(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     return pl.concat(tables)
 
 
-def make_lines(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
-    """A rising and a flat line at every layer."""
-    lines = {"level_kept": 0.3, "slope_kept": 0.8, "level_lost": 0.1, "slope_lost": 0.0}
+def make_accounts(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
+    """A rising curve and a flat line at every layer, along which two in five examples lie."""
+    at_clean = np.linspace(-4, 4, POINTS)
+    shape = {"at_clean": at_clean, "kept_curve": 0.3 + 0.8 * at_clean, "level_lost": 0.1, "share_lost": 0.4}
     rows = [
-        {"model": model, "dataset": dataset, "layer": layer, **lines}
+        {"model": model, "dataset": dataset, "among": EVERYONE, "layer": layer, **shape}
         for model, dataset in product(layers, datasets)
         for layer in range(layers[model])
     ]
@@ -241,12 +244,17 @@ def make_claims(layers: dict[str, int], datasets: list[str]) -> dict:
         {"model": model, "dataset": dataset, "logits": "measured", "area": -12.34, **ends, "beyond": False}
         for model, dataset in product(layers, datasets)
     ]
-    gains = {f"{name}{end}": 0.1 for name in COMPARED for end in ("", "_low", "_high")}
-    accounts = [
-        {"model": model, "dataset": dataset, **gains, "account": None} for model, dataset in product(layers, datasets)
+    gains = {f"{name}_{tails}{end}": 0.1 for name in COMPARED for tails in TAILS for end in ("", "_low", "_high")}
+    told = {"quality": "question_form", "value": "who", "n": 90, "share_lost": 0.3, "auc": None}
+    told |= {"share_lost_low": 0.25, "share_lost_high": 0.35}
+    within = {"among": "question_form who", "n": 90, "verdict": UNDECIDED, "could_see_share": None}
+    kinds = [
+        {"model": model, "dataset": dataset, "n": 300, **gains, "verdict": TWO_KINDS, "could_see_share": 0.1}
+        | {"within": [within], "told_apart": [told]}
+        for model, dataset in product(layers, datasets)
     ]
     statements = {str(key): value for key, value in STATEMENTS.items()}
-    return {"statements": statements, "claims": rows, "one_mechanism": beside, "two_lines": accounts, "landmarks": []}
+    return {"statements": statements, "claims": rows, "one_mechanism": beside, "kinds": kinds, "landmarks": []}
 
 
 def make_provenance(layers: dict[str, int], datasets: list[str]) -> dict:

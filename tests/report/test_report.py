@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import asdict
 from html.parser import HTMLParser
+from itertools import product
 from urllib.parse import unquote
 
 import numpy as np
@@ -38,14 +39,14 @@ from anchorscope.report.tables import (
     named,
     reference_auc,
 )
-from anchorscope.summarise.two_lines import COMPARED
+from anchorscope.summarise.square import COMPARED, TAILS
 from synthetic_run import (
     HEADLINE,
+    make_accounts,
     make_deepest,
     make_forms,
     make_label_errors,
     make_layers,
-    make_lines,
     make_series,
     make_strata,
     make_summary,
@@ -282,17 +283,29 @@ def test_claims_show_their_verdict_in_words_and_fold_single_datasets_away():
         "beyond": False,
     }
     beside |= {"area_null": -6.0, "area_null_low": -7.0, "area_null_high": -5.0}
-    gains = {f"{name}{end}": -0.25 for name in COMPARED for end in ("", "_low", "_high")}
+    gains = {
+        f"{name}_{tails}{end}": (0.5 if tails == "student" else -0.25) + shift
+        for name, tails in product(COMPARED, TAILS)
+        for end, shift in (("", 0.0), ("_low", -0.125), ("_high", 0.125))
+    }
+    kinds = {"model": "m", "dataset": "one", "n": 812, **gains, "verdict": "two kinds", "could_see_share": 0.081}
+    kinds["within"] = [{"among": "question_form who", "n": 120, "verdict": "undecided", "could_see_share": None}]
+    kinds["told_apart"] = [
+        {"quality": "answer_in_question", "value": "yes", "n": 40, "share_lost": 0.604, "auc": None}
+        | {"share_lost_low": 0.5, "share_lost_high": 0.7},
+        {"quality": "popularity", "value": None, "n": 800, "share_lost": None}
+        | {"auc": 0.654, "auc_low": 0.6, "auc_high": 0.7},
+    ]
     landmark = {"model": "m", "landmark": "at the end", "published_low": -45, "published_high": -30, "layers": "14–15"}
     landmark |= {"measured_low": -31.25, "measured_high": -20.0, "agrees": True}
     claims = {
         "statements": {"1": "it lies below", "4": "it goes deeper"},
         "claims": rows,
         "one_mechanism": [beside],
-        "two_lines": [{"model": "m", "dataset": "one", **gains, "account": "by_degrees"}],
+        "kinds": [kinds, {**kinds, "dataset": "two", "verdict": "by degrees", "within": [], "told_apart": []}],
         "landmarks": [landmark],
     }
-    html = claims_section(claims, {"m": "Model", "n": "Other"}, {"one": "One"})
+    html = claims_section(claims, {"m": "Model", "n": "Other"}, {"one": "One", "two": "Two"})
     before, folded = html.split("<details>")
     assert '<span class="badge supported">supported</span><span>Model, all datasets, recentred</span>' in before
     assert "−6.8, 95 % interval −7.8 … −5.7" in before
@@ -303,8 +316,15 @@ def test_claims_show_their_verdict_in_words_and_fold_single_datasets_away():
     assert "a group has no examples" in folded
     cells = Read(html).cells
     assert cells[:8] == ["Model", "One", "residual", "−6.8", "−7.8 … −5.7", "−6.0", "−7.0 … −5.0", "no"]
-    assert cells[8:14] == ["Model", "One", "by degrees", *["−0.25 (−0.25 … −0.25)"] * 3]
-    assert cells[14:] == ["Model", "at the end", "−45 … −30", "−31.2 … −20.0", "14–15", "yes"]
+    gains = ["−0.250 (−0.375 … −0.125)"] * 2
+    assert cells[8:15] == ["Model", "One", "812", "two kinds", *gains, "8 %"]
+    within = "undecided, within question form who"
+    assert cells[15:22] == ["Model", "One", "120", within, "–", "–", "more than a half"]
+    assert cells[22:29] == ["Model", "Two", "812", "by degrees", *gains, "8 %"]
+    stands = "whether the answer stands in the question"
+    assert cells[29:35] == ["Model", "One", stands, "yes", "40", "60 % lost (50 … 70)"]
+    assert cells[35:41] == ["Model", "One", "popularity", "–", "800", "AUC 0.65 (0.60 … 0.70)"]
+    assert cells[41:] == ["Model", "at the end", "−45 … −30", "−31.2 … −20.0", "14–15", "yes"]
 
 
 def test_examples_are_the_first_ten_of_each_anchor_in_the_order_of_their_ids(tmp_path):
@@ -458,7 +478,7 @@ def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten
         "summary": make_summary(layers, list(FOUR)),
         "layers": make_layers(layers, list(FOUR)),
         "deepest": make_deepest(layers, list(FOUR)),
-        "lines": make_lines(layers, list(FOUR)),
+        "accounts": make_accounts(layers, list(FOUR)),
     }
     view = View({"large": "Large", "largest": "Largest"}, FOUR, HEADLINE)
     kinds = [kind.name for kind in FIGURE_KINDS if not kind.experiment]

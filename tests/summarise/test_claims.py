@@ -1,6 +1,7 @@
 """Claims are judged by their intervals alone, and a probe that reads nothing decides nothing."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -23,7 +24,7 @@ from anchorscope.summarise.claims_page import claims_page
 from anchorscope.summarise.curves import Estimate
 from anchorscope.summarise.landmarks import compare
 from anchorscope.summarise.push import LOGITS
-from anchorscope.summarise.two_lines import COMPARED
+from anchorscope.summarise.square import COMPARED, TAILS
 from small_things import ROOT
 
 LAYERS, DRAWS = 16, 400
@@ -241,12 +242,18 @@ def test_the_page_shows_every_verdict_and_the_landmarks():
         "area_high": -18.0,
     }
     null |= {"area_null": -5.0, "area_null_low": -7.0, "area_null_high": -3.0, "beyond": True}
-    gains = {f"{name}{end}": 0.25 for name in COMPARED for end in ("", "_low", "_high")}
+    gains = {
+        f"{name}_{tails}{end}": (0.25 if tails == "student" else 0.5) + shift
+        for name, tails in product(COMPARED, TAILS)
+        for end, shift in (("", 0.0), ("_low", -0.125), ("_high", 0.125))
+    }
+    kinds = {"model": "small", "dataset": "d", "n": 812, **gains, "verdict": "two kinds", "could_see_share": 0.081}
+    within = [{"among": "question_form who", "n": 120, "verdict": "undecided", "could_see_share": None}]
     findings = Findings(
         bottom_line={"small": "there is little."},
         claims=rows,
         one_mechanism=[null],
-        two_lines=[{"model": "small", "dataset": "d", **gains, "account": "two_lines"}],
+        kinds=[{**kinds, "within": within}],
         landmarks=[{"model": "small", **beside[0]}],
         weights={},
         note="Not the published datasets.",
@@ -259,7 +266,9 @@ def test_the_page_shows_every_verdict_and_the_landmarks():
     assert "| small | last | −45.0 … −30.0 | −40.0 | 0–0 | yes |" in page
     assert "| small | d | recentred | −20.0 | −22.0 … −18.0 | −5.0 | −7.0 … −3.0 | yes |" in page
     assert page.startswith("# Claims\n\n- **small**: there is little.\n")
-    assert "| small | d | two kinds | +0.25 (+0.25 … +0.25) |" in page
+    weaker = "+0.250 (+0.125 … +0.375)"
+    assert f"| small | d | 812 | two kinds | {weaker} | {weaker} | 8 % |" in page
+    assert "| small | d | 120 | undecided, within question_form who | – | – | more than a half |" in page
 
 
 def test_a_gap_is_beyond_one_mechanism_when_its_whole_interval_is_below_the_simulations():
@@ -296,5 +305,5 @@ def test_a_claim_on_which_delta_p_and_the_logit_disagree_says_so():
     far = replace(flat, answer=curve(-1.0, spread=0.01), bounds=1 / 25)
     row = next(row for row in judge_claims({"delta_p": [flat], "delta_logit": [far]}, []) if row.claim == 2)
     assert (row.verdict, row.in_logits.verdict) == ("supported", "contradicted")
-    findings = Findings(bottom_line={}, claims=[row], one_mechanism=[], two_lines=[], landmarks=[], weights={}, note="")
+    findings = Findings(bottom_line={}, claims=[row], one_mechanism=[], kinds=[], landmarks=[], weights={}, note="")
     assert "| **contradicted**: −1." in claims_page(findings)

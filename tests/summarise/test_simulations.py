@@ -23,7 +23,7 @@ from anchorscope.summarise.dip import dip_test
 from anchorscope.summarise.grouping import PlaceLogits, group
 from anchorscope.summarise.push import LOGITS
 from anchorscope.summarise.two_kinds import unexplained_shifts
-from planted_logits import TRUTHS, account_of, gap_without, planted_logits
+from planted_logits import TRUTHS, gap_without, planted_logits
 
 RUNS = [(prompt, state) for prompt in ("first", "second") for state in ("clean", "exact_question")]
 AT_ONCE = 20  # draws that are probed together
@@ -278,15 +278,14 @@ LOGIT_DRAWS, EXAMPLES = 200, 400
 ONE_KIND = [truth for truth, (kind, _) in TRUTHS.items() if kind == "one"]
 
 
-def rates(truth: str, **changed: float) -> dict[str, float]:
-    """How often each kind of logits shows a gap below zero, and how often two lines are called the best account."""
+def rates(truth: str) -> dict[str, float]:
+    """How often each kind of logits shows a gap below zero."""
     kind, common = TRUTHS[truth]
-    found = dict.fromkeys(("measured", "recentred", "residual", "two_lines"), 0)
+    found = dict.fromkeys(LOGITS, 0)
     for seed in range(LOGIT_DRAWS):
-        clean, cut = planted_logits(kind, EXAMPLES, seed=1000 + seed, **common, **changed)
-        for logits in ("measured", "recentred", "residual"):
+        clean, cut = planted_logits(kind, EXAMPLES, seed=1000 + seed, **common)
+        for logits in LOGITS:
             found[logits] += gap_without(clean, cut, logits)[1] < 0
-        found["two_lines"] += account_of(clean, cut) == "two_lines"
     return {name: count / LOGIT_DRAWS for name, count in found.items()}
 
 
@@ -295,7 +294,6 @@ def test_one_kind_of_examples_raises_no_false_alarm(truth):
     """An interval of 95 % lies below zero by chance in 2.5 of 100 runs; a bound of 7 allows for 200 draws."""
     found = rates(truth)
     assert found["residual"] <= 0.07, found
-    assert found["two_lines"] <= 0.07, found
     if truth == "a push":
         assert found["recentred"] <= 0.07, found
 

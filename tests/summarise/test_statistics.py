@@ -8,7 +8,6 @@ import pytest
 import torch
 from scipy.optimize import linprog
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
-from sklearn.mixture import GaussianMixture
 
 from anchorscope.extract.axes import Headline
 from anchorscope.extract.store import PASSES
@@ -23,14 +22,12 @@ from anchorscope.summarise.curves import Curve, Estimate, curves, series_row
 from anchorscope.summarise.dip import dip, dip_test, dips
 from anchorscope.summarise.estimates import estimate, null_area
 from anchorscope.summarise.grouping import RoleResult, group, read_places
-from anchorscope.summarise.mixture import two_normals
 from anchorscope.summarise.one_mechanism import fit_shift
 from anchorscope.summarise.one_mechanism import simulate as simulate_null
 from anchorscope.summarise.push import without_push
 from anchorscope.summarise.reference import reference_curves, reference_layers, resampled_auc
 from anchorscope.summarise.two_kinds import agreement, shape
-from anchorscope.summarise.two_lines import bic_gain, fit_two_lines
-from planted_logits import TRUTHS, account_of, gap_without, planted_logits
+from planted_logits import TRUTHS, gap_without, planted_logits
 from reference import narrowed_dip, weighted_mean
 
 SIGNAL = 1.3  # distance of a class from zero along the true direction, in units of the noise: 90 % accuracy
@@ -561,20 +558,6 @@ def test_the_dip_test_sees_two_humps_and_keeps_its_level():
     assert rejected <= 0.09, "larger samples are judged by smaller simulated ones"
 
 
-def test_two_normals_are_those_of_scikit_learn():
-    generator = np.random.default_rng(8)
-    sample = np.where(generator.random(600) < 0.3, generator.normal(-4, 1.0, 600), generator.normal(1, 1.5, 600))
-    found = two_normals(sample)
-    models = [GaussianMixture(count, tol=1e-9, max_iter=5000, n_init=3, random_state=0) for count in (1, 2)]
-    one, two = (model.fit(sample[:, None]) for model in models)
-    order = np.argsort(two.means_[:, 0])
-    np.testing.assert_allclose(found.means, two.means_[order, 0], atol=0.02)
-    np.testing.assert_allclose(found.share, two.weights_[order][0], atol=0.005)
-    np.testing.assert_allclose(found.spreads, np.sqrt(two.covariances_[order, 0, 0]), atol=0.02)
-    assert found.bic_gain == pytest.approx(one.bic(sample[:, None]) - two.bic(sample[:, None]), abs=0.5)
-    assert two_normals(generator.normal(size=600)).bic_gain < 0
-
-
 def test_a_class_too_small_to_probe_says_how_small():
     labels = np.array([True] * 50 + [False] * 7)
     with pytest.raises(ValueError, match=r"m on d: 7 right and 50 hallucinated .* 20 of each are needed"):
@@ -624,28 +607,6 @@ def test_each_kind_of_logits_names_what_was_planted(truth):
         if truth == "a push":
             assert below["measured"]
             assert not below["recentred"]
-
-
-@pytest.mark.parametrize("truth", TRUTHS)
-def test_two_lines_are_seen_where_there_are_two_kinds_and_only_there(truth):
-    kind, common = TRUTHS[truth]
-    clean, cut = planted_logits(kind, 600, seed=2, **common)
-    account = account_of(clean, cut)
-    assert (account == "two_lines") == (kind == "two kinds"), account
-    assert (bic_gain(clean, cut, fit_two_lines(clean, cut)[1]) > 0) == (kind == "two kinds")
-
-
-def test_a_difference_by_degrees_is_not_two_kinds():
-    assert account_of(*planted_logits("by degrees", 600, seed=3, kept=0.8)) == "by_degrees"
-
-
-def test_two_lines_come_back():
-    """One line keeps the logit, the other is flat; four in ten lie along it."""
-    lines, _ = fit_two_lines(*planted_logits("two kinds", 4000, seed=4))
-    assert lines.share[1] == pytest.approx(0.4, abs=0.03)
-    np.testing.assert_allclose(lines.slope, [[1, 0]] * 2, atol=0.03)
-    np.testing.assert_allclose(lines.level, 0, atol=0.05)
-    np.testing.assert_allclose(lines.spread, 0.5, atol=0.03)
 
 
 def test_what_is_taken_out_is_fitted_on_the_other_folds():

@@ -21,16 +21,16 @@ VERDICTS = {
     UNDECIDED: "Whether there are two kinds is undecided",
 }
 QUALITIES = {
-    "question_form": "form of the question",
-    "answer_form": "form of the answer",
-    "property": "property asked about",
+    "question_form": "the form of the question",
+    "answer_form": "the form of the answer",
+    "property": "the property asked about",
     "answer_in_question": "whether the answer stands in the question",
-    "hallucinated": "right or hallucinated",
+    "hallucinated": "whether the answer is hallucinated",
     "popularity": "popularity",
-    "question_length": "length of the question",
-    "answer_length": "length of the answer",
-    "clean_logit": "clean logit",
-    "clean_logit_size": "size of the clean logit",
+    "question_length": "the length of the question",
+    "answer_length": "the length of the answer",
+    "clean_logit": "the clean logit",
+    "clean_logit_size": "the size of the clean logit",
 }
 
 
@@ -124,15 +124,15 @@ def _verdicts(own: Sequence[dict]) -> list[str]:
     for verdict, words in VERDICTS.items():
         rows = [row for row in own if row["verdict"] == verdict]
         if rows:
-            told = f"; {_told(rows)}" if verdict == TWO_KINDS else ""
-            sentences.append(f"{words} {_on(rows)}{told}.")
+            told = _told(rows) if verdict == TWO_KINDS else []
+            sentences.append(f"{'; '.join([f'{words} {_on(rows)}', *told])}.")
     others = [row for row in own if row["verdict"] != TWO_KINDS]
     if others:
         shares = [row["could_see_share"] for row in others]
-        least = "even where half of the examples were" if None in shares else f"below {100 * max(shares):.0f} %"
+        missed = "even where half" if None in shares else f"where fewer than {100 * max(shares):.0f} %"
         sentences.append(
-            "There, kinds as far apart as on HotpotQA could have been missed "
-            f"{least if None in shares else f'where they are {least} of the examples'}."
+            f"There, kinds as far apart as on HotpotQA could have been missed {missed} of the examples lose their "
+            "evidence."
         )
     return sentences
 
@@ -146,24 +146,21 @@ def _on(rows: Sequence[dict]) -> str:
     return f"on {len(rows)} datasets of {min(sizes):,} to {max(sizes):,} examples"
 
 
-def _told(rows: Sequence[dict]) -> str:
-    """What tells the kinds apart best, and whether they remain within forms."""
+def _told(rows: Sequence[dict]) -> list[str]:
+    """What tells the kinds apart best, and whether they remain within forms; nothing where neither is known."""
     parts = []
     for row in rows:
-        text = f"on {row['dataset']} " if len(rows) > 1 else ""
-        best = best_teller(row["told_apart"])
-        if best:
-            text += f"told apart best by the {QUALITIES[best['quality']]} ({best['text']})"
+        found = []
+        if best := best_teller(row["told_apart"]):
+            found.append(f"told apart best by {QUALITIES[best['quality']]} ({best['text']})")
         remain = [part["among"].replace("_", " ") for part in row["within"] if part["verdict"] == TWO_KINDS]
         if row["within"]:
-            still = (
-                f"and seen again within {' and '.join(remain)}"
-                if remain
-                else "and seen within none of its larger forms"
+            found.append(
+                f"seen again within {' and '.join(remain)}" if remain else "seen within none of its larger forms"
             )
-            text += f", {still}"
-        parts.append(text)
-    return "; ".join(parts)
+        if found:
+            parts.append((f"on {row['dataset']} " if len(rows) > 1 else "") + ", and ".join(found))
+    return parts
 
 
 def best_teller(told: Sequence[dict]) -> dict | None:

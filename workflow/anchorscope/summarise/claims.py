@@ -123,7 +123,7 @@ class JudgedClaim:
 class Findings:
     """What claims.json holds and claims.md shows."""
 
-    bottom_line: dict[str, str]  # by model, what was found in one sentence
+    bottom_line: dict[str, str]  # by model, what was found in a few sentences
     claims: list[JudgedClaim]
     one_mechanism: list[dict]  # the gap beside what one mechanism would give
     kinds: list[dict]  # the verdict on each model and dataset: two kinds of examples, degrees, neither or undecided
