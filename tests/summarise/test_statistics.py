@@ -27,6 +27,7 @@ from anchorscope.summarise.one_mechanism import simulate as simulate_null
 from anchorscope.summarise.push import without_push
 from anchorscope.summarise.reference import reference_curves, reference_layers, resampled_auc
 from anchorscope.summarise.two_kinds import agreement, shape
+from anchorscope.summarise.weigh_kinds import weigh_kinds
 from planted_logits import TRUTHS, gap_without, planted_logits
 from reference import narrowed_dip, weighted_mean
 
@@ -245,10 +246,30 @@ def test_empty_and_tiny_groups_are_marked_rows_and_never_nan(anchored):
     assert (flip["low"] is None) is (anchored < 2)
     assert flip["better_than_chance"] is False
     assert row(found.summary, "flip", "all")["n"] == 30
-    for frame in (found.summary, found.series, found.kinds, found.lines, found.strata, found.forms):
+    for frame in (found.summary, found.series, found.kinds, found.strata, found.forms):
         for name, kind in frame.schema.items():
             assert not (kind.is_float() and frame[name].is_nan().any()), name
             assert not (kind.is_float() and frame[name].is_infinite().any()), name
+
+
+@pytest.mark.parametrize("changes", ["nothing", "everything", "all alike"])
+def test_a_knockout_that_does_the_same_to_all_shows_no_kinds(changes):
+    delta, _ = table([changes == "everything"] * 60)
+    if changes == "all alike":
+        clean = np.random.default_rng(0).normal(size=60).astype(np.float32)
+        logits = {"clean": clean, "ko": 0.5 * clean + 1}
+        delta = delta.with_columns(
+            pl.Series(f"logit_{state}_{name}", values)
+            for state, values in logits.items()
+            for name in ("full", "half_a", "half_b", "second_b")
+        )
+    text = {name: pl.lit("words") for name in ("question", "property", "answer")}
+    accounts, told_apart = weigh_kinds(delta, delta.select("id", **text), HEADLINE, draws=DRAWS, seed=0)
+    assert told_apart.is_empty()
+    gains = accounts.select("^(kinds|degrees)_.*$").to_numpy()
+    np.testing.assert_array_equal(gains, np.zeros_like(gains))
+    for name in ("correlation", "share_lost", "level_lost"):
+        assert not accounts[name].is_nan().any()
 
 
 def test_what_a_curve_comes_to():

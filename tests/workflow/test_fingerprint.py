@@ -60,11 +60,13 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
 # The stages of detection that run a model, and those that fit what tells hallucinated answers.
 ASKING = {"run_again", "draw_samples"}
 FITTING = {"fit_gates", "score_methods", "carry_over"}
+# The stages that know which forms of questions and answers there are, and with them the words that tell forms.
+OF_FORMS = {"estimate", "weigh_kinds", "report"}
 # The stages that read or write tables with polars.
 OF_EXPERIMENTS = {"tell_groups", "estimate_experiment", "summarise_experiments"}
 FRAMES = {
     *("normalize", "probe", "read_text", "score_experiment"),
-    *("estimate", "summarise", "count_examples", "draw", "report"),
+    *("estimate", "weigh_kinds", "summarise", "count_examples", "draw", "report"),
     *OF_EXPERIMENTS,
     *("compare_methods", *FITTING),
 }
@@ -80,11 +82,18 @@ FRAMES = {
             {"probe", "read_text", "saliency", "score_experiment", "tell_groups", "train_detector", *FITTING},
         ),
         ("summarise/estimates.py", "NULL_DRAWS = 400", "NULL_DRAWS = 500", {"estimate"}),
+        ("summarise/accounts.py", "KNOTS = (0.05,", "KNOTS = (0.1,", {"weigh_kinds"}),
+        (
+            "summarise/verdict_on_kinds.py",
+            "LEAST_GAIN = 0.01",
+            "LEAST_GAIN = 0.02",
+            {"weigh_kinds", "summarise", "report"},
+        ),
         (
             "summarise/bootstrap.py",
             "quantile(0.025)",
             "quantile(0.05)",
-            {"estimate", "summarise", "report", *OF_EXPERIMENTS},
+            {"estimate", "weigh_kinds", "summarise", "report", *OF_EXPERIMENTS},
         ),
         ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report", "summarise_experiments"}),
         ("extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract", "saliency", *ASKING}),
@@ -92,7 +101,7 @@ FRAMES = {
             "text/content_words.py",
             "please tell give",
             "please tell",
-            {"normalize", "answer", "extract", "saliency", *ASKING},
+            {"normalize", "answer", "extract", "saliency", *ASKING, *OF_FORMS},
         ),
         ("files/logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
         ("draw/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "report"}),
@@ -120,7 +129,10 @@ def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, 
 
 # Which stages may use which room. A stage that begins to use another one is a change of the flow.
 STAGES = {
-    "text": {"normalize", "answer", "extract", "read_text", "saliency", "train_detector", *ASKING, *FITTING},
+    "text": {
+        *("normalize", "answer", "extract", "read_text", "saliency", "train_detector"),
+        *(*OF_FORMS, *ASKING, *FITTING),
+    },
     "questions": {"fetch_questions", "normalize"},
     "models": {
         *("fetch_model", "describe_salmon", "answer", "extract", "probe", "saliency", "score_experiment"),
@@ -129,15 +141,15 @@ STAGES = {
     "engine": {"answer", "extract", "saliency", *ASKING},
     "answer": {"answer", "extract", "saliency", *ASKING},
     "extract": {
-        *("extract", "probe", "saliency", "score_experiment", "estimate", "summarise", "draw", "report"),
+        *("extract", "probe", "saliency", "score_experiment", "estimate", "weigh_kinds", "summarise", "draw", "report"),
         *(*OF_EXPERIMENTS, "train_detector", *ASKING, *FITTING),
     },
     "probe": {
-        *("probe", "read_text", "saliency", "score_experiment", "estimate", "summarise", "report"),
+        *("probe", "read_text", "saliency", "score_experiment", "estimate", "weigh_kinds", "summarise", "report"),
         *("compare_methods", *OF_EXPERIMENTS, "train_detector", *FITTING),
     },
     "summarise": {
-        *("estimate", "summarise", "count_examples", "draw", "report"),
+        *("estimate", "weigh_kinds", "summarise", "count_examples", "draw", "report"),
         *("compare_methods", *OF_EXPERIMENTS),
     },
     "experiments": {"saliency", "score_experiment", "summarise", "draw", "report", *OF_EXPERIMENTS},

@@ -38,7 +38,7 @@ from small_things import ROOT, tiny_model
 # What runs again whenever a model or dataset has new examples.
 AGGREGATION = {"summarise": 1, "count_examples": 1, "draw": 1, "report": 1, "provenance": 1}
 SHOWN_AGAIN = {"summarise": 1, "draw": 1, "report": 1}
-BELOW_PROBE = {"estimate": 2, **SHOWN_AGAIN}
+BELOW_PROBE = {"estimate": 2, "weigh_kinds": 2, **SHOWN_AGAIN}
 
 
 @pytest.fixture
@@ -238,7 +238,9 @@ def test_adding_a_model_runs_only_its_jobs_the_aggregation_and_the_figures(rerun
     config["figures"]["main"]["models"].append("other")
     write_config(rerun, config)
     done = snakemake(rerun, "--dry-run")
-    assert jobs(done) == dict(AGGREGATION, fetch_model=1, answer=4, extract=4, probe=2, read_text=2, estimate=2)
+    assert jobs(done) == dict(
+        AGGREGATION, fetch_model=1, answer=4, extract=4, probe=2, read_text=2, estimate=2, weigh_kinds=2
+    )
     touched = set(re.findall(r"model=([\w-]+)", done.stdout + done.stderr))
     assert touched == {"other"}
 
@@ -319,7 +321,7 @@ def test_moving_a_config_with_random_weights_reruns_nothing_and_editing_it_rerun
     shape.write_text(json.dumps(json.loads(shape.read_text()) | {"rms_norm_eps": 1e-5}))
     edited = snakemake(folder, "--dry-run")
     assert moved == {"report": 1, "provenance": 1}, "the settings in them name the file"
-    assert jobs(edited) == dict(AGGREGATION, fetch_model=1, answer=2, extract=2, probe=1, estimate=1)
+    assert jobs(edited) == dict(AGGREGATION, fetch_model=1, answer=2, extract=2, probe=1, estimate=1, weigh_kinds=1)
     assert set(re.findall(r"model=([\w-]+)", edited.stdout + edited.stderr)) == {"shape"}
 
 
@@ -330,7 +332,9 @@ def test_adding_a_dataset_runs_only_its_jobs_the_aggregation_and_the_figures(rer
     config["datasets"]["three"] = {"title": "Three", "layout": "nq", "source": "file", "path": "three.jsonl"}
     write_config(rerun, config)
     done = snakemake(rerun, "--dry-run")
-    assert jobs(done) == dict(AGGREGATION, fetch_questions=1, normalize=1, answer=2, extract=2, probe=1, estimate=1)
+    assert jobs(done) == dict(
+        AGGREGATION, fetch_questions=1, normalize=1, answer=2, extract=2, probe=1, estimate=1, weigh_kinds=1
+    )
     assert set(re.findall(r"dataset=([\w-]+)", done.stdout + done.stderr)) == {"three"}
 
 
@@ -395,7 +399,9 @@ def test_more_questions_run_only_the_new_shards(rerun):
     config = base_config()
     config["questions"] = 180
     write_config(rerun, config)
-    assert jobs(snakemake(rerun, "--dry-run")) == dict(AGGREGATION, answer=2, extract=2, probe=2, estimate=2)
+    assert jobs(snakemake(rerun, "--dry-run")) == dict(
+        AGGREGATION, answer=2, extract=2, probe=2, estimate=2, weigh_kinds=2
+    )
 
 
 @pytest.mark.parametrize(
@@ -445,7 +451,7 @@ def test_a_setting_reruns_exactly_what_it_can_change(rerun, changes, expected):
     assert jobs(snakemake(rerun, "--dry-run")) == {**expected, "provenance": 1}
 
 
-SALMON = {"describe_salmon": 1, "extract": 4, "probe": 2, "estimate": 2, "summarise": 1, "salmon": 1}
+SALMON = {"describe_salmon": 1, "extract": 4, "probe": 2, "estimate": 2, "weigh_kinds": 2, "summarise": 1, "salmon": 1}
 
 
 def test_a_salmon_is_made_only_when_it_is_asked_for(rerun):
@@ -746,6 +752,12 @@ READERS = [
             "empty",
         ),
         "estimate": ("layers/tiny/one", "estimates/tiny/one/kinds.parquet", "estimate/tiny/one", "bit-flipped"),
+        "weigh_kinds": (
+            "delta/tiny/two",
+            "estimates/tiny/two/accounts.parquet",
+            "weigh_kinds/tiny/two",
+            "truncated",
+        ),
         "draw": ("summary", "figures/main/family.png", "draw/main", "truncated"),
     },
     {

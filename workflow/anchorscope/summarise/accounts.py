@@ -29,6 +29,7 @@ from anchorscope.summarise.square import TAILS
 KNOTS = (0.05, 0.275, 0.5, 0.725, 0.95)  # of a curve, quantiles of the clean logits
 WIDEST = 3.0  # standard deviations of the clean logit beyond which the spread stays as it is
 FREEDOM = 4  # degrees of freedom of Student's t
+ALIKE = 1e-3  # of the cut logits' spread: one curve that leaves less leaves nothing
 SMALLEST_SHARE = 0.01  # of examples along either line, so that neither can fade away
 STARTING_STEPS = 5  # of each start of a fit with two kinds; the best one goes on
 STEPS = 25
@@ -236,6 +237,14 @@ def _single(account: Account, logits: Logits, weights: Tensor) -> Tensor:
     return torch.cat(parts, dim=-1)
 
 
+def _alike(logits: Logits) -> Tensor:
+    """Runs [runs] in which one curve leaves nothing: the knockout does the same to all, and no account gains."""
+    everyone = torch.ones_like(logits.clean[:, :1])
+    level = _single(Account(two_kinds=False, degrees=False, tails=TAILS[0]), logits, everyone)[:, 0]
+    spreads = level[:, [2 * len(KNOTS), 2 * len(KNOTS) + 2]]
+    return (torch.exp(spreads) < ALIKE).any(-1)
+
+
 def _starts(single: Tensor, logits: Logits, weights: Tensor) -> list[Tensor]:
     """Where the fit of two kinds begins: kept as it is or along the one curve; lost at the mean, below or above it."""
     middle = torch.einsum("rfn,rpn->rpf", weights, logits.cut) / weights.sum(-1)[:, None]
@@ -291,7 +300,11 @@ def weigh(clean: Tensor, cut: Tensor, folds: Tensor) -> Weighed:
     fitted = fit_accounts(logits, (1 - test).expand(len(clean), *test.shape))
     known = logits.cut[:, :, None]
     natural = {account: design_of(account, logits).natural(found.parameters) for account, found in fitted.items()}
-    densities = {account: (log_density(account, some, known).value * test).sum(1) for account, some in natural.items()}
+    told = (~_alike(logits))[:, None]
+    densities = {
+        account: torch.where(told, (log_density(account, some, known).value * test).sum(1), 0.0)
+        for account, some in natural.items()
+    }
     whole = natural[LOWER_RIGHT][:, :, -1:]  # [parameters, runs, 1, examples]
     share = _share(whole[-1])
     along, flat = (_along(LOWER_RIGHT, middle, whole[2:4], whole[4], known) for middle in (whole[:2], whole[-3:-1]))
