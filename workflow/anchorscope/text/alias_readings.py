@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import regex
 
-from anchorscope.text.compared_words import MONTHS, Words, contain, singular, texts
+from anchorscope.text.compared_words import MONTHS, Words, alike, contain, texts
 from anchorscope.text.content_words import FUNCTION_WORDS
 
 PARENTHESIS = regex.compile(r"\s*[(\[]([^)\]]*)[)\]]")
@@ -63,7 +63,7 @@ def shorter_names(alias: str, question: str) -> tuple[Words, ...]:
     """
     asked, outside = texts(question), PARENTHESIS.sub("", alias)
     words = texts(outside)
-    found = [words, _after_titles(words), _without_question(words, asked), *_before_region(outside)]
+    found = [words, after_titles(words), _without_question(words, asked), *_before_region(outside)]
     found += map(texts, ALTERNATIVES.split(outside))
     found += UNITED_STATES if words in UNITED_STATES else []
     found += [words[len(country) :] for country in UNITED_STATES if words[: len(country)] == country]
@@ -84,7 +84,8 @@ def _is_phrase(alias: str, lead: regex.Match) -> bool:
     return (alias[0].islower() or not rest[0].isupper()) and not FUNCTION_WORDS.issuperset(texts(rest))
 
 
-def _after_titles(words: Words) -> Words:
+def after_titles(words: Words) -> Words:
+    """A name without "Sir" and the like before it."""
     place = next((place for place, word in enumerate(words) if word not in TITLES), len(words))
     return words[place:]
 
@@ -104,9 +105,11 @@ def _without_question(words: Words, asked: Words) -> Words:
     if "or" in asked:  # the question names the answers that one may give
         return ()
     added = frozenset().union(*(heads for asks, heads in ADDED.items() if asks in asked))
-    known = {singular(word) for word in asked} | added | FUNCTION_WORDS
-    inside = [place for place, word in enumerate(words) if singular(word) not in known and word not in known]
-    return words[inside[0] : inside[-1] + 1] if inside else ()
+    said = [word in added or any(alike(word, other) for other in asked) for word in words]
+    news = [place for place, word in enumerate(words) if not said[place] and word not in FUNCTION_WORDS]
+    if not news or not any(said[: news[0]] + said[news[-1] + 1 :]):
+        return ()
+    return words[news[0] : news[-1] + 1]
 
 
 def is_short_of(said: Words, alias: str) -> bool:
@@ -115,7 +118,7 @@ def is_short_of(said: Words, alias: str) -> bool:
     if not 1 < len(said) <= len(full) > 2 or said == full or said[-1] != full[-1] or not NAME.fullmatch(alias):
         return False
     rest = iter(full)
-    told = {word for word in full if word in TELLING or ROMAN.fullmatch(word)}
+    told = {word for word in full if word in TELLING | FUNCTION_WORDS or ROMAN.fullmatch(word)}
     return told.issubset(said) and all(any(_stands_for(word, name) for name in rest) for word in said)
 
 

@@ -160,7 +160,7 @@ def texts(text: str) -> Words:
 
 def equal(said: Words, name: Words) -> bool:
     """Whether some words are a name, up to the plural of its last word."""
-    return len(said) == len(name) > 0 and said[:-1] == name[:-1] and singular(said[-1]) == singular(name[-1])
+    return len(said) == len(name) > 0 and said[:-1] == name[:-1] and alike(said[-1], name[-1])
 
 
 def contain(words: Words, name: Words) -> bool:
@@ -168,10 +168,10 @@ def contain(words: Words, name: Words) -> bool:
     return any(equal(words[start : start + len(name)], name) for start in range(len(words) - len(name) + 1))
 
 
-def singular(word: str) -> str:
-    """A word without the ending of its plural: "cities", "boxes", "films"."""
-    if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")) or not word.isalpha():
-        return word
-    if word.endswith("ies") and len(word) > 4:
-        return f"{word[:-3]}y"
-    return word[:-2] if regex.search(r"(?:[sxz]|[cs]h|o)es$", word) else word[:-1]
+def alike(one: str, other: str) -> bool:
+    """Whether two words are the same, or one is the plural of the other: "films", "boxes", "cities"."""
+    if one == other:
+        return True
+    short, long = sorted((one, other), key=len)
+    endings = (f"{short}s", f"{short}es", f"{short[:-1]}ies" if short.endswith("y") else "")
+    return len(short) > 2 and short.isalpha() and long in endings and not long.endswith(("ss", "us", "is"))

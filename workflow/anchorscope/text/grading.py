@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from anchorscope.text.alias_readings import ROMAN, TELLING, TITLES, is_short_of, names, shorter_names
+from anchorscope.text.alias_readings import ROMAN, TELLING, TITLES, after_titles, is_short_of, names, shorter_names
 from anchorscope.text.compared_words import Word, Words, compared_words, contain, equal, texts
 from anchorscope.text.content_words import FUNCTION_WORDS
 from anchorscope.text.normal_words import ARTICLES, bare_words, normal_words
@@ -104,7 +104,8 @@ class _Said:
         return self._is_all_that_is_said(name) and contain(texts(gold[0]), name)
 
     def _is_all_that_is_said(self, name: Words) -> bool:
-        return equal(self.short_words, name) or equal(tuple(word.text for word in self.words), name)
+        said = (self.short_words, after_titles(self.short_words), tuple(word.text for word in self.words))
+        return any(equal(words, name) for words in said)
 
     def _is_short_of(self, alias: str) -> bool:
         """Whether given names are left out, or initials added: "Mark Hope" of "Mark S. Hope", and the reverse."""

@@ -164,6 +164,7 @@ QUOTED = regex.compile(
 INFLECTION = regex.compile(r"(?<=\w{3})(?:ed|ing|e?s)$")
 # A full stop that belongs to its word: "D.C.", "Martin Luther King Jr."
 STOPPED = regex.compile(r"(?<=\p{Lu}\.\p{Lu}|\b[JS]r)\.")
+LETTER = regex.compile(r"[\p{L}\p{N}]")
 EDGES = " \t\"'“”‘’«»()[]{}*_.,;:!?"
 
 
@@ -326,11 +327,11 @@ def _trimmed(text: str, start: int, end: int) -> Span | None:
     while start < end and text[start] in EDGES:
         start += 1
     left_over = LEFT_OVER.search(text, start, end)
-    end = left_over.start() if left_over else end
+    end = left_over.start() if left_over and _has_word(text[start : left_over.start()]) else end
     while end > start and text[end - 1] in EDGES and not STOPPED.match(text, end - 1):
         end -= 1
     return Span(start, end) if _has_word(text[start:end]) else None
 
 
 def _has_word(text: str) -> bool:
-    return any(char.isalnum() for char in text)
+    return LETTER.search(text) is not None
