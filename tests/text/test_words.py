@@ -141,9 +141,7 @@ def test_words_are_the_same_whether_or_not_a_text_has_a_letter_that_is_not_ascii
     draw = random.Random(0)
     for _ in range(2000):
         text = "".join(draw.choices([*map(chr, range(128)), "a", "An", " the ", "The"], k=draw.randrange(30)))
-        *words, last = normal_words(f"{text} é")
-        assert normal_words(text) == words
-        assert last == ("e", Span(len(text) + 1, len(text) + 2))
+        assert normal_words(f"{text} é") == normal_words(f"{text} e")
 
 
 def test_normal_words_point_back_at_the_text():
@@ -151,6 +149,7 @@ def test_normal_words_point_back_at_the_text():
     assert [(word, text[span.start : span.end]) for word, span in normal_words(text)] == [
         ("cafe", "Café"),
         ("of", "of"),
+        ("a", "A"),
         ("unal", "Ünal"),
         ("2nd", "2nd"),
     ]
