@@ -6,6 +6,7 @@ such a function and add a record to `kinds.FIGURE_KINDS`.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -28,6 +29,7 @@ from anchorscope.draw.panels import (
 from anchorscope.draw.views import ANCHOR_LETTERS, ONE_MECHANISM, View, finish
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, Headline, window_of
 from anchorscope.models.manifest import SALMON
+from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge_all
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,7 @@ SURE = (pl.col("n") >= FEW) & pl.col("better_than_chance")  # the rest is drawn 
 CONTROL = "control"
 SHUFFLED = "shuffled labels"
 UNCHANGED = "unchanged"
-KEPT, LOST = "if evidence is kept", "if it is lost"
-SHOWN_SHARE = 0.05  # of examples along the flat line; fewer are outliers
+KEPT, LOST, ONE_CURVE = "if evidence is kept", "if it is lost", "all examples"
 RANDOM_WEIGHTS = "random weights"
 RULE_TITLES = {
     "flip": "anchors by verdict flip at each layer",
@@ -256,15 +257,18 @@ def _by_knockout(tables: dict[str, pl.DataFrame], view: View, knockouts: Sequenc
 
 
 def draw_lines(tables: dict[str, pl.DataFrame], view: View) -> Figure:
-    """What the knockout does to each example: its logit under it against its clean one, and the fitted lines."""
+    """What the knockout does to each example: its logit under it against its clean one, and the curve of each kind."""
     examples = view.of(tables["deepest"]).filter(intervention="exact_question")
+    verdicts = {pair: found.verdict for pair, found in judge_all(tables["accounts"]).items()}
     with sheet(view.style, len(view.models), rows=len(view.datasets), row_height=0.8) as (figure, panels):
         for line, (dataset, title) in zip(panels, view.datasets.items(), strict=True):
             for panel, model in zip(line, view.models, strict=True):
                 mine = examples.filter(model=model, dataset=dataset)
                 if not mine.is_empty():
                     fitted = tables["accounts"].filter(model=model, dataset=dataset, layer=mine["layer"][0])
-                    _draw_logits(panel, mine, fitted.row(0, named=True), looks(view.style, len(ANCHOR_LETTERS)))
+                    verdict = verdicts.get((model, dataset), "not judged")
+                    shown = looks(view.style, len(ANCHOR_LETTERS))
+                    _draw_logits(panel, mine, fitted.row(0, named=True), pair=shown, verdict=verdict)
             label_rows(line[0], f"{title}, cut", len(panels))
         name_panels(panels[0], view.titles(tables["summary"]))
         for panel in panels[-1]:
@@ -274,22 +278,27 @@ def draw_lines(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     return figure
 
 
-def _draw_logits(panel: Axes, examples: pl.DataFrame, lines: dict, pair: list[dict]) -> None:
-    """One point per example under the first prompt, by its answer; the line of each kind; where nothing changes."""
+def _draw_logits(panel: Axes, examples: pl.DataFrame, lines: dict, *, pair: list[dict], verdict: str) -> None:
+    """One point per example under the first prompt, by its answer; the curve of each kind that is seen."""
     reach = float(examples.select(pl.max_horizontal(pl.col("^logit_.*_first$").abs().max())).item())
     for look, (wrong, label) in zip(pair, {False: "right answer", True: "hallucinated"}.items(), strict=True):
         some = examples.filter(hallucinated=wrong)
         clean, cut = (some[f"logit_{state}_first"].to_numpy() for state in ("clean", "ko"))
         panel.scatter(clean, cut, s=5, color=look["color"], alpha=0.5, linewidths=0, label=label)
     ends = np.array([-reach, reach])
-    panel.plot(lines["at_clean"], lines["kept_curve"], "-", color="0.15", linewidth=1.0, marker="", label=KEPT)
-    if lines["share_lost"] >= SHOWN_SHARE:
-        panel.plot(ends, [lines["level_lost"]] * 2, "--", color="0.15", linewidth=1.0, marker="", label=LOST)
+    style: dict[str, Any] = {"color": "0.15", "linewidth": 1.0, "marker": ""}
+    if verdict == TWO_KINDS:
+        panel.plot(lines["at_clean"], lines["kept_curve"], "-", **style, label=KEPT)
+        panel.plot(ends, [lines["level_lost"]] * 2, "--", **style, label=LOST)
+    else:
+        panel.plot(lines["at_clean"], lines["one_curve"], "-.", **style, label=ONE_CURVE)
     panel.plot(ends, ends, ":", color="0.6", linewidth=0.8, marker="", label=UNCHANGED)
     panel.axhline(0, color="0.6", linewidth=0.6, zorder=0)
     panel.axvline(0, color="0.6", linewidth=0.6, zorder=0)
     panel.set(ylim=(-1.1 * reach, 1.1 * reach), xlim=(-1.1 * reach, 1.1 * reach))
-    panel.text(0.02, 0.94, f"layer {examples['layer'][0]}", transform=panel.transAxes, va="top", fontsize="small")
+    panel.text(
+        0.02, 0.94, f"layer {examples['layer'][0]}: {verdict}", transform=panel.transAxes, va="top", fontsize="small"
+    )
 
 
 def draw_auc(tables: dict[str, pl.DataFrame], view: View) -> Figure:

@@ -42,7 +42,7 @@ FIGURE_KINDS = (
     FigureKind(
         name="lines",
         function="draw_lines",
-        caption="What the knockout does to each example: its logit, cut against clean, with the fitted lines",
+        caption="What the knockout does to each example: its logit, cut against clean, with a curve for each kind",
     ),
     FigureKind(
         name="auc",

@@ -15,7 +15,7 @@ from anchorscope.summarise.landmarks import compare
 from anchorscope.summarise.notes import notes, unprobed
 from anchorscope.summarise.square import COMPARED, EVERYONE, TAILS
 from anchorscope.summarise.tables import Coverage
-from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge
+from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge, judge_all
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,10 @@ def judge_kinds(accounts: pl.DataFrame, told_apart: pl.DataFrame, models: Sequen
     gains = [f"{name}_{tails}{end}" for name in COMPARED for tails in TAILS for end in ("", "_error", "_low", "_high")]
     columns = ["model", "dataset", "among", "n", *gains, "correlation", "share_lost"]
     overall = accounts.filter(pl.col("layer").is_null(), pl.col("model").is_in(models)).select(columns)
-    everyone = overall.filter(among=EVERYONE).to_dicts()
-    found = []
-    for row in everyone:
+    verdicts, found = judge_all(accounts), []
+    for row in overall.filter(among=EVERYONE).to_dicts():
         own = {"model": row["model"], "dataset": row["dataset"]}
-        verdict = judge(row, verdicts=len(everyone))
+        verdict = verdicts[row["model"], row["dataset"]]
         seen = verdict.verdict == TWO_KINDS
         parts = overall.filter(pl.col("among") != EVERYONE, **own).to_dicts() if seen else []
         within = [

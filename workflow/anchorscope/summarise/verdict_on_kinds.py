@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
+import polars as pl
 
-from anchorscope.summarise.square import COMPARED, TAILS
+from anchorscope.models.manifest import SALMON
+from anchorscope.summarise.square import COMPARED, EVERYONE, TAILS
 
 TWO_KINDS, BY_DEGREES, ONE_MECHANISM, UNDECIDED = "two kinds", "by degrees", "one mechanism", "undecided"
 FAMILY_ERROR = 0.05  # of all verdicts of a run together
@@ -64,6 +66,13 @@ def judge(row: Mapping[str, float], verdicts: int) -> Verdict:
     else:
         found = UNDECIDED
     return Verdict(found, could_see, share_that_gains(could_see, row["correlation"]))
+
+
+def judge_all(accounts: pl.DataFrame) -> dict[tuple[str, str], Verdict]:
+    """The verdict on every model and dataset of the gathered accounts; salmons do not count among the verdicts."""
+    rows = accounts.filter(pl.col("layer").is_null(), among=EVERYONE).to_dicts()
+    family = sum(not row["model"].endswith(SALMON) for row in rows)
+    return {(row["model"], row["dataset"]): judge(row, verdicts=max(1, family)) for row in rows}
 
 
 def share_that_gains(gain: float, correlation: float) -> float | None:
