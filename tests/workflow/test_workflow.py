@@ -22,6 +22,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.models.hardware import processor
+from anchorscope.text.language import NOT_ENGLISH
 from small_run import (
     COPIED,
     SNAKEMAKE,
@@ -675,6 +676,24 @@ def test_a_dataset_with_too_few_right_answers_is_named_and_the_others_reach_the_
     assert "tiny on hard" in (rerun / "results/claims.md").read_text()
     counts = pl.read_csv(rerun / "results/examples.csv").filter(dataset="hard")
     assert counts["analysed"].item() < 40
+
+
+@pytest.mark.slow
+def test_a_dataset_that_is_not_english_gets_one_warning_in_its_log_and_on_the_page(rerun):
+    config = base_config()
+    asked = [f"Wer schrieb das Buch Nummer {number}?" for number in range(8)]
+    lines = [json.dumps({"question": question, "answers": ["Goethe"]}) for question in asked]
+    (rerun / "german.jsonl").write_text("\n".join(lines))
+    config["datasets"]["german"] = {"title": "German", "layout": "own", "source": "file", "path": "german.jsonl"}
+    write_config(rerun, config)
+    done = snakemake(rerun)
+    assert done.returncode == 0, done.stderr
+    said = {
+        name: (rerun / f"results/logs/normalize/{name}.log").read_text().count(NOT_ENGLISH)
+        for name in ("german", "one")
+    }
+    assert said == {"german": 1, "one": 0}
+    assert (rerun / "results/report.html").read_text().count("Most questions are not in English.") == 1
 
 
 @pytest.mark.slow
