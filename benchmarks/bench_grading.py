@@ -1,7 +1,7 @@
 """How often the grade of an answer is wrong, by a reader's judgement.
 
-    python benchmarks/bench_grading.py results/answers/*/*/*.parquet --to-read read.jsonl
-    python benchmarks/bench_grading.py results/answers/*/*/*.parquet --judged judged.jsonl
+    python benchmarks/bench_grading.py results --to-read read.jsonl
+    python benchmarks/bench_grading.py results --judged judged.jsonl
 
 Three graders: the label that stands in the file, the rules of this version, and exact match as in TriviaQA's own
 evaluation: the normalised answer, or its short answer, equals an accepted one.
@@ -9,7 +9,7 @@ evaluation: the normalised answer, or its short answer, equals an accepted one.
 `--to-read` writes what is to be judged, one line per answer, in random order and without any grade: every answer on
 which two graders differ, and of each dataset 75 that the rules call right and 75 that they call wrong, drawn by a seed
 (all, where there are fewer). A line of `--judged` has `dataset`, `id` and `right`: true, false, or null where it cannot
-be told. The folder that an answers file lies in names its dataset, or else the file does.
+be told. A folder of answers does in place of `results`; the file, or the folder of its shards, names the dataset.
 """
 
 import argparse
@@ -174,13 +174,17 @@ def read_judged(path: Path) -> dict[Key, bool | None]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("answers", type=Path, nargs="+", help="answers files of a finished run")
+    parser.add_argument("results", type=Path, help="the results folder of a run of one model, or a folder of answers")
     parser.add_argument("--to-read", type=Path, help="write what is to be judged to this JSONL file")
     parser.add_argument("--judged", type=Path, help="a JSONL file with a reader's judgements")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--record", type=Path, help="write the results to this JSON file")
     options = parser.parse_args()
-    answers = [answer for path in options.answers for answer in read(path)]
+    folder = options.results / "answers"
+    files = sorted((folder if folder.is_dir() else options.results).rglob("*.parquet"))
+    answers = [answer for path in files for answer in read(path)]
+    if not answers:
+        parser.error(f"{options.results} has no answers")
     twice = [key for key, count in Counter(answer.key for answer in answers).items() if count > 1]
     if twice:
         parser.error(f"question {twice[0][1]} of {twice[0][0]} has several answers; give the answers of one model")

@@ -35,6 +35,7 @@ SMALL = {
     "bench_agreement": "",  # runs in the folder of a small run
     "bench_extract": "--model MODEL --examples 4 --plain 2 --single 1 --stored 0.001 --prefix 8 --dtype float32",
     "bench_generate": "--model MODEL --count 4 --repeats 1 --dtype float32",
+    "bench_grading": "",  # runs in the folder of a small run
     "bench_growth": "--examples 200 --repeats 1 --layers 2 --width 64 --tokenizer MODEL",
     "bench_needs": "--help",  # measures on a GPU only
     "bench_probe": "--help",  # its shapes take half a minute with the fewest examples

@@ -32,14 +32,14 @@ ADDED = {
     "genre": frozenset("film films movie movies music literature fiction novel novels game games".split()),
     "religion": frozenset(("church", "religion", "faith")),
 }
-# Words that make another thing of a name: "Arizona State University", "North Korea", "Vice President".
+# Words that make another thing of a name: "Ohio State University", "North Korea", "Vice President".
 TELLING = frozenset(
     "new north south east west northern southern eastern western state great vice deputy assistant".split()
 )
 NAME = regex.compile(r"\p{Lu}[\p{L}\p{M}.'’-]*(?:\s+\p{Lu}[\p{L}\p{M}.'’-]*)+")
 ROMAN = regex.compile(r"[ivx]+")
 UNITED_STATES = (("united", "states", "of", "america"), ("united", "states"), ("usa",), ("us",))
-# "MARINE CORPS, or MARINES"; not "Truth or Dare".
+# "SALT, or GRIT"; not "Truth or Dare".
 ALTERNATIVES = regex.compile(r",\s+or\s+|\s+OR\s+")
 
 
@@ -101,7 +101,7 @@ def _before_region(alias: str) -> list[Words]:
 
 
 def _without_question(words: Words, asked: Words) -> Words:
-    """Without what the question says at either end: to "Which river ...?", "Missouri" for "the Missouri River"."""
+    """Without what the question says at either end: to "Which river ...?", "Rhine" for "the Rhine River"."""
     if "or" in asked:  # the question names the answers that one may give
         return ()
     added = frozenset().union(*(heads for asks, heads in ADDED.items() if asks in asked))
@@ -113,7 +113,7 @@ def _without_question(words: Words, asked: Words) -> Words:
 
 
 def is_short_of(said: Words, alias: str) -> bool:
-    """Whether a name lacks only given names, initials or titles of the alias: "Thomas Mann" of "Paul Thomas Mann"."""
+    """Whether a name lacks only given names, initials or titles of the alias: "Anna Keller" of "Anna Louise Keller"."""
     full = texts(alias)
     if not 1 < len(said) <= len(full) > 2 or said == full or said[-1] != full[-1] or not NAME.fullmatch(alias):
         return False

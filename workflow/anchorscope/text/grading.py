@@ -97,7 +97,7 @@ class _Said:
         """Whether a name that the question says is given as the answer.
 
         It is chosen where the question lets choose. Elsewhere it is all that is said, and the dataset's first answer
-        has it: to "What is pyracantha commonly called?" the alias "Pyracantha" is none.
+        has it: to "What is Erithacus rubecula called?" that is none, even as an alias.
         """
         if "or" in self.asked:
             return contain(self.short_words, name)
