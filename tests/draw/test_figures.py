@@ -23,8 +23,10 @@ from anchorscope.draw.views import PUBLISHED, View
 from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.frames import write_frame
 from anchorscope.summarise.notes import mark_random, notes, plain_paths, unprobed
+from anchorscope.summarise.square import EVERYONE
 from read_figures import outside
 from small_things import ROOT
+from synthetic_run import overall_gains
 
 DATASETS = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
 MODELS = {"small": "Small-1B", "large": "Large-3B"}
@@ -119,19 +121,19 @@ def tables() -> dict[str, pl.DataFrame]:
         for number in range(10)
     ]
     accounts = [
-        {"model": model, "dataset": dataset, "layer": layer, "at_clean": [-5.0, 0.0, 4.0]}
-        | {"kept_curve": [-1.5, 1.0, layer - 1.0], "level_lost": layer / 2}
-        | {"share_lost": 0.04 if dataset == "popqa" else 0.06}
+        {"model": model, "dataset": dataset, "among": EVERYONE, "layer": layer, "at_clean": [-5.0, 0.0, 4.0]}
+        | {"one_curve": [0.0, 1.0, 2.0], "kept_curve": [-1.5, 1.0, (layer or 0) - 1.0], "level_lost": (layer or 0) / 2}
+        | overall_gains(0.0 if dataset == "popqa" else 0.2)
         for model in MODELS
         for dataset in DATASETS
-        for layer in (3, 4)
+        for layer in (3, 4, None)
     ]
     overrides = {"null": pl.Float64, "null_low": pl.Float64, "null_high": pl.Float64}
     return {
         "summary": pl.DataFrame(list(summary_rows()), schema_overrides=overrides),
         "layers": pl.DataFrame(layers),
         "deepest": pl.DataFrame(deepest),
-        "accounts": pl.DataFrame(accounts),
+        "accounts": pl.DataFrame(accounts, infer_schema_length=None),
     }
 
 
@@ -239,7 +241,8 @@ def test_the_push_figure_has_the_honest_gap_with_each_kind_of_logits(figures):
 
 def test_the_lines_figure_has_a_point_for_every_example_and_the_lines_of_its_layer(figures):
     figure = figures["lines"]
-    assert legend(figure) == ["right answer", "hallucinated", "if evidence is kept", "if it is lost", "unchanged"]
+    curves = ["all examples", "if evidence is kept", "if it is lost"]
+    assert legend(figure) == ["right answer", "hallucinated", *curves, "unchanged"]
     panels = np.reshape(figure.axes, (len(DATASETS), len(MODELS)))
     for panel in panels[:, 0]:
         points = np.concatenate([part.get_offsets() for part in panel.collections])
@@ -247,13 +250,17 @@ def test_the_lines_figure_has_a_point_for_every_example_and_the_lines_of_its_lay
         lines = {
             name: list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for name, line in shown(panel).items()
         }
-        assert lines["if evidence is kept"] == [(-5.0, -1.5), (0.0, 1.0), (4.0, 3.0)]
         assert lines["unchanged"] == [(-5.0, -5.0), (5.0, 5.0)]
-        assert "layer 4" in [text.get_text() for text in panel.texts]
+        said = [text.get_text() for text in panel.texts]
         if panel is panels[0, 0]:
-            assert "if it is lost" not in lines, "4 % are outliers"
+            assert "layer 4: by degrees" in said
+            assert lines["all examples"] == [(-5.0, 0.0), (0.0, 1.0), (4.0, 2.0)]
+            assert not {"if evidence is kept", "if it is lost"} & set(lines), "no second kind is seen"
         else:
+            assert "layer 4: two kinds" in said
+            assert lines["if evidence is kept"] == [(-5.0, -1.5), (0.0, 1.0), (4.0, 3.0)]
             assert lines["if it is lost"] == [(-5.0, 2.0), (5.0, 2.0)]
+            assert "all examples" not in lines
 
 
 @pytest.mark.parametrize(
