@@ -87,7 +87,7 @@ FRAMES = {
             "summarise/verdict_on_kinds.py",
             "LEAST_GAIN = 0.01",
             "LEAST_GAIN = 0.02",
-            {"weigh_kinds", "summarise", "report"},
+            {"weigh_kinds", "summarise", "draw", "report"},
         ),
         (
             "summarise/bootstrap.py",

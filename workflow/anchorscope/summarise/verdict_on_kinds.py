@@ -21,7 +21,6 @@ from statistics import NormalDist
 import numpy as np
 import polars as pl
 
-from anchorscope.models.manifest import SALMON
 from anchorscope.summarise.square import COMPARED, EVERYONE, TAILS
 
 TWO_KINDS, BY_DEGREES, ONE_MECHANISM, UNDECIDED = "two kinds", "by degrees", "one mechanism", "undecided"
@@ -69,10 +68,9 @@ def judge(row: Mapping[str, float], verdicts: int) -> Verdict:
 
 
 def judge_all(accounts: pl.DataFrame) -> dict[tuple[str, str], Verdict]:
-    """The verdict on every model and dataset of the gathered accounts; salmons do not count among the verdicts."""
+    """The verdict on every model and dataset of the gathered accounts; those on salmons count among them."""
     rows = accounts.filter(pl.col("layer").is_null(), among=EVERYONE).to_dicts()
-    family = sum(not row["model"].endswith(SALMON) for row in rows)
-    return {(row["model"], row["dataset"]): judge(row, verdicts=max(1, family)) for row in rows}
+    return {(row["model"], row["dataset"]): judge(row, verdicts=len(rows)) for row in rows}
 
 
 def share_that_gains(gain: float, correlation: float) -> float | None:
