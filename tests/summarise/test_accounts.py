@@ -13,7 +13,6 @@ from anchorscope.extract.axes import Headline
 from anchorscope.summarise.accounts import (
     ACCOUNTS,
     FREEDOM,
-    LOWER_RIGHT,
     SMALLEST_SHARE,
     Account,
     design_of,
@@ -251,4 +250,3 @@ def test_kinds_that_are_forms_are_told_apart_by_the_form_and_do_not_remain_withi
     shares = {row["value"]: row["share_lost"] for row in told.filter(quality="question_form").to_dicts()}
     assert shares["choice"] - shares["yes_no"] > 0.4
     assert accounts["layer"].to_list()[:4] == [0, 1, 2, None]
-    assert LOWER_RIGHT.two_kinds
