@@ -18,7 +18,7 @@ All layers, folds and draws are fitted together.
 
 import math
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations_with_replacement, product
 
 import torch
 from torch import Tensor
@@ -139,24 +139,23 @@ def _along(account: Account, middle: Tensor, spread: Tensor, correlation: Tensor
         slope = -(FREEDOM / 2 + 1) / (FREEDOM + square)
         bend = -slope / (FREEDOM + square)
     value = value - spread.sum(0) - torch.log(free) / 2
-    other = v.flip(0) - r * v
-    moves = torch.cat([-2 * narrow * v, -2 * u * v, (-2 * v[0] * v[1] * free)[None]])  # of the square
+    moves = torch.cat([-2 * narrow * v, -2 * u * v])  # of the square, by middles and log spreads
+    gradient = slope * moves
+    gradient[2:] -= 1
     factor, inverse = torch.cat([narrow, u]), (1 / free, -r / free)
-    count = 5 if correlation is not None else 4
-    gradient = slope * moves[:count]
-    gradient[2:4] -= 1
+    steep, bent = 2 * slope * factor, bend * moves
     second_order = {}
-    for one in range(4):
-        for two in range(one, 4):
-            bends = 2 * factor[one] * factor[two] * inverse[(one - two) % 2]
-            if two >= 2 and (one - two) % 2 == 0:
-                bends = bends + 2 * factor[one] * v[one % 2]
-            second_order[one, two] = bend * moves[one] * moves[two] + slope * bends
+    for one, two in combinations_with_replacement(range(4), 2):
+        bends = factor[two] * inverse[(one - two) % 2]
+        if two >= 2 and (one - two) % 2 == 0:
+            bends += v[one % 2]
+        second_order[one, two] = bends.mul_(steep[one]).addcmul_(bent[one], moves[two])
     if correlation is not None:
-        gradient[4] += r
+        turn, other = -2 * v[0] * v[1] * free, v.flip(0) - r * v
+        gradient = torch.cat([gradient, (slope * turn + r)[None]])
         for one in range(4):
-            second_order[one, 4] = bend * moves[one] * moves[4] + slope * 2 * factor[one] * other[one % 2]
-        second_order[4, 4] = bend * moves[4] ** 2 + slope * 2 * free * (v**2).sum(0) + free
+            second_order[one, 4] = (steep[one] * other[one % 2]).addcmul_(bent[one], turn)
+        second_order[4, 4] = bend * turn**2 + slope * 2 * free * (v**2).sum(0) + free
     return Derivatives(value, gradient, second_order)
 
 
@@ -178,18 +177,17 @@ def _mixed(kept: Derivatives, lost: Derivatives, share: Tensor, count: int) -> D
     slopes = (-grows / (1 - part), grows / part)  # of the logarithms of both shares
     bends = (-curves / (1 - part) - slopes[0] ** 2, curves / part - slopes[1] ** 2)
     own = torch.zeros((2, count, *value.shape), dtype=value.dtype, device=value.device)
-    second = {(one, two): torch.zeros_like(value) for one in range(count) for two in range(one, count)}
     for kind, (found, at) in enumerate(zip((kept, lost), places, strict=True)):
         own[kind, at] = found.gradient
         own[kind, last] = slopes[kind]
-        for (one, two), bend in found.second.items():
-            pair = min(at[one], at[two]), max(at[one], at[two])
-            second[pair] = second[pair] + belongs[kind] * bend
-        second[last, last] = second[last, last] + belongs[kind] * bends[kind]
     gradient = (belongs[:, None] * own).sum(0)
-    apart = own[1] - own[0]  # the spread of the two gradients around their mean
-    for one, two in second:
-        second[one, two] = second[one, two] + belongs[0] * belongs[1] * apart[one] * apart[two]
+    apart = own[1] - own[0]
+    around = belongs[0] * belongs[1] * apart  # the spread of the two gradients around their mean
+    second = {pair: around[pair[0]] * apart[pair[1]] for pair in combinations_with_replacement(range(count), 2)}
+    for kind, (found, at) in enumerate(zip((kept, lost), places, strict=True)):
+        for (one, two), bend in found.second.items():
+            second[min(at[one], at[two]), max(at[one], at[two])].addcmul_(belongs[kind], bend)
+        second[last, last].addcmul_(belongs[kind], bends[kind])
     return Derivatives(value, gradient, second)
 
 

@@ -116,9 +116,10 @@ def maximise(
     """The best coefficients [runs, folds, coefficients] and log likelihood [runs, folds], from `start`.
 
     `weights` [runs, folds, examples] say who counts. `density` gets natural parameters and the numbers of the runs
-    that they are of: runs all of whose folds have ended are not looked at again.
+    that they are of: what has ended is not looked at again, except beside a run with more folds to go.
     """
     runs = torch.arange(len(start), device=start.device)
+    folds = torch.arange(start.shape[1], device=start.device).expand(start.shape[:2])
     best, value = start.clone(), torch.zeros_like(weights[..., 0])
     point = _look(lambda natural: density(natural, runs), design, weights, start)
     damping, done = torch.full_like(point.value, DAMPING), torch.zeros_like(point.value, dtype=torch.bool)
@@ -127,16 +128,18 @@ def maximise(
         now = runs
         tried = _look(lambda natural: density(natural, now), design, weights, point.parameters + step)  # noqa: B023
         gain = tried.value - point.value
-        better = torch.isfinite(tried.value) & (gain >= 0)
+        better = torch.isfinite(tried.value) & (gain >= 0) & ~done
         point.take(tried, better)
         damping = torch.where(better, (damping / 10).clamp(min=1e-6), 6 * damping)
         done |= (better & (gain < TOLERANCE * weights.sum(-1))) | (damping > MOST_DAMPING)
-        best[runs], value[runs] = point.parameters, point.value
-        going = ~done.all(1)
-        if not going.any():
+        best[runs[:, None], folds], value[runs[:, None], folds] = point.parameters, point.value
+        if done.all():
             break
-        if not going.all():
-            runs, design, weights = runs[going], design.of(going), weights[going]
-            point = _Point(**{name: part[going] for name, part in vars(point).items()})
-            damping, done = damping[going], done[going]
+        going, width = (~done.all(1)).nonzero(), int((~done).sum(1).max())
+        if len(going) < len(runs) or width < done.shape[1]:
+            left = going, done[going[:, 0]].int().argsort(dim=1, stable=True)[:, :width]  # those to go first
+            point = _Point(**{name: part[left] for name, part in vars(point).items()})
+            folds, weights, damping, done = (part[left] for part in (folds, weights, damping, done))
+            if len(going) < len(runs):
+                runs, design = runs[going[:, 0]], design.of(going[:, 0])
     return best, value
