@@ -38,8 +38,9 @@ def verdicts(truth: str, draws: int, count: int, correlation: float, seed: int, 
     said: Counter = Counter()
     gains = []
     for clean, cut in zip(truths.clean.split(part), truths.cut.split(part), strict=True):
-        found = weigh(clean.flatten(0, 1).to(device), cut.flatten(0, 1).to(device), folds).densities
-        columns = {}
+        weighed = weigh(clean.flatten(0, 1).to(device), cut.flatten(0, 1).to(device), folds)
+        found = weighed.densities
+        columns = {"correlation": weighed.correlation.unflatten(0, (-1, LAYERS)).mean(1).tolist()}
         for tails, (name, (better, worse)) in product(TAILS, COMPARED.items()):
             gain = (found[Account(*better, tails)] - found[Account(*worse, tails)]).unflatten(0, (-1, LAYERS)).mean(1)
             columns[f"{name}_{tails}"] = gain.mean(1).tolist()

@@ -9,9 +9,9 @@ given both clean ones:
 | two: one bends as it likes, one is flat | two kinds | two kinds, and degrees within them |
 
 A curve is a natural spline of the clean logit, one for each prompt. What is left is normal or Student's t. Its spread
-may grow with the clean logit's size; in the right column it is correlated between the prompts. All this is alike in
-both rows, so that the lower row adds a second, flat line and nothing else. An example lies along the same line under
-both prompts.
+may change with the clean logit's size and sign; in the right column it is correlated between the prompts. All this is
+alike in both rows, so that the lower row adds a second, flat line and nothing else. An example lies along the same
+line under both prompts.
 
 All layers, folds and draws are fitted together.
 """
@@ -27,11 +27,12 @@ from anchorscope.summarise.likelihood import Derivatives, Design, maximise
 from anchorscope.summarise.square import TAILS
 
 KNOTS = (0.05, 0.275, 0.5, 0.725, 0.95)  # of a curve, quantiles of the clean logits
+SPREAD = 3  # columns of a logarithm of the spread: the same everywhere, by size, by sign
 WIDEST = 3.0  # standard deviations of the clean logit beyond which the spread stays as it is
 FREEDOM = 4  # degrees of freedom of Student's t
 ALIKE = 1e-3  # of the cut logits' spread: one curve that leaves less leaves nothing
 SMALLEST_SHARE = 0.01  # of examples along either line, so that neither can fade away
-STARTING_STEPS = 5  # of each start of a fit with two kinds; the best one goes on
+STARTING_STEPS = 3  # of each start of a fit with two kinds; the best one goes on
 STEPS = 25
 
 
@@ -96,7 +97,7 @@ def design_of(account: Account, logits: Logits) -> Design:
     """
     within = logits.clean.clamp(-WIDEST, WIDEST)
     one = torch.ones_like(within[:, 0])[..., None]
-    spread = torch.stack([torch.ones_like(within), within.abs()], dim=-1)
+    spread = torch.stack([torch.ones_like(within), within.abs(), within], dim=-1)
     columns = [logits.curve[:, 0], logits.curve[:, 1], spread[:, 0], spread[:, 1]]
     held = [2, 2, 1, 1]  # the columns of each that are not held back
     if account.degrees:
@@ -135,7 +136,7 @@ def _along(account: Account, middle: Tensor, spread: Tensor, correlation: Tensor
         )
     else:
         constant = math.lgamma(FREEDOM / 2 + 1) - math.lgamma(FREEDOM / 2) - math.log(FREEDOM * math.pi)
-        value = constant - (FREEDOM / 2 + 1) * torch.log1p(square / FREEDOM)
+        value = constant - (FREEDOM / 2 + 1) * torch.log(1 + square / FREEDOM)
         slope = -(FREEDOM / 2 + 1) / (FREEDOM + square)
         bend = -slope / (FREEDOM + square)
     value = value - spread.sum(0) - torch.log(free) / 2
@@ -169,9 +170,11 @@ def _mixed(kept: Derivatives, lost: Derivatives, share: Tensor, count: int) -> D
     sigmoid, part = torch.sigmoid(share), _share(share)
     grows = (1 - 2 * SMALLEST_SHARE) * sigmoid * (1 - sigmoid)
     curves = grows * (1 - 2 * sigmoid)
-    joint = torch.stack([torch.log1p(-part) + kept.value, torch.log(part) + lost.value])
-    value = torch.logsumexp(joint, dim=0)
-    belongs = torch.exp(joint - value)
+    joint = torch.stack([torch.log(1 - part) + kept.value, torch.log(part) + lost.value])
+    highest = torch.maximum(joint[0], joint[1])
+    likely = torch.exp(joint - highest)
+    belongs = likely / (likely[0] + likely[1])
+    value = highest + torch.log(likely[0] + likely[1])
     last, flat = count - 1, {0: count - 3, 1: count - 2}
     places = [list(range(len(kept.gradient))), [flat.get(one, one) for one in range(len(kept.gradient))]]
     slopes = (-grows / (1 - part), grows / part)  # of the logarithms of both shares
@@ -200,12 +203,18 @@ def fit_accounts(logits: Logits, weights: Tensor) -> dict[Account, Fitted]:
         starts = _starts(found[one].parameters, logits, weights)
         if known := next((other for account, other in found.items() if account.two_kinds), None):
             starts = [_in_column(degrees, known.parameters), *starts[: int(degrees)]]
-        tries = [_fit(two, logits, weights, start=start, steps=STARTING_STEPS) for start in starts]
-        best = torch.stack([some.value for some in tries]).argmax(0)
-        ends = torch.stack([some.parameters for some in tries])
-        start = ends.gather(0, best[None, ..., None].expand(1, *ends.shape[1:]))[0]
-        found[two] = _fit(two, logits, weights, start=start, steps=STEPS)
+        found[two] = _fit(two, logits, weights, start=_best_start(two, logits, weights, starts), steps=STEPS)
     return found
+
+
+def _best_start(account: Account, logits: Logits, weights: Tensor, starts: list[Tensor]) -> Tensor:
+    """Of several starts, the one that is best after a few steps, for each problem."""
+    if len(starts) == 1:
+        return starts[0]
+    tries = [_fit(account, logits, weights, start=start, steps=STARTING_STEPS) for start in starts]
+    best = torch.stack([some.value for some in tries]).argmax(0)
+    ends = torch.stack([some.parameters for some in tries])
+    return ends.gather(0, best[None, ..., None].expand(1, *ends.shape[1:]))[0]
 
 
 def _fit(account: Account, logits: Logits, weights: Tensor, start: Tensor, steps: int) -> Fitted:
@@ -227,8 +236,8 @@ def _single(account: Account, logits: Logits, weights: Tensor) -> Tensor:
     left = logits.cut[:, :, None] - level @ curve.mT  # [runs, prompts, folds, examples]
     squares = (weights[:, None] * left**2).sum(-1).clamp(min=1e-9)
     spread = torch.log(squares / weights.sum(-1)[:, None]) / 2
-    flat = torch.zeros_like(spread[:, 0])
-    parts = [level[:, 0], level[:, 1], *(torch.stack([spread[:, one], flat], dim=-1) for one in range(2))]
+    spreads = torch.nn.functional.pad(spread[..., None], (0, SPREAD - 1))  # the same everywhere
+    parts = [level[:, 0], level[:, 1], spreads[:, 0], spreads[:, 1]]
     if account.degrees:
         shared = (weights * left.prod(1)).sum(-1) / squares.prod(1).sqrt()
         parts.append(torch.atanh(shared.clamp(-0.9, 0.9))[..., None])
@@ -239,7 +248,7 @@ def _alike(logits: Logits) -> Tensor:
     """Runs [runs] in which one curve leaves nothing: the knockout does the same to all, and no account gains."""
     everyone = torch.ones_like(logits.clean[:, :1])
     level = _single(Account(two_kinds=False, degrees=False, tails=TAILS[0]), logits, everyone)[:, 0]
-    spreads = level[:, [2 * len(KNOTS), 2 * len(KNOTS) + 2]]
+    spreads = level[:, [2 * len(KNOTS), 2 * len(KNOTS) + SPREAD]]
     return (torch.exp(spreads) < ALIKE).any(-1)
 
 
@@ -261,7 +270,7 @@ def _starts(single: Tensor, logits: Logits, weights: Tensor) -> list[Tensor]:
 
 def _in_column(degrees: bool, parameters: Tensor) -> Tensor:
     """Parameters of two kinds for a column of the square: the correlation is left out, or begins at nothing."""
-    shared, known, last = parameters.tensor_split([2 * len(KNOTS) + 4, parameters.shape[-1] - 3], dim=-1)
+    shared, known, last = parameters.tensor_split([2 * (len(KNOTS) + SPREAD), parameters.shape[-1] - 3], dim=-1)
     if not degrees:
         known = known[..., :0]
     elif not known.shape[-1]:
@@ -290,20 +299,26 @@ UPPER_RIGHT, LOWER_RIGHT = (Account(kinds, degrees=True, tails="student") for ki
 POINTS = 25  # at which a curve is given
 
 
+def _of_everyone(account: Account, logits: Logits, found: Fitted) -> Tensor:
+    """The natural parameters [parameters, runs, 1, examples] of a fit to all examples; it begins at the best fold's."""
+    best = found.value.argmax(1)
+    start = found.parameters[torch.arange(len(best), device=best.device), best][:, None]
+    whole = _fit(account, logits, torch.ones_like(logits.clean[:, :1]), start=start, steps=STEPS)
+    return design_of(account, logits).natural(whole.parameters)
+
+
 def weigh(clean: Tensor, cut: Tensor, folds: Tensor) -> Weighed:
     """Fit all accounts to logits [runs, prompts, examples], without each of the folds [examples], and with all."""
-    logits = standardise(clean, cut)
-    test = torch.stack([*(folds == fold for fold in folds.unique()), torch.zeros_like(folds, dtype=torch.bool)])
-    test = test.to(logits.cut)  # [folds + 1, examples]
+    exact = standardise(clean, cut)
+    logits = Logits(*(part.float() for part in vars(exact).values()))  # half the memory to go through
+    test = torch.stack([folds == fold for fold in folds.unique()]).to(logits.cut)  # [folds, examples]
     fitted = fit_accounts(logits, (1 - test).expand(len(clean), *test.shape))
-    known = logits.cut[:, :, None]
-    natural = {account: design_of(account, logits).natural(found.parameters) for account, found in fitted.items()}
-    told = (~_alike(logits))[:, None]
-    densities = {
-        account: torch.where(told, (log_density(account, some, known).value * test).sum(1), 0.0)
-        for account, some in natural.items()
-    }
-    whole = natural[LOWER_RIGHT][:, :, -1:]  # [parameters, runs, 1, examples]
+    known, told = logits.cut[:, :, None], (~_alike(logits))[:, None]
+    densities = {}
+    for account, found in fitted.items():
+        natural = design_of(account, logits).natural(found.parameters)
+        densities[account] = torch.where(told, (log_density(account, natural, known).value * test).sum(1), 0.0)
+    single, whole = (_of_everyone(account, logits, fitted[account]) for account in (UPPER_RIGHT, LOWER_RIGHT))
     share = _share(whole[-1])
     along, flat = (_along(LOWER_RIGHT, middle, whole[2:4], whole[4], known) for middle in (whole[:2], whole[-3:-1]))
     lost = torch.sigmoid(torch.log(share) - torch.log1p(-share) + flat.value - along.value)[:, 0]
@@ -311,8 +326,8 @@ def weigh(clean: Tensor, cut: Tensor, folds: Tensor) -> Weighed:
     places = torch.linspace(0, clean.shape[-1] - 1, POINTS, device=clean.device).round().long()
     rank = clean.argsort(-1)[..., places]
 
-    def curve(account: Account) -> Tensor:
-        middle = natural[account][:2, :, -1].movedim(0, 1)  # [runs, prompts, examples]
+    def curve(natural: Tensor) -> Tensor:
+        middle = natural[:2, :, 0].movedim(0, 1)  # [runs, prompts, examples]
         return (middle * wide + cut.mean(-1, keepdim=True)).gather(-1, rank)
 
     return Weighed(
@@ -321,7 +336,7 @@ def weigh(clean: Tensor, cut: Tensor, folds: Tensor) -> Weighed:
         share=share[:, 0, 0],
         level=whole[-3:-1, :, 0, 0].T * wide[..., 0] + cut.mean(-1),
         at=clean.gather(-1, rank),
-        one=curve(UPPER_RIGHT),
-        kept=curve(LOWER_RIGHT),
-        correlation=torch.tanh(natural[UPPER_RIGHT][4, :, -1, 0]),
+        one=curve(single),
+        kept=curve(whole),
+        correlation=torch.tanh(single[4, :, 0, 0]),
     )

@@ -86,7 +86,7 @@ def _look(density: Density, design: Design, weights: Tensor, parameters: Tensor)
     slopes = [weights * slope for slope in found.gradient]
     return _Point(
         parameters=parameters,
-        value=(weights * found.value).sum(-1) - (design.ridge * parameters**2).sum(-1) / 2,
+        value=(weights * found.value).sum(-1, dtype=torch.float64) - (design.ridge * parameters**2).sum(-1) / 2,
         gradient=torch.cat([slope @ part for slope, part in zip(slopes, columns, strict=True)], dim=-1)
         - design.ridge * parameters,
         curvature=torch.diag(design.ridge) - torch.cat([torch.cat(row, dim=-1) for row in rows], dim=-2),
@@ -100,13 +100,13 @@ def _look(density: Density, design: Design, weights: Tensor, parameters: Tensor)
 def _step(point: _Point, damping: Tensor) -> tuple[Tensor, Tensor]:
     """A damped Newton step, and the damping that it took to make the problem concave."""
     while True:
-        damped = point.curvature + torch.diag_embed(damping[..., None] * point.scale)
+        damped = point.curvature.double() + torch.diag_embed(damping[..., None] * point.scale)
         factor, failed = torch.linalg.cholesky_ex(damped)
         open_ = (failed > 0) & (damping < MOST_DAMPING)
         if not open_.any():
             break
         damping = torch.where(open_, 10 * damping, damping)
-    step = torch.cholesky_solve(point.gradient[..., None], factor)[..., 0]
+    step = torch.cholesky_solve(point.gradient[..., None].double(), factor)[..., 0].to(point.gradient)
     return torch.where((failed > 0)[..., None], torch.zeros_like(step), step), damping
 
 
@@ -120,7 +120,7 @@ def maximise(
     """
     runs = torch.arange(len(start), device=start.device)
     folds = torch.arange(start.shape[1], device=start.device).expand(start.shape[:2])
-    best, value = start.clone(), torch.zeros_like(weights[..., 0])
+    best, value = start.clone(), torch.zeros_like(weights[..., 0], dtype=torch.float64)
     point = _look(lambda natural: density(natural, runs), design, weights, start)
     damping, done = torch.full_like(point.value, DAMPING), torch.zeros_like(point.value, dtype=torch.bool)
     for _ in range(steps):
@@ -131,7 +131,7 @@ def maximise(
         better = torch.isfinite(tried.value) & (gain >= 0) & ~done
         point.take(tried, better)
         damping = torch.where(better, (damping / 10).clamp(min=1e-6), 6 * damping)
-        done |= (better & (gain < TOLERANCE * weights.sum(-1))) | (damping > MOST_DAMPING)
+        done |= (gain.abs() < TOLERANCE * weights.sum(-1)) | (damping > MOST_DAMPING)
         best[runs[:, None], folds], value[runs[:, None], folds] = point.parameters, point.value
         if done.all():
             break

@@ -22,7 +22,7 @@ from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge
 from anchorscope.text.normal_words import bare_words
 
 ANSWERS_NEEDED = ["id", "question", "property", "answer"]
-AT_ONCE = 4_000  # examples of all layers that are fitted together; more do not stay in a processor's cache
+AT_ONCE = 8_000  # examples of all layers that are fitted together; more do not stay in a processor's cache
 MIN_WITHIN = 100  # examples of a form within which kinds are looked for
 MIN_TOLD = 10  # examples that share a value, so that it is said how many of them are lost
 GAINS = [f"{name}_{tails}" for name, tails in product(COMPARED, TAILS)]
