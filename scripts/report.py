@@ -35,7 +35,7 @@ from anchorscope.report.tables import (
     text_alone,
 )
 from anchorscope.summarise.counts import by_pair
-from anchorscope.summarise.notes import mark_random, notes, plain_paths, unprobed
+from anchorscope.summarise.notes import coarse_roundings, mark_random, notes, plain_paths, unprobed
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake
@@ -170,7 +170,8 @@ if __name__ == "__main__":
         Section("Files", files_section(json.loads(params.outputs), target)),
     ]
     made = made_from(files.summary)
-    warnings = [*notes(summary, plain, datasets), *plain_paths(made, models), unprobed(made, plain, datasets)]
+    of_paths = [*plain_paths(made, models), *coarse_roundings(made, models)]
+    warnings = [*notes(summary, plain, datasets), *of_paths, unprobed(made, plain, datasets)]
     warnings += read_remarks(files.asked, files.answers, models=models, datasets=datasets)
     with atomic(target) as path:
         sentences = {models[name]: sentence for name, sentence in claims["bottom_line"].items()}

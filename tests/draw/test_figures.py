@@ -22,7 +22,7 @@ from anchorscope.draw.sheets import Sheet, Source, draw_all
 from anchorscope.draw.views import PUBLISHED, View
 from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.frames import write_frame
-from anchorscope.summarise.notes import mark_random, notes, plain_paths, unprobed
+from anchorscope.summarise.notes import coarse_roundings, mark_random, notes, plain_paths, unprobed
 from anchorscope.summarise.square import EVERYONE
 from read_figures import outside
 from small_things import ROOT
@@ -454,14 +454,24 @@ def test_what_could_not_be_probed_is_named():
 
 
 def test_a_model_that_was_not_run_in_packs_is_named():
-    plain = {"name": "plain", "attention": "sdpa", "without_attention": []}
+    plain = {"name": "plain", "reason": "they are odd", "attention": "sdpa", "without_attention": []}
     paths = {"a": {**plain, "name": "packed"}, "b": plain, "c": {**plain, "without_attention": [0, 2]}, "d": None}
     said = [
-        "B: run on the plain path, in padded batches through its own attention.",
-        "C: run on the plain path, in padded batches through its own attention. Layers 0, 2 have no attention: "
-        "nothing is cut in them.",
+        "B: run on the plain path, in padded batches through its own attention: they are odd.",
+        "C: run on the plain path, in padded batches through its own attention: they are odd. Layers 0, 2 have no "
+        "attention: nothing is cut in them.",
     ]
     assert plain_paths({"paths": paths}, {"a": "A", "b": "B", "c": "C", "d": "D"}) == said
+
+
+def test_a_model_whose_states_rounding_moves_far_is_named():
+    paths = {"a": {"dtype": "bfloat16", "moved": 0.12}, "b": {"dtype": "bfloat16", "moved": 0.04}}
+    (said,) = coarse_roundings(
+        {"paths": {**paths, "c": {"dtype": "float32", "moved": None}, "d": None}},
+        dict(zip("abcd", "ABCD", strict=True)),
+    )
+    assert said.startswith("A: rounding to bfloat16 moves its states by 12 %")
+    assert "`dtype: float32`" in said
 
 
 @pytest.mark.slow

@@ -138,7 +138,7 @@ def test_batches_of_mixed_lengths_say_what_single_examples_say(family, reused, t
     model = tiny_model(family, len(tokenizer), layers=3)
     routes = routes_of(tokenizer)
     probes = some_probes(len(routes.routes))
-    measured = Measured(READ, probes, stored(model, routes))
+    measured = Measured(READ, probes, stored(model, routes), rounding=0.0)
     headline = Headline("resid", "answer_last")
     before = model.config._attn_implementation
     found = saliency(model, routes, measured, headline, batch_tokens=200)
@@ -151,7 +151,7 @@ def test_states_that_are_not_the_stored_ones_are_one_sentence(tokenizer):
     model = tiny_model("llama", len(tokenizer), layers=3)
     routes = routes_of(tokenizer)
     other = stored(tiny_model("llama", len(tokenizer), layers=3, seed=1), routes)
-    measured = Measured(READ, some_probes(len(routes.routes)), other)
+    measured = Measured(READ, some_probes(len(routes.routes)), other, rounding=0.0)
     with pytest.raises(ValueError, match=r"^The states of the model are not those that were extracted \(.*\); extract"):
         saliency(model, routes, measured, Headline("resid", "answer_last"), batch_tokens=None)
 

@@ -47,6 +47,7 @@ SMALL = {
     "head_dim": 8,
     "max_position_embeddings": 512,
     "initializer_range": 0.25,
+    "init_std": 0.25,
     "is_decoder": True,
     "pad_token_id": 2,
     "bos_token_id": 1,

@@ -12,7 +12,7 @@ from anchorscope.summarise.tables import TABLES, as_text, gather, read_coverage
 
 PAIRS = [["m", "one"], ["m", "two"]]
 MANIFEST = {"weights": "trained"}
-PATH = {"name": "packed", "attention": "sdpa", "without_attention": []}
+PATH = {"name": "packed", "reason": "", "attention": "sdpa", "without_attention": [], "moved": None}
 
 
 def write_estimates(folder, not_probed: dict[str, str]) -> dict[str, list[str]]:

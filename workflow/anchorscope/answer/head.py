@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.parts import decoder_of, input_device
 from anchorscope.engine.scores import own_attention
-from anchorscope.engine.self_check import TOLERANCE, Path, choose_path, relative_difference
+from anchorscope.engine.self_check import Path, choose_path
 
 TRIED = 8  # tokens
 
@@ -44,13 +44,13 @@ def choose_way(model: PreTrainedModel, ids: list[int], shared: int) -> tuple[Pat
 
 def way_on(path: Path, model: PreTrainedModel, ids: list[int]) -> tuple[Path, Head | None]:
     """The same for a path that was found before."""
-    head = _head_of(model, ids) if path.name == "packed" else None
+    head = _head_of(path, model, ids) if path.name == "packed" else None
     if path.name == "packed" and head is None:
         path = path.plain("their own code does not take the decoder's states alone")
     return path, head
 
 
-def _head_of(model: PreTrainedModel, ids: list[int]) -> Head | None:
+def _head_of(path: Path, model: PreTrainedModel, ids: list[int]) -> Head | None:
     """The model's head; None where its own code wants more than the decoder's states."""
     tokens = torch.tensor([ids[-TRIED:]], device=input_device(model))
     with own_attention(model, "eager"):
@@ -63,5 +63,4 @@ def _head_of(model: PreTrainedModel, ids: list[int]) -> Head | None:
             if out_of_memory(error):
                 raise
             return None
-    same = found.shape == whole.shape and relative_difference(found, whole, model.dtype) <= TOLERANCE[model.dtype]
-    return head if same else None
+    return head if found.shape == whole.shape and path.same(found, whole) else None

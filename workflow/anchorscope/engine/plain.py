@@ -34,12 +34,12 @@ class Row:
     bias: Bias | None = None
 
 
-def run_rows(model: PreTrainedModel, parts: Parts, rows: list[Row]) -> int:
+def run_rows(model: PreTrainedModel, parts: Parts, rows: list[Row], padding: int = 0) -> int:
     """Run sequences padded to one length, which is returned. Hooks on the blocks see [rows, length, width].
 
-    Padding is on the right, where no token of a sequence sees it.
+    Padding is on the right, where no token of a sequence sees it: as much as the longest has less, and `padding`.
     """
-    length = max(len(row.ids) for row in rows)
+    length = max(len(row.ids) for row in rows) + padding
     tokens, cuts = np.empty((len(rows), length), np.int64), np.zeros((len(rows), length), bool)
     for index, row in enumerate(rows):
         tokens[index, : len(row.ids)] = row.ids

@@ -3,8 +3,8 @@
 Refuses a model that neither fits, in one sentence, before any other work.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,15 +18,21 @@ from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.packing import Branch, Pack, Tree, trunk
 from anchorscope.engine.parts import Parts, decoder_of, find_parts, input_device, layers_listed
 from anchorscope.engine.plain import Row, run_rows
+from anchorscope.engine.same_states import NOISE, Exact, Watched, replaced, states_among, watching
 from anchorscope.engine.scores import own_attention
 from anchorscope.files.logs import log
 
-# Allowed relative difference of hidden states. In half precision, two orders of summation differ by up to 6 %.
-TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.1}
-# The same for the attention of one sequence, computed twice side by side.
+# How far rounding moves what attention gives, relative to it, where nothing shows that it moves further.
+ROUNDING = {torch.float32: 1e-5, torch.bfloat16: 4e-3, torch.float16: 1e-3}
+# The same for states after many layers, in which small differences grow.
+GROWN = {torch.float32: 2.5e-4, torch.bfloat16: 0.025, torch.float16: 0.025}
+BEYOND = 4.0  # times as far as rounding moves it: what is further off is an error
+# What the attention of one sequence may differ by, computed twice side by side.
 LEAK = {torch.float32: 1e-4, torch.bfloat16: 0.02, torch.float16: 0.02}
 PREFIX = 32  # tokens of a shared prefix that a trial keeps
-NOISE = 5.0  # added to cut states, in units of their own size; what sees them changes beyond any rounding
+SEEN = {torch.float32: 1e-3, torch.bfloat16: 0.05, torch.float16: 0.05}  # how far padding may move what attention gives
+SMALL, TINY = 1e-3, 1e-30  # added to the size of a vector: a thousandth of what others have, and something
+PADDING = 8  # tokens after the trial's sequences, which none of them may see
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,10 @@ class Path:
     attention: str  # which of the model's own attention codes is right in plain batches: sdpa or eager
     parts: Parts
     kind: str  # of model
+    dtype: torch.dtype
+    rounding: float  # how far two of the model's own ways to compute states differ, relative to them
+    moved: float | None = None  # how far states differ from those in float32; None where that could not be computed
+    reason: str = ""  # why the model is not packed
 
     def running(self, model: PreTrainedModel) -> AbstractContextManager[None]:
         """Let the model run on this path while the block runs."""
@@ -51,10 +61,27 @@ class Path:
                 self.attention,
                 reason,
             )
-        return replace(self, name="plain")
+        return replace(self, name="plain", reason=reason)
+
+    def same(self, found: Tensor, expected: Tensor) -> bool:
+        """Whether states [vectors, width] differ by no more than rounding does."""
+        return relative_difference(found, expected, self.dtype) <= allowed(self.dtype, self.rounding)
 
     def as_json(self) -> dict:
-        return {"name": self.name, "attention": self.attention, "without_attention": self.parts.without_attention}
+        return {
+            "name": self.name,
+            "reason": self.reason,
+            "attention": self.attention,
+            "without_attention": self.parts.without_attention,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "rounding": float(f"{max(self.rounding, GROWN[self.dtype]):.2g}"),
+            "moved": None if self.moved is None else float(f"{self.moved:.2g}"),
+        }
+
+
+def allowed(dtype: torch.dtype, rounding: float) -> float:
+    """How far states may differ, relative to them, where rounding alone moves them by so much."""
+    return BEYOND * max(GROWN[dtype], rounding)
 
 
 @torch.inference_mode()
@@ -91,29 +118,37 @@ def shortest_window(config: PreTrainedConfig) -> float:
 
 
 class _Trial:
-    """One sequence with a cut, and the same sequence, clean, without its last token."""
+    """One sequence with a cut, and the same sequence, clean, without its last token.
+
+    They are run as a plain batch; then alone and in a pack, each layer once from the batch's own states and once from
+    end to end. What a layer gives from the same states may differ by rounding only. How far rounding moves it is seen
+    in the model's own code: alone, it attends by another one of its codes; and half precision is run in float32, too.
+    """
 
     def __init__(self, model: PreTrainedModel, parts: Parts, ids: np.ndarray, shared: int):
-        self.model, self.parts, self.ids = model, parts, ids
+        self.model, self.parts, self.ids, self.dtype = model, parts, ids, model.dtype
         self.shared = min(shared, max(0, len(ids) - 2))
         places = [*range(1, len(ids) - 2)][-5::2]  # some of the last tokens, but not the very last
         self.cut = [place for place in places if place >= self.shared] or places
         layers = range(len(parts.blocks))
         self.rows = [Row(ids, self.cut, layers), Row(ids[: max(1, len(ids) - 1)], [], layers)]
-        self.last = [len(row.ids) - 1 for row in self.rows]
+        self.fork = min(self.cut, default=len(ids) - 1)
+        # Watched are the tokens of the first row, then those of the second.
+        self.after = [place for place in range(self.fork, len(ids)) if place not in self.cut]
+        self.clean = [len(ids) + place for place in range(len(self.rows[1].ids))]
+        self.last = [len(ids) - 1, self.clean[-1]]
 
     def path(self, kind: str) -> Path:
         """The packed path where it agrees with a plain batch; the plain one where cut tokens reach no others in it."""
-        alone = self._alone()
         for attention in ("sdpa", "eager"):
-            found = Path("packed", attention, self.parts, kind)
             try:
                 with own_attention(self.model, attention):
-                    self.plain = self._plain()
-                    difference = relative_difference(self.plain[-1], alone, self.model.dtype)
-                    if difference > TOLERANCE[self.model.dtype]:
-                        fault = f"tokens see those that follow them (difference {difference:.2g} when padded)"
+                    self._run_plain()
+                    ahead = self._ahead()
+                    if ahead > SEEN[self.dtype]:
+                        fault = f"tokens see those that follow them (difference {ahead:.2g} when padded)"
                         continue
+                    found = Path("packed", attention, self.parts, kind, self.dtype, self.rounding, self._moved())
                     not_packed = self._mixed() or self.packed_fault()
                     if not_packed is None:
                         return found
@@ -138,62 +173,118 @@ class _Trial:
         without = self.parts.without_attention
         return f"{layers_listed(without)} of them have no attention that could be cut" if without else None
 
+    def _run_plain(self) -> None:
+        """Both rows as a plain batch, whose padding is noise in every layer, and the clean one alone, by eager code."""
+        count, length = len(self.ids), len(self.ids) + PADDING
+        rows = [range(count), range(length, length + len(self.clean))]
+        padding = [*range(count, length), *range(rows[1].stop, 2 * length)]
+        exact = Exact() if self.dtype != torch.float32 else None
+        with watching(self.parts, [*rows[0], *rows[1]], unseen=padding, exact=exact) as self.plain:
+            run_rows(self.model, self.parts, self.rows, padding=PADDING)
+        self.exact = exact or Exact()
+        self.expected = self.exact.attended or self.plain.attended  # by attention, from the same states
+        with own_attention(self.model, "eager"):
+            self.alone = self._alone(self._given(self.clean))
+            to_end = self._alone(None) if exact else self.alone  # float32 is fine enough to tell without
+        one, other = (torch.stack([states[-1] for states in some.states]) for some in (to_end, self.plain))
+        self.rounding = relative_difference(one, other, self.dtype)
+
+    def _alone(self, given: list[Tensor] | None) -> Watched:
+        tokens = torch.from_numpy(self.rows[1].ids)[None].to(input_device(self.model))
+        with watching(self.parts, range(len(self.clean)), given) as watched:
+            decoder_of(self.model)(input_ids=tokens, use_cache=False)
+        return watched
+
+    def _given(self, tokens: list[int]) -> list[Tensor]:
+        """What the batch's layers were given at some of the watched tokens."""
+        return [states[tokens] for states in self.plain.given]
+
+    def _ahead(self) -> float:
+        """How far padding moves what attention gives, relative to it."""
+        moved = [
+            off(alone, plain[self.clean])
+            for alone, plain in zip(self.alone.attended, self.plain.attended, strict=True)
+            if alone is not None and plain is not None
+        ]
+        return largest(torch.tensor(moved), self.dtype) if moved else 0.0
+
+    def _noise(self, layer: int) -> float:
+        """How far rounding moves what attention gives in a layer, relative to it."""
+        expected, plain, alone = (some[layer] for some in (self.expected, self.plain.attended, self.alone.attended))
+        if expected is None or plain is None or alone is None:
+            return ROUNDING[self.dtype]
+        moved = [off(plain[some], expected[some]) for some in (self.after, self.clean)]
+        return max(ROUNDING[self.dtype], *moved, off(alone, expected[self.clean]))
+
+    def _moved(self) -> float | None:
+        """How far states differ from those that float32 gives from end to end; None where that was not computed."""
+        if not self.exact.states:
+            return None
+        ends = (torch.stack([states[self.last] for states in some.states], dim=1) for some in (self.plain, self.exact))
+        return max(relative_difference(one, other, self.dtype) for one, other in zip(*ends, strict=True))
+
     def packed_fault(self) -> str | None:
         """Why a packed pass is not what the model computes; None if it is."""
         try:
-            states = self._packed()
+            layer_by_layer, to_end = self._packed(forced=True), self._packed(forced=False)
         except Exception as error:  # whatever the model's code makes of a pack
             if out_of_memory(error):
                 raise
             return f"their code does not take a pack ({type(error).__name__})"
-        both = zip(states, self.plain, strict=True)
-        difference = max(relative_difference(found, expected, self.model.dtype) for found, expected in both)
-        if difference > TOLERANCE[self.model.dtype]:  # NaN passes here, and is reported where it is stored
-            return f"a packed pass leaves out something of their attention (relative difference {difference:.2g})"
+        return self._fault_of_layers(layer_by_layer) or self._fault_to_end(to_end)
+
+    def _fault_of_layers(self, found: list[tuple[list[int], Watched]]) -> str | None:
+        for tokens, watched in found:
+            first, own = (states[0].flatten(1).float().cpu() for states in (watched.given, self._given(tokens)))
+            if off(first, own) > BEYOND * ROUNDING[self.dtype]:
+                return "a packed pass begins with other states than theirs"
+            for layer, (attended, expected) in enumerate(zip(watched.attended, self.expected, strict=True)):
+                if attended is None or expected is None:
+                    continue
+                difference, noise = off(attended, expected[tokens]), self._noise(layer)
+                if difference > BEYOND * noise:
+                    return (
+                        f"a packed pass leaves out something of their attention (layer {layer} differs by "
+                        f"{difference:.2g}, where rounding moves it by {noise:.2g})"
+                    )
         return None
 
-    def _alone(self) -> Tensor:
-        """[layers, width] of the shorter sequence on its own, as the model itself computes it."""
-        with own_attention(self.model, "eager"), self._recorded([self.last[-1]]) as states:
-            tokens = torch.from_numpy(self.rows[-1].ids)[None].to(input_device(self.model))
-            decoder_of(self.model)(input_ids=tokens, use_cache=False)
-        return torch.stack(states)[:, 0]
+    def _fault_to_end(self, found: list[tuple[list[int], Watched]]) -> str | None:
+        for tokens, watched in found:
+            own = torch.stack([states[tokens[-1]] for states in self.plain.states])
+            difference = relative_difference(torch.stack([states[-1] for states in watched.states]), own, self.dtype)
+            if difference > allowed(self.dtype, self.rounding):  # NaN passes here, and is reported where it is stored
+                return (
+                    f"a packed pass leaves out something (from end to end it differs by {difference:.2g}, where "
+                    f"rounding moves states by {self.rounding:.2g})"
+                )
+        return None
 
-    def _plain(self) -> Tensor:
-        """[rows, layers, width] on the plain path."""
-        length = max(len(row.ids) for row in self.rows)
-        with self._recorded([index * length + last for index, last in enumerate(self.last)]) as states:
-            run_rows(self.model, self.parts, self.rows)
-        return torch.stack(states, dim=1)
+    def _packed(self, *, forced: bool) -> list[tuple[list[int], Watched]]:
+        """Which watched tokens stand in the prefix, the branch and the clean sequence, and what a pack gives there.
 
-    def _packed(self) -> Tensor:
-        """[rows, layers, width] in a pack of two trees, the first with a branch."""
+        The pack has two trees, the first with a branch. With `forced` each layer begins with the plain batch's states,
+        and what is cut is noise.
+        """
+        known = np.arange(self.shared)
+        trees = [trunk(known, row.ids[self.shared :]) for row in self.rows]
+        branch = Branch(self.ids[self.after], np.array(self.after), self.fork)
+        pack = Pack([Tree(known, [trees[0].branches[0], branch]), trees[1]], self.shared)
+        positions = range(self.shared, len(self.clean))
+        before = [place for place in positions if place < self.fork]
+        tokens = [self.clean[place] for place in before] + self.after + self.clean[self.shared :]
+        places = pack.places(0, 0, before) + pack.places(0, 1, self.after) + pack.places(1, 0, list(positions))
+        unseen = pack.places(0, 0, [place for place in self.cut if place >= self.shared]) if forced else []
+        ends = np.cumsum([len(before), len(self.after), len(positions)])
+        prefix = self.clean[: self.shared]
         with packed_attention(self.model):
-            past = compute_prefix(self.model, self.ids[: self.shared])
-            known = np.arange(self.shared)
-            trees = [trunk(known, row.ids[self.shared :]) for row in self.rows]
-            fork = min(self.cut, default=len(self.ids) - 1)
-            after = np.setdiff1d(np.arange(fork, len(self.ids)), self.cut)
-            trees[0] = Tree(known, [trees[0].branches[0], Branch(self.ids[after], after, fork)])
-            pack = Pack(trees, self.shared)
-            where = [(0, 1), (1, 0)]
-            places = [pack.places(*one, [last])[0] for one, last in zip(where, self.last, strict=True)]
-            with self._recorded(places) as states:
+            with watching(self.parts, range(self.shared), self._given(prefix) if forced else None) as of_prefix:
+                past = compute_prefix(self.model, self.ids[: self.shared])
+            with watching(self.parts, places, self._given(tokens) if forced else None, unseen) as watched:
                 run_decoder(self.model, pack, past)
-        return torch.stack(states, dim=1)
-
-    @contextmanager
-    def _recorded(self, places: list[int]) -> Iterator[list[Tensor]]:
-        """The block outputs at some of all tokens, [places, width] for each layer, on the host."""
-        states: list[Tensor] = []
-
-        def keep(module: nn.Module, args: Any, output: Any) -> None:
-            states.append(self.parts.states(output).flatten(0, -2)[places].float().cpu())
-
-        with ExitStack() as stack:
-            for block in self.parts.blocks:
-                stack.callback(block.module.register_forward_hook(keep).remove)
-            yield states
+        parts = [range(ends[0], ends[1]), range(ends[1], ends[2])]
+        found = [([tokens[at] for at in part], watched.among(list(part))) for part in parts]
+        return [(prefix, of_prefix), *found] if self.shared else found
 
     def _leaking(self) -> list[int]:
         """The layers whose attention still sees what is cut.
@@ -205,14 +296,11 @@ class _Trial:
         others = np.setdiff1d(np.arange(len(self.ids)), self.cut)
 
         def add_noise(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-            given = [*args, *kwargs.values()]
-            states = next(value for value in given if isinstance(value, Tensor) and value.dim() == 3)
+            states = states_among(args, kwargs)
             noisy = states.clone()
             noise = torch.randn(len(self.cut), states.shape[-1], generator=torch.Generator().manual_seed(0))
             noisy[1, self.cut] += (NOISE * states[1, self.cut].float().std()).to(states) * noise.to(states)
-            return tuple(noisy if value is states else value for value in args), {
-                name: noisy if value is states else value for name, value in kwargs.items()
-            }
+            return replaced(args, kwargs, states, noisy)
 
         def compare(layer: int) -> Callable:
             def hook(module: nn.Module, args: Any, output: Any) -> None:
@@ -236,10 +324,21 @@ class _Trial:
         return leaking
 
 
+def off(found: Tensor, expected: Tensor) -> float:
+    """How far vectors [tokens, width] lie from what they should be, relative to it: root mean square over tokens."""
+    size = expected.norm(dim=-1)
+    relative = (found - expected).norm(dim=-1) / (size + SMALL * size.square().mean().sqrt() + TINY)
+    return float(relative.square().mean().sqrt())
+
+
 def relative_difference(found: Tensor, expected: Tensor, dtype: torch.dtype) -> float:
-    """The relative difference of vectors [layers, width]: the largest, but in half precision the middle one.
+    """The relative difference of vectors [layers, width]: the largest, but in half precision the middle one."""
+    return largest((found - expected).norm(dim=-1) / expected.norm(dim=-1), dtype)
+
+
+def largest(values: Tensor, dtype: torch.dtype) -> float:
+    """The largest of some layers' values, but in half precision the middle one.
 
     There, rounding may choose another expert in one layer, which changes all layers after it.
     """
-    relative = (found - expected).norm(dim=-1) / expected.norm(dim=-1)
-    return float(relative.max() if dtype == torch.float32 else relative.median())
+    return float(values.max() if dtype == torch.float32 else values.median())

@@ -14,7 +14,7 @@ from anchorscope.engine.batches import default_tokens, out_of_memory, run_batche
 from anchorscope.engine.gradients import Gradients, Probes, Route
 from anchorscope.engine.parts import Parts, find_parts
 from anchorscope.engine.scores import own_attention
-from anchorscope.engine.self_check import TOLERANCE, relative_difference
+from anchorscope.engine.self_check import allowed, relative_difference
 from anchorscope.extract.axes import CONTROLS, EXACT, Headline, Pass
 from anchorscope.extract.recorder import MODULES
 from anchorscope.extract.run import balanced
@@ -78,6 +78,7 @@ class Measured:
     layers: list[int]
     probes: Probes  # of each example, out of fold
     states: Tensor  # that they read, as they were stored: [layers, examples, width]
+    rounding: float  # how far rounding moved them, relative to them
 
     def of(self, batch: list[int]) -> Probes:
         return Probes(self.probes.weight[:, batch], self.probes.bias[:, batch])
@@ -120,7 +121,7 @@ def _ready(model: PreTrainedModel, parts: Parts, routes: Routes, measured: Measu
                 raise
             continue
         difference = relative_difference(states.flatten(0, 1), expected, model.dtype)
-        if difference <= TOLERANCE[model.dtype]:
+        if difference <= allowed(model.dtype, measured.rounding):
             return gradients
         if prefix is not None:
             log.warning("keys and values cannot be reused, which is slower (relative difference %.2g)", difference)

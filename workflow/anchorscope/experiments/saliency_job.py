@@ -74,7 +74,8 @@ def saliency_file(
     torch.set_num_threads(settings.threads)
     reader = open_activations(activations, settings.headline.grid(), [EXACT])
     chosen = drawn([key["id"] for key in reader.keys], [key["right"] for key in reader.keys], settings.seed)
-    measured = _measured(reader, read_table(layers), chosen, settings)
+    rounding = made_from(activations[0])["path"]["rounding"]
+    measured = _measured(reader, read_table(layers), chosen, settings, rounding)
     asked = _answered(answers, [reader.keys[index]["id"] for index in chosen])
     tokenizer = load_fetched_tokenizer(described)
     routes = build_routes(
@@ -88,7 +89,9 @@ def saliency_file(
     write_table(target, table, provenance(**made, computed=computed))
 
 
-def _measured(reader: ActivationReader, layers: pa.Table, chosen: list[int], settings: SaliencySettings) -> Measured:
+def _measured(
+    reader: ActivationReader, layers: pa.Table, chosen: list[int], settings: SaliencySettings, rounding: float
+) -> Measured:
     """The probes of the examples' own folds in the first repeat, which never saw them, and what they read."""
     component, position = settings.headline.component, settings.headline.position
     at = (pc.field("component") == component) & (pc.field("position") == position) & pc.field("is_reference")
@@ -100,7 +103,7 @@ def _measured(reader: ActivationReader, layers: pa.Table, chosen: list[int], set
     folds = torch.from_numpy(examples.splits[0].folds)
     fitted = full_probes(clean, torch.from_numpy(examples.hallucinated), folds)
     own = folds[chosen]
-    return Measured(read, Probes(fitted.weight[:, own], fitted.bias[:, own]), clean[:, chosen])
+    return Measured(read, Probes(fitted.weight[:, own], fitted.bias[:, own]), clean[:, chosen], rounding)
 
 
 def _answered(files: Sequence[Path | str], ids: list[str]) -> pa.Table:

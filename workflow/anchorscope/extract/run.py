@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from anchorscope.answer.prompts import check_length
 from anchorscope.engine.batches import default_tokens, run_batches
-from anchorscope.engine.self_check import TOLERANCE, Path, choose_path, relative_difference
+from anchorscope.engine.self_check import Path, choose_path, relative_difference
 from anchorscope.extract.axes import WITHIN, Balance, Grid, window_of
 from anchorscope.extract.passes import passes_on
 from anchorscope.extract.recorder import check_components, recording
@@ -78,8 +78,8 @@ def path_for(model: PreTrainedModel, workload: Workload, components: Sequence[st
     if path.name == "packed" and window is not None:
         trial = replace(workload, keys=workload.keys[:1], sequences=[longest])
         some, other = (_trial_states(model, way, trial, window) for way in (path, path.plain()))
-        difference = relative_difference(some, other, model.dtype)
-        if difference > TOLERANCE[model.dtype]:
+        if not path.same(some, other):
+            difference = relative_difference(some, other, model.dtype)
             return path.plain(f"layers reuse what others computed before the window (difference {difference:.2g})")
     return path
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
+COARSE = 0.05  # of a state: where rounding moves it further, that is said
 FIRST = (
     *("model", "weights", "dataset", "source", "component", "position", "measure", "condition"),
     *("intervention", "stratum", "rule", "labels", "logits", "anchor", "layer", "reader"),
@@ -66,9 +67,20 @@ def plain_paths(made: Mapping, models: Mapping[str, str]) -> list[str]:
     for name, path in made["paths"].items():
         if path is None or path["name"] == "packed" or name not in models:
             continue
-        sentence = f"{models[name]}: run on the plain path, in padded batches through its own attention."
+        why = f": {path['reason']}" if path["reason"] else ""
+        sentence = f"{models[name]}: run on the plain path, in padded batches through its own attention{why}."
         if path["without_attention"]:
             layers = ", ".join(map(str, path["without_attention"]))
             sentence += f" Layers {layers} have no attention: nothing is cut in them."
         sentences.append(sentence)
     return sentences
+
+
+def coarse_roundings(made: Mapping, models: Mapping[str, str]) -> list[str]:
+    """A sentence for each model whose states half precision moves far. `made` is the summary's metadata."""
+    return [
+        f"{models[name]}: rounding to {path['dtype']} moves its states by {100 * path['moved']:.0f} % (middle layer, "
+        "against float32). Numbers would be others in another order of summation; `dtype: float32` is recommended."
+        for name, path in made["paths"].items()
+        if path is not None and name in models and path["moved"] is not None and path["moved"] > COARSE
+    ]
