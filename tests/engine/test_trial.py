@@ -1,0 +1,73 @@
+"""The trial of the packed path: errors are found whatever the dtype and the weights, and rounding is none."""
+
+import numpy as np
+import pytest
+import torch
+
+from anchorscope.engine.parts import find_parts
+from anchorscope.engine.same_states import Exact, watching
+from anchorscope.engine.scores import own_attention
+from anchorscope.engine.self_check import _Trial, choose_path
+from architectures import VOCABULARY, small_model
+from planted_errors import ERRORS, plant_outliers, with_biases
+
+TOKENS, SHARED = 46, 20
+IDS = np.random.default_rng(0).integers(5, VOCABULARY - 5, TOKENS)
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+# A bias in attention, a window, positions that are learnt, experts, keys shared between layers and several streams.
+FAMILIES = ["qwen2", "mistral", "gpt2", "mixtral", "gemma3n_text"]
+LACKS = {"a bias left out": {"mistral", "mixtral", "gemma3n_text"}, "a window ignored": {"qwen2", "gpt2", "mixtral"}}
+
+
+def trial_of(family: str, dtype: torch.dtype, *, outliers: bool) -> _Trial:
+    model = small_model(family)
+    with_biases(model, find_parts(model))
+    if outliers:
+        plant_outliers(model)
+    model = model.to(dtype)
+    return _Trial(model, find_parts(model), IDS, SHARED)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["random weights", "outliers"])
+def outliers(request):
+    return request.param
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_error_is_found_and_a_sound_model_is_packed(family, dtype, outliers):
+    trial = trial_of(family, dtype, outliers=outliers)
+    with torch.inference_mode(), own_attention(trial.model, "sdpa"):
+        trial._run_plain()
+        assert trial.packed_fault() is None
+        for name, error in ERRORS.items():
+            if family not in LACKS.get(name, ()):
+                with error(trial):
+                    assert trial.packed_fault() is not None, name
+        assert trial.packed_fault() is None, "the errors are gone again"
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
+def test_float32_beside_half_precision_is_the_model_in_float32(dtype):
+    """What is followed from end to end equals a float32 model with the same weights."""
+    half = small_model("qwen2").to(dtype)
+    whole = small_model("qwen2").to(dtype).float()
+    tokens = torch.from_numpy(IDS)[None]
+    exact = Exact()
+    with torch.inference_mode():
+        with watching(find_parts(half), range(TOKENS), exact=exact):
+            half(input_ids=tokens, use_cache=False)
+        with watching(find_parts(whole), range(TOKENS)) as expected:
+            whole.model(inputs_embeds=half.get_input_embeddings()(tokens).float(), use_cache=False)
+    for found, states in zip(exact.states, expected.states, strict=True):
+        # The position's sine and cosine are rounded to the half precision before its blocks get them.
+        torch.testing.assert_close(found, states, rtol=0, atol=20 * torch.finfo(dtype).eps * float(states.abs().mean()))
+
+
+def test_a_path_says_how_far_rounding_moves_states():
+    fine, coarse = (choose_path(small_model("llama").to(dtype), IDS.tolist(), SHARED) for dtype in DTYPES[:2])
+    assert fine.moved is None
+    assert 1e-3 < coarse.moved < 0.05
+    assert coarse.as_json()["dtype"] == "bfloat16"
+    assert coarse.same(torch.ones(4, 8), torch.ones(4, 8) * 1.05)
+    assert not fine.same(torch.ones(4, 8), torch.ones(4, 8) * 1.05)
