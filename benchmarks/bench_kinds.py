@@ -18,8 +18,8 @@ from common import ROOT, arguments, machine, report
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
 from anchorscope.files.logs import progress
-from anchorscope.summarise.accounts import Account, weigh
-from anchorscope.summarise.square import COMPARED, TAILS
+from anchorscope.summarise.accounts import gains_of, weigh
+from anchorscope.summarise.square import TAILS
 from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge
 from planted_kinds import LAYERS, WITH_KINDS, WITHOUT_KINDS, planted
 
@@ -39,12 +39,11 @@ def verdicts(truth: str, draws: int, count: int, correlation: float, seed: int, 
     gains = []
     for clean, cut in zip(truths.clean.split(part), truths.cut.split(part), strict=True):
         weighed = weigh(clean.flatten(0, 1).to(device), cut.flatten(0, 1).to(device), folds)
-        found = weighed.densities
         columns = {"correlation": weighed.correlation.unflatten(0, (-1, LAYERS)).mean(1).tolist()}
-        for tails, (name, (better, worse)) in product(TAILS, COMPARED.items()):
-            gain = (found[Account(*better, tails)] - found[Account(*worse, tails)]).unflatten(0, (-1, LAYERS)).mean(1)
-            columns[f"{name}_{tails}"] = gain.mean(1).tolist()
-            columns[f"{name}_{tails}_error"] = (gain.std(1) / count**0.5).tolist()
+        for name, by_layer in gains_of(weighed).items():
+            gain = by_layer.unflatten(0, (-1, LAYERS)).mean(1)
+            columns[name] = gain.mean(1).tolist()
+            columns[f"{name}_error"] = (gain.std(1) / count**0.5).tolist()
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         said.update(judge(row, verdicts=1).verdict for row in rows)
         gains += [[row[f"kinds_{tails}"] for tails in TAILS] for row in rows]

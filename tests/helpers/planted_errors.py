@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 
 from anchorscope.engine import attention, self_check
@@ -30,7 +30,8 @@ def plant_outliers(model: PreTrainedModel) -> None:
 def with_biases(model: PreTrainedModel, parts: Parts) -> list[nn.Module]:
     """The matrices of attention that have a bias. Those that begin at nothing are drawn."""
     inside = [part for block in parts.blocks if block.attention for part in block.attention.modules()]
-    found = [part for part in inside if getattr(part, "bias", None) is not None and part.weight.dim() == 2]
+    matrices = [part for part in inside if isinstance(getattr(part, "weight", None), Tensor) and part.weight.dim() == 2]
+    found = [part for part in matrices if getattr(part, "bias", None) is not None]
     draw = torch.Generator().manual_seed(1)
     for part in found:
         if not part.bias.abs().max() > 0:

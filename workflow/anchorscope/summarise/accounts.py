@@ -17,14 +17,14 @@ All layers, folds and draws are fitted together.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, product
 
 import torch
 from torch import Tensor
 
 from anchorscope.summarise.likelihood import Derivatives, Design, maximise
-from anchorscope.summarise.square import TAILS
+from anchorscope.summarise.square import COMPARED, HEAVY, TAILS
 
 KNOTS = (0.05, 0.275, 0.5, 0.725, 0.95)  # of a curve, quantiles of the clean logits
 SPREAD = 3  # columns of a logarithm of the spread: the same everywhere, by size, by sign
@@ -297,6 +297,17 @@ class Weighed:
 
 UPPER_RIGHT, LOWER_RIGHT = (Account(kinds, degrees=True, tails="student") for kinds in (False, True))
 POINTS = 25  # at which a curve is given
+
+
+def gains_of(weighed: Weighed) -> dict[str, Tensor]:
+    """How much better one account predicts each example than another, [runs, examples], for every pair compared."""
+    densities = weighed.densities
+    gains = {
+        f"{name}_{tails}": densities[Account(*better, tails)] - densities[Account(*worse, tails)]
+        for name, (better, worse) in COMPARED.items()
+        for tails in TAILS
+    }
+    return gains | {HEAVY: densities[UPPER_RIGHT] - densities[replace(UPPER_RIGHT, tails="normal")]}
 
 
 def _of_everyone(account: Account, logits: Logits, found: Fitted) -> Tensor:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,12 @@ import torch
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import progress
 from anchorscope.probe.quality import auc_with_interval
-from anchorscope.summarise.accounts import Account, Weighed, weigh
+from anchorscope.summarise.accounts import Weighed, gains_of, weigh
 from anchorscope.summarise.bootstrap import Resamples, interval, resample
 from anchorscope.summarise.forms import FORMS
 from anchorscope.summarise.grouping import LABELLED_UNDER, both_prompts, read_places
 from anchorscope.summarise.headline import at_headline
-from anchorscope.summarise.square import COMPARED, EVERYONE, TAILS
+from anchorscope.summarise.square import EVERYONE, GAINS
 from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge
 from anchorscope.text.normal_words import bare_words
 
@@ -25,7 +24,6 @@ ANSWERS_NEEDED = ["id", "question", "property", "answer"]
 AT_ONCE = 8_000  # examples of all layers that are fitted together; more do not stay in a processor's cache
 MIN_WITHIN = 100  # examples of a form within which kinds are looked for
 MIN_TOLD = 10  # examples that share a value, so that it is said how many of them are lost
-GAINS = [f"{name}_{tails}" for name, tails in product(COMPARED, TAILS)]
 ACCOUNTS_SCHEMA: dict[str, Any] = {
     "among": pl.String,
     "layer": pl.Int16,
@@ -117,10 +115,7 @@ def _in_parts(measured: Measured, among: str) -> Iterator[_Layers]:
 
 
 def _layers(weighed: Weighed) -> _Layers:
-    gains = [
-        weighed.densities[Account(*better, tails)] - weighed.densities[Account(*worse, tails)]
-        for (better, worse), tails in product(COMPARED.values(), TAILS)
-    ]
+    gains = list(gains_of(weighed).values())
     shapes = [
         {
             "correlation": float(weighed.correlation[layer]),
