@@ -34,12 +34,12 @@ def trial_of(kind: str, dtype: torch.dtype, outliers: bool) -> tuple[_Trial, str
     parts = find_parts(model)
     with_biases(model, parts)
     ids = np.random.default_rng(0).integers(5, VOCABULARY - 5, TOKENS)
-    if choose_path(model, ids.tolist(), SHARED).name != "packed":
+    path = choose_path(model, ids.tolist(), SHARED)
+    if path.name != "packed":
         return None
     if outliers:
         plant_outliers(model)
-    model = model.to(dtype)
-    return _Trial(model, find_parts(model), ids, SHARED), choose_path(model.float(), ids.tolist(), SHARED).attention
+    return _Trial(model.to(dtype), parts, ids, SHARED), path.attention
 
 
 def found_in(kind: str, dtype: torch.dtype, outliers: bool) -> dict[str, bool | None]:
@@ -48,7 +48,6 @@ def found_in(kind: str, dtype: torch.dtype, outliers: bool) -> dict[str, bool | 
     if made is None:
         return {}
     trial, attention = made
-    trial.model.to(dtype)
     with torch.inference_mode(), own_attention(trial.model, attention):
         trial._run_plain()
         sound = states_of(trial)

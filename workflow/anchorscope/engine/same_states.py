@@ -77,7 +77,7 @@ def watching(
             if given is not None:
                 tokens[at] = given[layer].to(tokens.device)
             if len(unseen):
-                tokens[list(unseen)] = _noise(tokens, len(unseen))
+                tokens[list(unseen)] = noise_like(tokens[list(unseen)])
             return replaced(args, kwargs, states, changed)
 
         return hook
@@ -127,9 +127,10 @@ def _kept(states: Tensor, places: list[int]) -> Tensor:
     return states.flatten(0, -2)[places].float().cpu()
 
 
-def _noise(tokens: Tensor, count: int) -> Tensor:
-    noise = torch.randn((count, *tokens.shape[1:]), generator=torch.Generator().manual_seed(0))
-    return (NOISE * tokens.float().std()).to(tokens) * noise.to(tokens)
+def noise_like(states: Tensor) -> Tensor:
+    """As many states of random directions, much larger than these."""
+    noise = torch.randn(states.shape, generator=torch.Generator().manual_seed(0))
+    return (NOISE * states.float().std()).to(states) * noise.to(states)
 
 
 def _following(parts: Parts, exact: Exact) -> Callable[[Block, tuple, dict, list[int]], None]:

@@ -18,7 +18,7 @@ from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.packing import Branch, Pack, Tree, trunk
 from anchorscope.engine.parts import Parts, decoder_of, find_parts, input_device, layers_listed
 from anchorscope.engine.plain import Row, run_rows
-from anchorscope.engine.same_states import NOISE, Exact, Watched, replaced, states_among, watching
+from anchorscope.engine.same_states import Exact, Watched, noise_like, replaced, states_among, watching
 from anchorscope.engine.scores import own_attention
 from anchorscope.files.logs import log
 
@@ -298,8 +298,7 @@ class _Trial:
         def add_noise(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
             states = states_among(args, kwargs)
             noisy = states.clone()
-            noise = torch.randn(len(self.cut), states.shape[-1], generator=torch.Generator().manual_seed(0))
-            noisy[1, self.cut] += (NOISE * states[1, self.cut].float().std()).to(states) * noise.to(states)
+            noisy[1, self.cut] += noise_like(states[1, self.cut])
             return replaced(args, kwargs, states, noisy)
 
         def compare(layer: int) -> Callable:
