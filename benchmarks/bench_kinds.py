@@ -19,7 +19,6 @@ sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
 from anchorscope.files.logs import progress
 from anchorscope.summarise.accounts import gains_of, weigh
-from anchorscope.summarise.square import TAILS
 from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge
 from planted_kinds import LAYERS, WITH_KINDS, WITHOUT_KINDS, planted
 
@@ -31,12 +30,12 @@ Row = dict[str, object]
 
 
 def verdicts(truth: str, draws: int, count: int, correlation: float, seed: int, device: torch.device) -> Row:
-    """How often each verdict is reached, and the mean gain of kinds with either kind of tails."""
+    """How often each verdict is reached, and the mean gain of kinds."""
     truths = planted(truth, draws, count, correlation, seed)
     folds = torch.arange(count, device=device) // 2 % FOLDS
     part = max(1, AT_ONCE // (LAYERS * count))
     said: Counter = Counter()
-    gains = []
+    gains, errors = [], []
     for clean, cut in zip(truths.clean.split(part), truths.cut.split(part), strict=True):
         weighed = weigh(clean.flatten(0, 1).to(device), cut.flatten(0, 1).to(device), folds)
         columns = {"correlation": weighed.correlation.unflatten(0, (-1, LAYERS)).mean(1).tolist()}
@@ -44,17 +43,18 @@ def verdicts(truth: str, draws: int, count: int, correlation: float, seed: int, 
             gain = by_layer.unflatten(0, (-1, LAYERS)).mean(1)
             columns[name] = gain.mean(1).tolist()
             columns[f"{name}_error"] = (gain.std(1) / count**0.5).tolist()
-        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        rows = [dict(zip(columns, values, strict=True), n=count) for values in zip(*columns.values(), strict=True)]
         said.update(judge(row, verdicts=1).verdict for row in rows)
-        gains += [[row[f"kinds_{tails}"] for tails in TAILS] for row in rows]
-    mean = torch.tensor(gains).mean(0)
+        gains += [row["kinds"] for row in rows]
+        errors += [row["kinds_error"] for row in rows]
     return {
         "truth": truth,
         "examples": count,
         "correlation": correlation,
         "draws": draws,
         **{verdict: said[verdict] / draws for verdict in ("two kinds", "by degrees", "one mechanism", "undecided")},
-        **{f"gain {tails}": round(float(gain), 4) for tails, gain in zip(TAILS, mean, strict=True)},
+        "gain of kinds": round(sum(gains) / draws, 4),
+        "its error": round(sum(errors) / draws, 4),
     }
 
 
@@ -82,9 +82,10 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     cells = list(product(options.counts, options.truths, CORRELATIONS))
     rows = []
-    for number, (count, truth, correlation) in enumerate(progress(cells, len(cells), "cells")):
-        draws = options.draws or DRAWS.get(count, 200)
-        rows.append(verdicts(truth, draws, count, correlation=correlation, seed=number, device=device))
+    for count, truth, correlation in progress(cells, len(cells), "cells"):
+        draws, number = options.draws or DRAWS.get(count, 200), [*WITHOUT_KINDS, *WITH_KINDS].index(truth)
+        seed = 1000 * count + 10 * number + CORRELATIONS.index(correlation)
+        rows.append(verdicts(truth, draws, count, correlation=correlation, seed=seed, device=device))
     report(rows, overall(rows) | machine(), options.record)
 
 

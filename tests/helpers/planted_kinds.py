@@ -107,6 +107,17 @@ def _saturating(draw: _Draw) -> Cut:
     return 0.5 + 2 * torch.tanh(draw.clean / 2) + SPREAD * draw.left(), None
 
 
+def _two_spreads(draw: _Draw) -> Cut:
+    """Some examples stray much further from the same line."""
+    return 0.9 + 0.6 * draw.clean + torch.where(draw.uniform(draw.examples) < 0.3, 1.6, 0.4) * draw.left(), None
+
+
+def _clouds(draw: _Draw) -> Cut:
+    """A tight cloud of what is kept unchanged, and a wide one of what is lost."""
+    lost = draw.uniform(draw.examples) < 0.4
+    return torch.where(lost, 0.8 + 1.2 * draw.left(), draw.clean + 0.4 * draw.left()), lost
+
+
 def _share(share: float) -> Callable[[_Draw], Cut]:
     return lambda draw: draw.kinds(draw.uniform(draw.examples) < share)
 
@@ -128,12 +139,14 @@ WITHOUT_KINDS: dict[str, Callable[[_Draw], Cut]] = {
     "spread unlike in right and wrong": _unlike_labels,
     "a curved line": _curved,
     "a saturating line": _saturating,
+    "two spreads around one line": _two_spreads,
 }
 WITH_KINDS: dict[str, Callable[[_Draw], Cut]] = {
     "10 % lost": _share(0.10),
     "25 % lost": _share(0.25),
     "50 % lost": _share(0.50),
     "lost by form": _forms,
+    "a tight and a wide cloud": _clouds,
 }
 
 

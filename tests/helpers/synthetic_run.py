@@ -203,8 +203,8 @@ def make_deepest(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
 
 def overall_gains(kinds: float) -> dict[str, float]:
     """What the mean over layers says where kinds gain so much, and degrees a half, both beyond doubt."""
-    gains = {gain: kinds if gain in ("kinds_normal", "kinds_student") else 0.5 for gain in GAINS}
-    return {**gains, **{f"{name}_error": 0.001 for name in gains}, "correlation": 0.4}
+    gains = {gain: kinds if gain == "kinds" else 0.5 for gain in GAINS}
+    return {**gains, **{f"{name}_error": 0.001 for name in gains}, "correlation": 0.4, "n": 1000}
 
 
 def make_accounts(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:

@@ -17,9 +17,9 @@ from anchorscope.summarise.claims_page import (
     LANDMARKS,
     LOGITS_TITLES,
     ONE_MECHANISM,
+    gain_text,
     part_text,
     visible_share,
-    weaker,
 )
 from anchorscope.summarise.numbers import between, signed
 
@@ -130,7 +130,7 @@ def _kinds(rows: list[dict]) -> pl.DataFrame:
     found = []
     for row in rows:
         about = {"model": row["model"], "dataset": row["dataset"]}
-        gains = {"gain of kinds": weaker(row, "kinds"), "gain of degrees": weaker(row, "degrees")}
+        gains = {"gain of kinds": gain_text(row, "kinds"), "gain of degrees": gain_text(row, "degrees")}
         found.append(
             {**about, "examples": row["n"], "verdict": row["verdict"], **gains, "could see": visible_share(row)}
         )

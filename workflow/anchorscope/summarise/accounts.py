@@ -8,10 +8,11 @@ given both clean ones:
 | one curve | one mechanism | by degrees |
 | two: one bends as it likes, one is flat | two kinds | two kinds, and degrees within them |
 
-A curve is a natural spline of the clean logit, one for each prompt. What is left is normal or Student's t. Its spread
-may change with the clean logit's size and sign; in the right column it is correlated between the prompts. All this is
-alike in both rows, so that the lower row adds a second, flat line and nothing else. An example lies along the same
-line under both prompts.
+A curve is a natural spline of the clean logit, one for each prompt. What is left is normal or Student's t; in the right
+column it is correlated between the prompts. Examples are of two parts, both with a spread of their own: the larger
+part's may change with the clean logit's size and sign. In the upper row both parts lie around the one curve, in the
+lower row the second lies around a flat line. So the lower row adds that line and nothing else: a tight and a wide
+cloud around one curve are not two kinds. An example is of the same part under both prompts.
 
 All layers, folds and draws are fitted together.
 """
@@ -24,16 +25,19 @@ import torch
 from torch import Tensor
 
 from anchorscope.summarise.likelihood import Derivatives, Design, maximise
-from anchorscope.summarise.square import COMPARED, HEAVY, TAILS
+from anchorscope.summarise.square import COMPARED, TAILS
 
 KNOTS = (0.05, 0.275, 0.5, 0.725, 0.95)  # of a curve, quantiles of the clean logits
 SPREAD = 3  # columns of a logarithm of the spread: the same everywhere, by size, by sign
+# Among the natural parameters: of the first part its curves and spreads; of the second its levels and spreads.
+CURVES, SPREADS, FLAT, OWN = slice(0, 2), slice(2, 4), slice(-5, -3), slice(-3, -1)
 WIDEST = 3.0  # standard deviations of the clean logit beyond which the spread stays as it is
 FREEDOM = 4  # degrees of freedom of Student's t
 ALIKE = 1e-3  # of the cut logits' spread: one curve that leaves less leaves nothing
-SMALLEST_SHARE = 0.01  # of examples along either line, so that neither can fade away
+SMALLEST_SHARE = 0.01  # of examples of either part, so that neither can fade away
+WIDER = 0.5  # the logarithm of the second part's spread in units of the first's, where the fit of one curve begins
 STARTING_STEPS = 3  # of each start of a fit with two kinds; the best one goes on
-STEPS = 25
+STEPS = 50
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ def design_of(account: Account, logits: Logits) -> Design:
     """What each natural parameter is a linear function of, and which coefficients are held back a little.
 
     The natural parameters of an example are the two curves, the logarithms of the two spreads, the correlation (its
-    Fisher transform), and with two kinds the two flat levels and the share of those that are lost.
+    Fisher transform), with two kinds the two flat levels, and of the second part the two spreads and its share.
     """
     within = logits.clean.clamp(-WIDEST, WIDEST)
     one = torch.ones_like(within[:, 0])[..., None]
@@ -103,7 +107,8 @@ def design_of(account: Account, logits: Logits) -> Design:
     if account.degrees:
         columns, held = [*columns, one], [*held, 0]
     if account.two_kinds:
-        columns, held = [*columns, one, one, one], [*held, 1, 1, 1]
+        columns, held = [*columns, one, one], [*held, 1, 1]
+    columns, held = [*columns, one, one, one], [*held, 0, 0, 0]
     ridge = [
         float(number >= free) for part, free in zip(columns, held, strict=True) for number in range(part.shape[-1])
     ]
@@ -112,19 +117,20 @@ def design_of(account: Account, logits: Logits) -> Design:
 
 def log_density(account: Account, natural: Tensor, cut: Tensor) -> Derivatives:
     """Of cut logits [runs, prompts, 1, examples], with derivatives by the natural parameters [parameters, ...]."""
-    kept = _along(account, natural[:2], natural[2:4], natural[4] if account.degrees else None, cut)
-    if not account.two_kinds:
-        return kept
-    lost = _along(account, natural[-3:-1], natural[2:4], natural[4] if account.degrees else None, cut)
-    return _mixed(kept, lost, natural[-1], len(natural))
+    return _mixed(account, _around(account, natural, cut), natural[-1])
 
 
-def _along(account: Account, middle: Tensor, spread: Tensor, correlation: Tensor | None, cut: Tensor) -> Derivatives:
-    """Around one line, by its middle [2, ...], log spread [2, ...] and, where there is one, correlation."""
-    first, second = cut[:, 0], cut[:, 1]
-    narrow = torch.exp(-spread)  # [2, ...]
-    u = torch.stack([first - middle[0], second - middle[1]]) * narrow
-    r = torch.tanh(correlation) if correlation is not None else torch.zeros_like(u[0])
+Parts = tuple[Tensor, Tensor, dict[tuple[int, int], Tensor]]  # a log density with its first and second derivatives
+
+
+def _around(account: Account, natural: Tensor, cut: Tensor) -> Parts:
+    """The log density around the middle of each part, [parts, ...], by its two middles, two spreads and correlation."""
+    middle = torch.stack([natural[CURVES], natural[FLAT if account.two_kinds else CURVES]], dim=1)  # [prompts, parts]
+    spread = torch.stack([natural[SPREADS], natural[OWN]], dim=1)
+    correlation = natural[4] if account.degrees else None
+    narrow = torch.exp(-spread)
+    u = (cut.movedim(1, 0)[:, None] - middle) * narrow
+    r = torch.tanh(correlation) if correlation is not None else torch.zeros_like(u[0, 0])
     free = 1 - r * r
     v = (u - r * u.flip(0)) / free  # the inverse of the correlation matrix times u
     square = (u * v).sum(0)
@@ -157,53 +163,56 @@ def _along(account: Account, middle: Tensor, spread: Tensor, correlation: Tensor
         for one in range(4):
             second_order[one, 4] = (steep[one] * other[one % 2]).addcmul_(bent[one], turn)
         second_order[4, 4] = bend * turn**2 + slope * 2 * free * (v**2).sum(0) + free
-    return Derivatives(value, gradient, second_order)
+    return value, gradient, second_order
 
 
 def _share(natural: Tensor) -> Tensor:
-    """The share of the lost, by its natural parameter."""
+    """The share of the second part, by its natural parameter."""
     return SMALLEST_SHARE + (1 - 2 * SMALLEST_SHARE) * torch.sigmoid(natural)
 
 
-def _mixed(kept: Derivatives, lost: Derivatives, share: Tensor, count: int) -> Derivatives:
-    """Each example along either line, as often as the share says; the lines have spread and correlation in common."""
+def _mixed(account: Account, parts: Parts, share: Tensor) -> Derivatives:
+    """Each example of either part, as often as the share says; the parts have their correlation in common."""
+    density, gradients, seconds = parts
     sigmoid, part = torch.sigmoid(share), _share(share)
     grows = (1 - 2 * SMALLEST_SHARE) * sigmoid * (1 - sigmoid)
     curves = grows * (1 - 2 * sigmoid)
-    joint = torch.stack([torch.log(1 - part) + kept.value, torch.log(part) + lost.value])
-    highest = torch.maximum(joint[0], joint[1])
-    likely = torch.exp(joint - highest)
-    belongs = likely / (likely[0] + likely[1])
-    value = highest + torch.log(likely[0] + likely[1])
-    last, flat = count - 1, {0: count - 3, 1: count - 2}
-    places = [list(range(len(kept.gradient))), [flat.get(one, one) for one in range(len(kept.gradient))]]
-    slopes = (-grows / (1 - part), grows / part)  # of the logarithms of both shares
-    bends = (-curves / (1 - part) - slopes[0] ** 2, curves / part - slopes[1] ** 2)
+    joint = torch.stack([torch.log(1 - part), torch.log(part)]) + density
+    value = torch.logaddexp(joint[0], joint[1])
+    belongs = torch.exp(joint - value)
+    here = list(range(len(gradients)))
+    count = len(here) + 3 + 2 * account.two_kinds
+    last = count - 1
+    levels = [last - 4, last - 3] if account.two_kinds else [0, 1]
+    places = [here, [*levels, last - 2, last - 1, *here[4:]]]
+    slopes = torch.stack([-grows / (1 - part), grows / part])  # of the logarithms of both shares
+    bends = torch.stack([-curves / (1 - part), curves / part]) - slopes**2
     own = torch.zeros((2, count, *value.shape), dtype=value.dtype, device=value.device)
-    for kind, (found, at) in enumerate(zip((kept, lost), places, strict=True)):
-        own[kind, at] = found.gradient
-        own[kind, last] = slopes[kind]
+    own[:, last] = slopes
+    for kind, at in enumerate(places):
+        own[kind, at] = gradients[:, kind]
     gradient = (belongs[:, None] * own).sum(0)
-    apart = own[1] - own[0]
-    around = belongs[0] * belongs[1] * apart  # the spread of the two gradients around their mean
-    second = {pair: around[pair[0]] * apart[pair[1]] for pair in combinations_with_replacement(range(count), 2)}
-    for kind, (found, at) in enumerate(zip((kept, lost), places, strict=True)):
-        for (one, two), bend in found.second.items():
-            second[min(at[one], at[two]), max(at[one], at[two])].addcmul_(belongs[kind], bend)
-        second[last, last].addcmul_(belongs[kind], bends[kind])
-    return Derivatives(value, gradient, second)
+    square = (belongs[0] * belongs[1]).sqrt() * (own[1] - own[0])  # of the two gradients around their mean
+    second = {(last, last): (belongs * bends).sum(0)}
+    for (one, two), bend in seconds.items():
+        for at, mine in zip(places, belongs * bend, strict=True):
+            pair = min(at[one], at[two]), max(at[one], at[two])
+            second[pair] = second[pair] + mine if pair in second else mine
+    return Derivatives(value, gradient, second, square)
 
 
 def fit_accounts(logits: Logits, weights: Tensor) -> dict[Account, Fitted]:
     """Every account, fitted to the examples that `weights` [runs, folds, examples] count."""
     found: dict[Account, Fitted] = {}
-    for tails, degrees in product(TAILS, (True, False)):
-        one, two = (Account(kinds, degrees, tails) for kinds in (False, True))
-        found[one] = _fit(one, logits, weights, start=_single(one, logits, weights), steps=STEPS)
-        starts = _starts(found[one].parameters, logits, weights)
-        if known := next((other for account, other in found.items() if account.two_kinds), None):
-            starts = [_in_column(degrees, known.parameters), *starts[: int(degrees)]]
-        found[two] = _fit(two, logits, weights, start=_best_start(two, logits, weights, starts), steps=STEPS)
+    for kinds, tails, degrees in product((False, True), TAILS, (True, False)):
+        account = Account(kinds, degrees, tails)
+        if kinds:
+            starts = _starts(found[replace(account, two_kinds=False)].parameters, logits, weights)
+        else:
+            starts = [_single(account, logits, weights)]
+        if known := next((other for one, other in found.items() if one.two_kinds == kinds), None):
+            starts = [_in_column(account, known.parameters), *starts[: int(kinds and degrees)]]
+        found[account] = _fit(account, logits, weights, _best_start(account, logits, weights, starts), steps=STEPS)
     return found
 
 
@@ -241,6 +250,7 @@ def _single(account: Account, logits: Logits, weights: Tensor) -> Tensor:
     if account.degrees:
         shared = (weights * left.prod(1)).sum(-1) / squares.prod(1).sqrt()
         parts.append(torch.atanh(shared.clamp(-0.9, 0.9))[..., None])
+    parts += [(spread + WIDER).movedim(1, -1), torch.zeros_like(spread[:, 0, :, None])]
     return torch.cat(parts, dim=-1)
 
 
@@ -255,23 +265,24 @@ def _alike(logits: Logits) -> Tensor:
 def _starts(single: Tensor, logits: Logits, weights: Tensor) -> list[Tensor]:
     """Where the fit of two kinds begins: kept as it is or along the one curve; lost at the mean, below or above it."""
     middle = torch.einsum("rfn,rpn->rpf", weights, logits.cut) / weights.sum(-1)[:, None]
-    knots, nothing = len(KNOTS), torch.zeros_like(middle[:, 0])
+    knots = len(KNOTS)
     diagonal = single.clone()
     for prompt in range(2):
         own = diagonal[..., prompt * knots : (prompt + 1) * knots]
         own.zero_()
         own[..., 0], own[..., 1] = middle[:, prompt], logits.diagonal[:, prompt, None]
-    levels = [(diagonal, 0.0, 0.0), (single, -1.0, -1.0), (single, 1.0, -1.0)]
+    spread = single[..., [2 * knots, 2 * knots + SPREAD]]
     return [
-        torch.cat([kept, torch.stack([middle[:, 0] + away, middle[:, 1] + away, nothing + share], dim=-1)], dim=-1)
-        for kept, away, share in levels
+        torch.cat([kept[..., :-3], (middle + away).movedim(1, -1), spread, torch.zeros_like(spread[..., :1])], dim=-1)
+        for kept, away in ((diagonal, 0.0), (single, -1.0), (single, 1.0))
     ]
 
 
-def _in_column(degrees: bool, parameters: Tensor) -> Tensor:
-    """Parameters of two kinds for a column of the square: the correlation is left out, or begins at nothing."""
-    shared, known, last = parameters.tensor_split([2 * (len(KNOTS) + SPREAD), parameters.shape[-1] - 3], dim=-1)
-    if not degrees:
+def _in_column(account: Account, parameters: Tensor) -> Tensor:
+    """Parameters of another account of the same row: the correlation is left out, or begins at nothing."""
+    own = 5 if account.two_kinds else 3
+    shared, known, last = parameters.tensor_split([2 * (len(KNOTS) + SPREAD), parameters.shape[-1] - own], dim=-1)
+    if not account.degrees:
         known = known[..., :0]
     elif not known.shape[-1]:
         known = torch.zeros_like(last[..., :1])
@@ -285,7 +296,7 @@ class Weighed:
     The kinds are those of the account at the lower right with Student's tails, fitted to all examples.
     """
 
-    densities: dict[Account, Tensor]  # [runs, examples]
+    densities: dict[tuple[bool, bool], Tensor]  # [runs, examples], by two kinds and degrees
     lost: Tensor  # [runs, examples], the probability of lying along the flat line
     share: Tensor  # [runs], of those that do
     level: Tensor  # [runs, prompts], of the flat line
@@ -301,38 +312,47 @@ POINTS = 25  # at which a curve is given
 
 def gains_of(weighed: Weighed) -> dict[str, Tensor]:
     """How much better one account predicts each example than another, [runs, examples], for every pair compared."""
-    densities = weighed.densities
-    gains = {
-        f"{name}_{tails}": densities[Account(*better, tails)] - densities[Account(*worse, tails)]
-        for name, (better, worse) in COMPARED.items()
-        for tails in TAILS
-    }
-    return gains | {HEAVY: densities[UPPER_RIGHT] - densities[replace(UPPER_RIGHT, tails="normal")]}
+    return {name: weighed.densities[better] - weighed.densities[worse] for name, (better, worse) in COMPARED.items()}
 
 
-def _of_everyone(account: Account, logits: Logits, found: Fitted) -> Tensor:
-    """The natural parameters [parameters, runs, 1, examples] of a fit to all examples; it begins at the best fold's."""
-    best = found.value.argmax(1)
-    start = found.parameters[torch.arange(len(best), device=best.device), best][:, None]
-    whole = _fit(account, logits, torch.ones_like(logits.clean[:, :1]), start=start, steps=STEPS)
-    return design_of(account, logits).natural(whole.parameters)
+def _of_field(
+    two_kinds: bool, degrees: bool, held_out: dict[Account, Tensor], fits: dict[Account, Tensor], test: Tensor
+) -> Tensor:
+    """What a field of the square says of each example, [runs, examples], by the tails that fit the other folds better.
+
+    The lower row holds the upper one: where a second line fits the other folds no better, there is none. `fits` [runs,
+    folds] are log likelihoods less the number of coefficients, `test` [folds, examples] the members of each fold.
+    """
+    rivals = [Account(kinds, degrees, tails) for kinds in (False, True)[: 1 + two_kinds] for tails in TAILS]
+    best = torch.stack([fits[one] for one in rivals]).argmax(0)  # [runs, folds]
+    chosen = best[:, test.argmax(0)]  # [runs, examples]
+    return torch.stack([held_out[one] for one in rivals]).gather(0, chosen[None])[0]
 
 
 def weigh(clean: Tensor, cut: Tensor, folds: Tensor) -> Weighed:
-    """Fit all accounts to logits [runs, prompts, examples], without each of the folds [examples], and with all."""
+    """Fit all accounts to logits [runs, prompts, examples], with all examples and without each of the folds [examples].
+
+    A fit without a fold begins where the one with all examples ended.
+    """
     exact = standardise(clean, cut)
     logits = Logits(*(part.float() for part in vars(exact).values()))  # half the memory to go through
     test = torch.stack([folds == fold for fold in folds.unique()]).to(logits.cut)  # [folds, examples]
-    fitted = fit_accounts(logits, (1 - test).expand(len(clean), *test.shape))
+    train = (1 - test).expand(len(clean), *test.shape)
+    everyone = fit_accounts(logits, torch.ones_like(logits.clean[:, :1]))
     known, told = logits.cut[:, :, None], (~_alike(logits))[:, None]
-    densities = {}
-    for account, found in fitted.items():
-        natural = design_of(account, logits).natural(found.parameters)
-        densities[account] = torch.where(told, (log_density(account, natural, known).value * test).sum(1), 0.0)
-    single, whole = (_of_everyone(account, logits, fitted[account]) for account in (UPPER_RIGHT, LOWER_RIGHT))
+    held_out, fits = {}, {}
+    for account, found in everyone.items():
+        others = _fit(account, logits, train, found.parameters.expand(-1, len(test), -1), steps=STEPS)
+        natural = design_of(account, logits).natural(others.parameters)
+        held_out[account] = torch.where(told, (log_density(account, natural, known).value * test).sum(1), 0.0)
+        fits[account] = others.value - others.parameters.shape[-1]
+    densities = {field: _of_field(*field, held_out, fits, test) for field in product((False, True), (False, True))}
+    single, whole = (
+        design_of(account, logits).natural(everyone[account].parameters) for account in (UPPER_RIGHT, LOWER_RIGHT)
+    )
     share = _share(whole[-1])
-    along, flat = (_along(LOWER_RIGHT, middle, whole[2:4], whole[4], known) for middle in (whole[:2], whole[-3:-1]))
-    lost = torch.sigmoid(torch.log(share) - torch.log1p(-share) + flat.value - along.value)[:, 0]
+    along, flat = _around(LOWER_RIGHT, whole, known)[0]
+    lost = torch.sigmoid(torch.log(share) - torch.log1p(-share) + flat - along)[:, 0]
     wide = cut.std(-1, keepdim=True).clamp(min=1e-9)
     places = torch.linspace(0, clean.shape[-1] - 1, POINTS, device=clean.device).round().long()
     rank = clean.argsort(-1)[..., places]
@@ -345,7 +365,7 @@ def weigh(clean: Tensor, cut: Tensor, folds: Tensor) -> Weighed:
         densities,
         lost=lost,
         share=share[:, 0, 0],
-        level=whole[-3:-1, :, 0, 0].T * wide[..., 0] + cut.mean(-1),
+        level=whole[FLAT, :, 0, 0].T * wide[..., 0] + cut.mean(-1),
         at=clean.gather(-1, rank),
         one=curve(single),
         kept=curve(whole),

@@ -8,7 +8,7 @@ concave, and taken back where they do not help.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations_with_replacement
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -24,7 +24,8 @@ class Derivatives:
 
     value: Tensor
     gradient: Tensor  # [parameters, runs, folds, examples]
-    second: dict[tuple[int, int], Tensor]  # by two natural parameters, the smaller number first
+    second: dict[tuple[int, int], Tensor]  # by two natural parameters, the smaller number first; none: nothing
+    square: Tensor  # [parameters, runs, folds, examples]: its products are added to the second derivatives
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,14 @@ class Design:
     ridge: Tensor  # [coefficients]: the inverse variance of a normal prior
 
     @cached_property
-    def pairs(self) -> dict[tuple[int, int], Tensor]:
-        """Products of the columns of every two natural parameters, [runs, examples, products]."""
-        return {
-            (one, two): (left[..., :, None] * right[..., None, :]).flatten(-2)
-            for (one, left), (two, right) in combinations_with_replacement(enumerate(self.columns), 2)
-        }
+    def _pairs(self) -> dict[tuple[int, int], Tensor]:
+        return {}
+
+    def pairs(self, one: int, two: int) -> Tensor:
+        """Products of the columns of two natural parameters, [runs, examples, products]."""
+        if (one, two) not in self._pairs:
+            self._pairs[one, two] = (self.columns[one][..., :, None] * self.columns[two][..., None, :]).flatten(-2)
+        return self._pairs[one, two]
 
     @property
     def sizes(self) -> list[int]:
@@ -76,25 +79,36 @@ class _Point:
 
 def _look(density: Density, design: Design, weights: Tensor, parameters: Tensor) -> _Point:
     """The penalised log likelihood and its derivatives at some coefficients."""
-    found, columns, sizes = density(design.natural(parameters)), design.columns, design.sizes
-    blocks = {
-        (one, two): ((weights * found.second[one, two]) @ pairs).unflatten(-1, (sizes[one], sizes[two]))
-        for (one, two), pairs in design.pairs.items()
-    }
-    order = range(len(columns))
-    rows = [[blocks[one, two] if one <= two else blocks[two, one].mT for two in order] for one in order]
+    found, columns = density(design.natural(parameters)), design.columns
     slopes = [weights * slope for slope in found.gradient]
     return _Point(
         parameters=parameters,
         value=(weights * found.value).sum(-1, dtype=torch.float64) - (design.ridge * parameters**2).sum(-1) / 2,
         gradient=torch.cat([slope @ part for slope, part in zip(slopes, columns, strict=True)], dim=-1)
         - design.ridge * parameters,
-        curvature=torch.diag(design.ridge) - torch.cat([torch.cat(row, dim=-1) for row in rows], dim=-2),
+        curvature=torch.diag(design.ridge) - _second(found, design, weights),
         scale=torch.cat([(slope**2) @ part**2 for slope, part in zip(slopes, columns, strict=True)], dim=-1).clamp(
             min=1e-3
         )
         + design.ridge,
     )
+
+
+def _second(found: Derivatives, design: Design, weights: Tensor) -> Tensor:
+    """The second derivatives of the log likelihood by the coefficients."""
+    roots = weights.sqrt()
+    squares = [
+        (roots * part)[..., None] * some[:, None] for part, some in zip(found.square, design.columns, strict=True)
+    ]
+    total = torch.cat(squares, dim=-1).mT @ torch.cat(squares, dim=-1)
+    starts = [0, *accumulate(design.sizes)]
+    places = [slice(*ends) for ends in pairwise(starts)]
+    for (one, two), bend in found.second.items():
+        block = ((weights * bend) @ design.pairs(one, two)).unflatten(-1, (design.sizes[one], design.sizes[two]))
+        total[..., places[one], places[two]] += block
+        if one != two:
+            total[..., places[two], places[one]] += block.mT
+    return total
 
 
 def _step(point: _Point, damping: Tensor) -> tuple[Tensor, Tensor]:

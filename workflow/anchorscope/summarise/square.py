@@ -8,6 +8,5 @@ COMPARED = {
     "kinds_without_degrees": ((True, False), (False, False)),
     "degrees_within_kinds": ((True, True), (True, False)),
 }
-HEAVY = "heavy_tails"  # the gain of Student's tails over normal ones, of one curve with degrees
-GAINS = (*(f"{name}_{tails}" for name in COMPARED for tails in TAILS), HEAVY)
+GAINS = tuple(COMPARED)
 EVERYONE = "all"  # examples

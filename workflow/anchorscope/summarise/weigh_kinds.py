@@ -21,7 +21,7 @@ from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge
 from anchorscope.text.normal_words import bare_words
 
 ANSWERS_NEEDED = ["id", "question", "property", "answer"]
-AT_ONCE = 8_000  # examples of all layers that are fitted together; more do not stay in a processor's cache
+AT_ONCE = 8000  # examples of all layers that are fitted together; more do not stay in a processor's cache
 MIN_WITHIN = 100  # examples of a form within which kinds are looked for
 MIN_TOLD = 10  # examples that share a value, so that it is said how many of them are lost
 ACCOUNTS_SCHEMA: dict[str, Any] = {
@@ -115,7 +115,6 @@ def _in_parts(measured: Measured, among: str) -> Iterator[_Layers]:
 
 
 def _layers(weighed: Weighed) -> _Layers:
-    gains = list(gains_of(weighed).values())
     shapes = [
         {
             "correlation": float(weighed.correlation[layer]),
@@ -127,7 +126,8 @@ def _layers(weighed: Weighed) -> _Layers:
         }
         for layer in range(len(weighed.share))
     ]
-    return _Layers(torch.stack(gains).numpy(), weighed.lost.numpy(), shapes)
+    gains = torch.stack(list(gains_of(weighed).values()))
+    return _Layers(gains.numpy(), weighed.lost.numpy(), shapes)
 
 
 def _gains(by_example: np.ndarray, resamples: Resamples) -> dict[str, float]:
