@@ -49,6 +49,7 @@ class Account:
     tails: str
 
 
+Field = tuple[bool, bool]  # of the square: two kinds, degrees
 ACCOUNTS = tuple(Account(*one) for one in product((False, True), (False, True), TAILS))
 
 
@@ -60,6 +61,9 @@ class Logits:
     cut: Tensor
     curve: Tensor  # [runs, prompts, examples, knots], the spline's columns
     diagonal: Tensor  # [runs, prompts], the slope at which a logit is kept as it is
+
+    def of(self, runs: Tensor) -> "Logits":
+        return Logits(*(part[runs] for part in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -296,7 +300,7 @@ class Weighed:
     The kinds are those of the account at the lower right with Student's tails, fitted to all examples.
     """
 
-    densities: dict[tuple[bool, bool], Tensor]  # [runs, examples], by two kinds and degrees
+    densities: dict[Field, Tensor]  # [runs, examples]
     lost: Tensor  # [runs, examples], the probability of lying along the flat line
     share: Tensor  # [runs], of those that do
     level: Tensor  # [runs, prompts], of the flat line
@@ -315,43 +319,54 @@ def gains_of(weighed: Weighed) -> dict[str, Tensor]:
     return {name: weighed.densities[better] - weighed.densities[worse] for name, (better, worse) in COMPARED.items()}
 
 
-def _of_field(
-    two_kinds: bool, degrees: bool, held_out: dict[Account, Tensor], fits: dict[Account, Tensor], test: Tensor
-) -> Tensor:
-    """What a field of the square says of each example, [runs, examples], by the tails that fit the other folds better.
+def _held_out(field: Field, everyone: dict[Account, Fitted], logits: Logits, test: Tensor) -> tuple[Tensor, Tensor]:
+    """What a field of the square says of each example, [runs, examples], and how well it fits without each fold.
 
-    The lower row holds the upper one: where a second line fits the other folds no better, there is none. `fits` [runs,
-    folds] are log likelihoods less the number of coefficients, `test` [folds, examples] the members of each fold.
+    The tails are those that fit everyone better. A fit without a fold begins where the one with everyone ended; its
+    worth, [runs, folds], is the log likelihood less the number of coefficients.
     """
-    rivals = [Account(kinds, degrees, tails) for kinds in (False, True)[: 1 + two_kinds] for tails in TAILS]
-    best = torch.stack([fits[one] for one in rivals]).argmax(0)  # [runs, folds]
-    chosen = best[:, test.argmax(0)]  # [runs, examples]
-    return torch.stack([held_out[one] for one in rivals]).gather(0, chosen[None])[0]
+    both = [Account(*field, tails) for tails in TAILS]
+    best = torch.stack([everyone[one].value[:, 0] for one in both]).argmax(0)
+    said, worth = torch.zeros_like(logits.cut[:, 0]), torch.zeros_like(logits.cut[:, 0, : len(test)]).double()
+    for number, account in enumerate(both):
+        runs = (best == number).nonzero()[:, 0]
+        if len(runs):
+            mine, start = logits.of(runs), everyone[account].parameters[runs].expand(-1, len(test), -1)
+            found = _fit(account, mine, (1 - test).expand(len(runs), *test.shape), start, steps=STEPS)
+            natural = design_of(account, mine).natural(found.parameters)
+            said[runs] = (log_density(account, natural, mine.cut[:, :, None]).value * test).sum(1)
+            worth[runs] = found.value - found.parameters.shape[-1]
+    return said, worth
+
+
+def _square(everyone: dict[Account, Fitted], logits: Logits, test: Tensor) -> dict[Field, Tensor]:
+    """What every field says of each example, [runs, examples], by the members of each fold, [folds, examples].
+
+    The lower row holds the upper one: where a second line fits the other folds no better, there is none.
+    """
+    densities: dict[Field, Tensor] = {}
+    told = (~_alike(logits))[:, None]
+    for degrees in (False, True):
+        (one, worth_one), (two, worth_two) = (
+            _held_out((kinds, degrees), everyone, logits, test) for kinds in (False, True)
+        )
+        better = (worth_two > worth_one)[:, test.argmax(0)]
+        densities[False, degrees] = torch.where(told, one, 0.0)
+        densities[True, degrees] = torch.where(told, torch.where(better, two, one), 0.0)
+    return densities
 
 
 def weigh(clean: Tensor, cut: Tensor, folds: Tensor) -> Weighed:
-    """Fit all accounts to logits [runs, prompts, examples], with all examples and without each of the folds [examples].
-
-    A fit without a fold begins where the one with all examples ended.
-    """
+    """Fit all accounts to logits [runs, prompts, examples], to all and without each of the folds [examples]."""
     exact = standardise(clean, cut)
     logits = Logits(*(part.float() for part in vars(exact).values()))  # half the memory to go through
     test = torch.stack([folds == fold for fold in folds.unique()]).to(logits.cut)  # [folds, examples]
-    train = (1 - test).expand(len(clean), *test.shape)
     everyone = fit_accounts(logits, torch.ones_like(logits.clean[:, :1]))
-    known, told = logits.cut[:, :, None], (~_alike(logits))[:, None]
-    held_out, fits = {}, {}
-    for account, found in everyone.items():
-        others = _fit(account, logits, train, found.parameters.expand(-1, len(test), -1), steps=STEPS)
-        natural = design_of(account, logits).natural(others.parameters)
-        held_out[account] = torch.where(told, (log_density(account, natural, known).value * test).sum(1), 0.0)
-        fits[account] = others.value - others.parameters.shape[-1]
-    densities = {field: _of_field(*field, held_out, fits, test) for field in product((False, True), (False, True))}
     single, whole = (
         design_of(account, logits).natural(everyone[account].parameters) for account in (UPPER_RIGHT, LOWER_RIGHT)
     )
     share = _share(whole[-1])
-    along, flat = _around(LOWER_RIGHT, whole, known)[0]
+    along, flat = _around(LOWER_RIGHT, whole, logits.cut[:, :, None])[0]
     lost = torch.sigmoid(torch.log(share) - torch.log1p(-share) + flat - along)[:, 0]
     wide = cut.std(-1, keepdim=True).clamp(min=1e-9)
     places = torch.linspace(0, clean.shape[-1] - 1, POINTS, device=clean.device).round().long()
@@ -362,7 +377,7 @@ def weigh(clean: Tensor, cut: Tensor, folds: Tensor) -> Weighed:
         return (middle * wide + cut.mean(-1, keepdim=True)).gather(-1, rank)
 
     return Weighed(
-        densities,
+        _square(everyone, logits, test),
         lost=lost,
         share=share[:, 0, 0],
         level=whole[FLAT, :, 0, 0].T * wide[..., 0] + cut.mean(-1),
