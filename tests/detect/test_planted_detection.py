@@ -39,6 +39,7 @@ def mixture_is_ahead(truth: str, seed: int) -> bool:
     return bool(gain["gain_low"][0] > 0)
 
 
+@pytest.mark.slow
 def test_mixture_of_probes_is_ahead_where_pathways_matter_and_only_there():
     assert sum(mixture_is_ahead(TWO_DIRECTIONS, seed) for seed in range(FEW)) >= FEW - 1
     assert sum(mixture_is_ahead(ONE_DIRECTION, seed) for seed in range(FEW)) <= 1

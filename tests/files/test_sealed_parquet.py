@@ -34,7 +34,7 @@ from anchorscope.files.sealed_parquet import (
 from anchorscope.questions.local_rows import copy_rows
 
 ABOUT = {"anchorscope": '{"stage":"test"}'}
-FLIPS = 1200  # of each file
+FLIPS = 600  # of each file
 
 
 def answer_rows(count: int) -> list[dict]:

@@ -90,7 +90,7 @@ def replaced(name: str) -> Callable[[str], Spoil]:
     return by
 
 
-@pytest.mark.parametrize("cases", [50, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [25, pytest.param(2000, marks=pytest.mark.slow)])
 def test_any_model_is_loaded_rightly_or_refused_in_a_sentence(cases, good, tmp_path):
     files = sorted(good.iterdir())
     folder, target = tmp_path / "mine", tmp_path / "fetched"

@@ -107,7 +107,7 @@ class Slow:
         return [self.logits(probe, labels, name, layer) for name in ("clean", "exact_question")]
 
 
-@pytest.mark.parametrize("width", [6, 100], ids=["narrow", "wide"])
+@pytest.mark.parametrize("width", [pytest.param(6, id="narrow"), pytest.param(100, id="wide", marks=pytest.mark.slow)])
 def test_moves_are_those_of_probes_that_are_fitted_one_by_one(width):
     states, examples = make(count=120, width=width, signal=0.8)
     drawn = labellings(examples, seed=0)

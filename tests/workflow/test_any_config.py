@@ -31,7 +31,7 @@ def found_wrong(data: bytes, folder: Path) -> list[str]:
     return file_mistakes(file) or mistakes(load_configfile(file), SCHEMA)
 
 
-@pytest.mark.parametrize("cases", [50, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [25, pytest.param(2000, marks=pytest.mark.slow)])
 def test_every_mistake_is_one_sentence(cases, tmp_path):
     def judge(data: bytes) -> bool:
         sentences = found_wrong(data, tmp_path)

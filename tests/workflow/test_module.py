@@ -48,6 +48,7 @@ def default_config() -> dict:
     return yaml.safe_load((ROOT / "config.yaml").read_text())
 
 
+@pytest.mark.slow
 def test_the_snakefile_of_the_catalogue_plans_what_the_one_at_the_root_plans(tmp_path):
     shutil.copy2(ROOT / "config.yaml", tmp_path)
     planned = [
