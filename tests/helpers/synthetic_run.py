@@ -33,7 +33,7 @@ from anchorscope.report.tables import (
 from anchorscope.summarise.accounts import POINTS
 from anchorscope.summarise.claims import STATEMENTS
 from anchorscope.summarise.push import LOGITS
-from anchorscope.summarise.square import EVERYONE, GAINS
+from anchorscope.summarise.square import COMPARED, EVERYONE
 from anchorscope.summarise.strata import DISTANCE
 from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, UNDECIDED
 
@@ -203,7 +203,7 @@ def make_deepest(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
 
 def overall_gains(kinds: float) -> dict[str, float]:
     """What the mean over layers says where kinds gain so much, and degrees a half, both beyond doubt."""
-    gains = {gain: kinds if gain == "kinds" else 0.5 for gain in GAINS}
+    gains = {gain: kinds if gain == "kinds" else 0.5 for gain in COMPARED}
     return {**gains, **{f"{name}_error": 0.001 for name in gains}, "correlation": 0.4, "n": 1000}
 
 
@@ -250,7 +250,7 @@ def make_claims(layers: dict[str, int], datasets: list[str]) -> dict:
         {"model": model, "dataset": dataset, "logits": "measured", "area": -12.34, **ends, "beyond": False}
         for model, dataset in product(layers, datasets)
     ]
-    gains = {f"{gain}{end}": 0.1 for gain in GAINS for end in ("", "_low", "_high")}
+    gains = {f"{gain}{end}": 0.1 for gain in COMPARED for end in ("", "_low", "_high")}
     told = {"quality": "question_form", "value": "who", "n": 90, "share_lost": 0.3, "auc": None}
     told |= {"share_lost_low": 0.25, "share_lost_high": 0.35}
     within = {"among": "question_form who", "n": 90, "verdict": UNDECIDED, "could_see_share": None}

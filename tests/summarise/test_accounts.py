@@ -2,7 +2,6 @@
 
 import json
 from itertools import combinations_with_replacement
-from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
@@ -25,7 +24,7 @@ from anchorscope.summarise.accounts import (
     standardise,
     weigh,
 )
-from anchorscope.summarise.planted_kinds import PLANTED, SHARES
+from anchorscope.summarise.kinds_seen import PLANTED, SHARES
 from anchorscope.summarise.square import COMPARED
 from anchorscope.summarise.verdict_on_kinds import (
     BY_DEGREES,
@@ -39,8 +38,9 @@ from anchorscope.summarise.verdict_on_kinds import (
 )
 from anchorscope.summarise.weigh_kinds import weigh_kinds
 from planted_kinds import planted
+from small_things import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
+RECORD = json.loads((ROOT / "benchmarks" / "results" / "kinds-h200.json").read_text(encoding="utf-8"))["results"]
 
 
 def natural_parameters(account: Account, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -87,7 +87,7 @@ def test_derivatives_are_those_of_automatic_differentiation(account):
         torch.testing.assert_close(mine.detach(), second[two], rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("account", [Account(False, False, "normal"), Account(False, True, "student")], ids=str)
+@pytest.mark.parametrize("account", [one for one in ACCOUNTS if not one.two_kinds], ids=str)
 def test_one_curve_is_fitted_as_by_a_general_optimiser(account):
     """Near the fit, a general optimiser finds nothing higher. (Further off a mixture may have other optima.)"""
     truth = planted("a curved line", 1, 120, 0.4, seed=3)
@@ -195,20 +195,18 @@ def test_too_few_examples_decide_nothing_and_more_verdicts_need_more():
 
 
 def test_planted_kinds_are_those_of_the_record():
-    record = json.loads((ROOT / "benchmarks" / "results" / "kinds-h200.json").read_text())
-    rows = {(row["examples"], row["correlation"], row["truth"]): row for row in record["results"]}
+    rows = {(row["examples"], row["correlation"], row["truth"]): row for row in RECORD}
     for (examples, correlation), known in PLANTED.items():
         for share, gain, spread in zip(SHARES, *known, strict=True):
             row = rows[examples, correlation, f"{100 * share:.0f} % lost"]
             assert (gain, spread) == (row["gain of kinds"], pytest.approx(row["its error"] * examples**0.5, abs=0.01))
-    assert len(PLANTED) == len({(row["examples"], row["correlation"]) for row in record["results"]})
+    assert len(PLANTED) == len({(row["examples"], row["correlation"]) for row in RECORD})
 
 
 @pytest.mark.parametrize("examples", [150, 250, 400, 1000])
 def test_the_least_share_that_is_seen_agrees_with_how_often_planted_kinds_were_seen(examples):
     """A share that was called two kinds in nine of ten draws is not below what is said, one in six of ten not above."""
-    record = json.loads((ROOT / "benchmarks" / "results" / "kinds-h200.json").read_text())
-    for row in record["results"]:
+    for row in RECORD:
         if row["examples"] == examples and row["truth"] in ("10 % lost", "25 % lost"):
             share = float(row["truth"].split()[0]) / 100
             least = least_share_seen(examples, row["correlation"], NormalDist().inv_cdf(0.95))

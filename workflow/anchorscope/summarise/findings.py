@@ -13,7 +13,7 @@ from anchorscope.summarise.curves import QUANTITIES
 from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.landmarks import compare
 from anchorscope.summarise.notes import notes, unprobed
-from anchorscope.summarise.square import EVERYONE, GAINS
+from anchorscope.summarise.square import COMPARED, EVERYONE
 from anchorscope.summarise.tables import Coverage
 from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge, judge_all
 
@@ -60,7 +60,7 @@ def find(
 
 def judge_kinds(accounts: pl.DataFrame, told_apart: pl.DataFrame, models: Sequence[str]) -> list[dict]:
     """One row per model and dataset: the verdict on kinds, what it rests on, and what tells two kinds apart."""
-    gains = [f"{gain}{end}" for gain in GAINS for end in ("", "_error", "_low", "_high")]
+    gains = [f"{gain}{end}" for gain in COMPARED for end in ("", "_error", "_low", "_high")]
     columns = ["model", "dataset", "among", "n", *gains, "correlation", "share_lost"]
     overall = accounts.filter(pl.col("layer").is_null(), pl.col("model").is_in(models)).select(columns)
     verdicts, found = judge_all(accounts), []

@@ -97,12 +97,12 @@ def _look(density: Density, design: Design, weights: Tensor, parameters: Tensor)
 def _second(found: Derivatives, design: Design, weights: Tensor) -> Tensor:
     """The second derivatives of the log likelihood by the coefficients."""
     roots = weights.sqrt()
-    squares = [
-        (roots * part)[..., None] * some[:, None] for part, some in zip(found.square, design.columns, strict=True)
-    ]
-    total = torch.cat(squares, dim=-1).mT @ torch.cat(squares, dim=-1)
-    starts = [0, *accumulate(design.sizes)]
-    places = [slice(*ends) for ends in pairwise(starts)]
+    square = torch.cat(
+        [(roots * part)[..., None] * some[:, None] for part, some in zip(found.square, design.columns, strict=True)],
+        dim=-1,
+    )
+    total = square.mT @ square
+    places = [slice(*ends) for ends in pairwise(accumulate(design.sizes, initial=0))]
     for (one, two), bend in found.second.items():
         block = ((weights * bend) @ design.pairs(one, two)).unflatten(-1, (design.sizes[one], design.sizes[two]))
         total[..., places[one], places[two]] += block

@@ -8,5 +8,4 @@ COMPARED = {
     "kinds_without_degrees": ((True, False), (False, False)),
     "degrees_within_kinds": ((True, True), (True, False)),
 }
-GAINS = tuple(COMPARED)
 EVERYONE = "all"  # examples

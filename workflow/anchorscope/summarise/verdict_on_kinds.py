@@ -21,7 +21,7 @@ from statistics import NormalDist
 import numpy as np
 import polars as pl
 
-from anchorscope.summarise.planted_kinds import PLANTED, SHARES
+from anchorscope.summarise.kinds_seen import PLANTED, SHARES
 from anchorscope.summarise.square import COMPARED, EVERYONE
 
 TWO_KINDS, BY_DEGREES, ONE_MECHANISM, UNDECIDED = "two kinds", "by degrees", "one mechanism", "undecided"

@@ -16,19 +16,19 @@ from anchorscope.summarise.bootstrap import Resamples, interval, resample
 from anchorscope.summarise.forms import FORMS
 from anchorscope.summarise.grouping import LABELLED_UNDER, both_prompts, read_places
 from anchorscope.summarise.headline import at_headline
-from anchorscope.summarise.square import EVERYONE, GAINS
+from anchorscope.summarise.square import COMPARED, EVERYONE
 from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge
 from anchorscope.text.normal_words import bare_words
 
 ANSWERS_NEEDED = ["id", "question", "property", "answer"]
-AT_ONCE = 8000  # examples of all layers that are fitted together; more do not stay in a processor's cache
+AT_ONCE = 8_000  # examples of all layers that are fitted together; more do not stay in a processor's cache
 MIN_WITHIN = 100  # examples of a form within which kinds are looked for
 MIN_TOLD = 10  # examples that share a value, so that it is said how many of them are lost
 ACCOUNTS_SCHEMA: dict[str, Any] = {
     "among": pl.String,
     "layer": pl.Int16,
     "n": pl.Int64,
-    **{f"{gain}{end}": pl.Float64 for gain in GAINS for end in ("", "_error", "_low", "_high")},
+    **{f"{gain}{end}": pl.Float64 for gain in COMPARED for end in ("", "_error", "_low", "_high")},
     **dict.fromkeys(("correlation", "share_lost", "level_lost"), pl.Float64),
     **dict.fromkeys(("at_clean", "one_curve", "kept_curve"), pl.List(pl.Float32)),
 }
@@ -115,6 +115,7 @@ def _in_parts(measured: Measured, among: str) -> Iterator[_Layers]:
 
 
 def _layers(weighed: Weighed) -> _Layers:
+    gains = list(gains_of(weighed).values())
     shapes = [
         {
             "correlation": float(weighed.correlation[layer]),
@@ -126,8 +127,7 @@ def _layers(weighed: Weighed) -> _Layers:
         }
         for layer in range(len(weighed.share))
     ]
-    gains = torch.stack(list(gains_of(weighed).values()))
-    return _Layers(gains.numpy(), weighed.lost.numpy(), shapes)
+    return _Layers(torch.stack(gains).numpy(), weighed.lost.numpy(), shapes)
 
 
 def _gains(by_example: np.ndarray, resamples: Resamples) -> dict[str, float]:
@@ -136,7 +136,7 @@ def _gains(by_example: np.ndarray, resamples: Resamples) -> dict[str, float]:
     ends = zip(by_example.mean(1), drawn.std(0, ddof=1), *interval(drawn), strict=True)
     return {
         f"{gain}{end}": float(value)
-        for gain, values in zip(GAINS, ends, strict=True)
+        for gain, values in zip(COMPARED, ends, strict=True)
         for end, value in zip(("", "_error", "_low", "_high"), values, strict=True)
     }
 
