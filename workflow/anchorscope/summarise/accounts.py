@@ -283,14 +283,9 @@ def _starts(single: Tensor, logits: Logits, weights: Tensor) -> list[Tensor]:
 
 
 def _in_column(account: Account, parameters: Tensor) -> Tensor:
-    """Parameters of another account of the same row: the correlation is left out, or begins at nothing."""
-    own = 5 if account.two_kinds else 3
-    shared, known, last = parameters.tensor_split([2 * (len(KNOTS) + SPREAD), parameters.shape[-1] - own], dim=-1)
-    if not account.degrees:
-        known = known[..., :0]
-    elif not known.shape[-1]:
-        known = torch.zeros_like(last[..., :1])
-    return torch.cat([shared, known, last], dim=-1)
+    """Parameters of the account with degrees of the same row, for another one of it: without them, no correlation."""
+    before = 2 * (len(KNOTS) + SPREAD)
+    return parameters if account.degrees else torch.cat([parameters[..., :before], parameters[..., before + 1 :]], -1)
 
 
 @dataclass(frozen=True)
