@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import yaml
 
+from anchorscope.summarise.bootstrap import resample
 from anchorscope.summarise.claims import (
     OF_EXPERIMENTS,
     STATEMENTS,
@@ -21,7 +22,8 @@ from anchorscope.summarise.claims import (
     verdict_on,
 )
 from anchorscope.summarise.claims_page import claims_page
-from anchorscope.summarise.curves import Estimate
+from anchorscope.summarise.curves import Estimate, curves, series_row
+from anchorscope.summarise.grouping import RoleResult
 from anchorscope.summarise.landmarks import compare
 from anchorscope.summarise.push import LOGITS
 from anchorscope.summarise.square import COMPARED
@@ -183,6 +185,27 @@ def test_the_best_layer_must_beat_chance_although_it_was_chosen_among_all(best, 
         is_reference=pl.col("layer") == 12,
     )
     assert reads_truth(table) is reads
+
+
+def test_the_gap_that_is_judged_is_the_series_area_and_a_layer_with_one_example_counts_in_both():
+    anchored = np.stack(
+        [np.arange(100) < 1, np.arange(100) < 40, np.arange(100) < 0]
+    )  # layers with 1, 40 and no example
+    delta = np.where(anchored, -40.0, 0.0) + np.random.default_rng(0).normal(size=anchored.shape)
+    everyone = np.ones((1, *delta.shape), bool)
+    result = RoleResult(
+        anchored[None], delta[None], delta_logit=delta[None] / 25, judged_right=everyone, counted=everyone, trained=0.8
+    )
+    gap = curves([result], resample([str(index) for index in range(100)], 1, 500, seed=0))["gap"]
+    series = series_row(gap)
+    assert gap.fewest.tolist() == [1, 40, 0]
+    assert series["area"] == pytest.approx(np.mean([delta[0, 0] - delta[0, 1:].mean(), gap.delta_p.mean[1]]))
+    assert series["deepest_layer"] == 1, "one example makes no deepest layer"
+    claims = judged([replace(run(), gaps=dict.fromkeys(LOGITS, gap.delta_p))])
+    (claim,) = [row for row in claims if (row.claim, row.dataset, row.logits) == (1, "d", "measured")]
+    assert (claim.effect, claim.low, claim.high) == pytest.approx(
+        [series[f"area{end}"] for end in ("", "_low", "_high")]
+    )
 
 
 def flip(values: dict[tuple[str, str], list[float]]) -> pl.DataFrame:

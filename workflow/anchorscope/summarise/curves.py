@@ -146,27 +146,24 @@ def curve_rows(curve: Curve) -> pl.DataFrame:
 
 
 def series_row(curve: Curve, flip: Curve | None = None) -> dict:
-    """What a whole curve comes to: its area (the mean over layers) and its deepest layer.
+    """What a whole curve comes to: its area (the mean over all layers that have an estimate) and its deepest layer.
 
-    `flip` is the same group's curve under that rule. With it, also the share of its area that is left in this curve.
+    The deepest layer is one of those with an interval; a curve without any comes to nothing. `flip` is the same group's
+    curve under that rule. With it, also the share of its area that is left in this curve.
     """
-    known = curve.fewest >= 2
-    if not known.any():
+    safe, known = curve.fewest >= 2, np.isfinite(curve.delta_p.mean)
+    if not safe.any():
         return {}
-    mean = np.where(known, curve.delta_p.mean, np.nan)
-    resampled = np.where(known, curve.delta_p.resampled, np.nan)
+    resampled = np.where(safe, curve.delta_p.resampled, np.nan)
     drawn = resampled[np.isfinite(resampled).any(1)]
-    deepest = int(np.nanargmin(mean))
-    row = {"area": float(np.nanmean(mean)), "deepest_layer": deepest, "deepest": float(mean[deepest])}
-    row["area_logit"] = float(np.nanmean(curve.delta_logit.mean[known]))
-    estimates = {
-        "area": np.nanmean(drawn, 1),
-        "area_logit": known_mean(curve.delta_logit.resampled[:, known].T),
-        "deepest_layer": np.nanargmin(drawn, 1),
-        "deepest": drawn[:, deepest],
-    }
+    deepest = int(np.nanargmin(np.where(safe, curve.delta_p.mean, np.nan)))
+    row = {"deepest_layer": deepest, "deepest": float(curve.delta_p.mean[deepest])}
+    estimates = {"deepest_layer": np.nanargmin(drawn, 1), "deepest": drawn[:, deepest]}
+    for name, estimate in (("area", curve.delta_p), ("area_logit", curve.delta_logit)):
+        row[name] = float(estimate.mean[known].mean())
+        estimates[name] = known_mean(estimate.resampled[:, known].T)
     if flip is not None:
-        both = known & (flip.fewest >= 2)
+        both = known & np.isfinite(flip.delta_p.mean)
         whole = flip.delta_p.mean[both].sum()
         if whole != 0:
             row["of_flip"] = float(curve.delta_p.mean[both].sum() / whole)

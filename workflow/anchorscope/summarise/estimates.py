@@ -12,7 +12,7 @@ from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import FULL, HALF_A, ROLES, SECOND_B
 from anchorscope.probe.verdicts import delta_p, sigmoid
 from anchorscope.summarise.bootstrap import Resamples, interval, resample
-from anchorscope.summarise.curves import ANCHORS, QUANTITIES, Curve, curve_rows, curves, series_row
+from anchorscope.summarise.curves import ANCHORS, QUANTITIES, Curve, curve_rows, curves, known_mean, series_row
 from anchorscope.summarise.forms import forms_table
 from anchorscope.summarise.grouping import LABELLED_UNDER, PlaceLogits, both_prompts, group, read_places
 from anchorscope.summarise.headline import at_headline
@@ -201,14 +201,17 @@ def _series_table(by_key: Curves, null: Simulated) -> pl.DataFrame:
 
 
 def null_area(curve: Curve, means: np.ndarray | None) -> dict[str, float]:
-    """Median and central 95 % of the area of simulated means [draws, layers], over the layers of the curve."""
+    """Median and central 95 % of the area of simulated means [draws, layers], over the layers of the curve.
+
+    As for the curve itself, a simulated run's area is the mean over those layers in which both groups have examples.
+    """
     if means is None or not (curve.fewest >= 2).any():
         return {}
-    known = means[:, curve.fewest >= 2]
-    whole = np.isfinite(known).all(1)
-    if whole.mean() <= 0.5:  # groups that one mechanism hardly ever fills in every layer
+    areas = known_mean(means[:, np.isfinite(curve.delta_p.mean)].T)
+    known = np.isfinite(areas)
+    if known.mean() <= 0.5:  # groups that one mechanism hardly ever fills
         return {}
-    low, middle, high = np.quantile(known[whole].mean(1), [0.025, 0.5, 0.975])
+    low, middle, high = np.quantile(areas[known], [0.025, 0.5, 0.975])
     return {"area_null": float(middle), "area_null_low": float(low), "area_null_high": float(high)}
 
 
