@@ -2,6 +2,7 @@
 
 import json
 from copy import copy
+from importlib.metadata import version
 
 import numpy as np
 import polars as pl
@@ -215,7 +216,7 @@ def test_the_card_says_what_the_detector_is(tmp_path):
     assert "few: 5 right and 60 hallucinated answers are too few to probe" in card
     assert "weights of this model are random" in card
     assert "two: questions that come with Anchorscope" in card
-    for fixed in ("fedcba9876543210", "hash", "0123456789abcdef", torch.__version__):
+    for fixed in ("fedcba9876543210", "hash", "0123456789abcdef", version("torch")):
         assert fixed in card
 
 

@@ -4,6 +4,7 @@ import re
 from functools import cache
 
 import pytest
+import transformers
 from transformers.utils import logging
 
 from architectures import IMAGE_MODELS, architectures, compare, judge, small_image_model
@@ -62,7 +63,8 @@ def test_most_architectures_that_can_be_built_are_exact():
         int, re.search(r"Of (\d+) .*?, (\d+) could.* (\d+) of .*?: (\d+) on .*\n(\d+) on", text()).groups()
     )
     exact_rows = [row for kind, row in rows().items() if "whole" not in kind and max(map(float, row[3:6])) < 1e-4]
-    assert listed == len(architectures())
+    if f"transformers {transformers.__version__} " in text():  # others know of more architectures, or of fewer
+        assert listed == len(architectures())
     assert len(exact_rows) == exact == packed + plain
     assert exact >= 60
     assert exact >= 0.9 * built
