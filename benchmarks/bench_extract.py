@@ -22,6 +22,7 @@ from common import (
     ROOT,
     TWO_PASSES,
     arguments,
+    fast_dtype,
     machine,
     matmul_rate,
     operations_per_token,
@@ -41,7 +42,7 @@ from anchorscope.extract.run import path_for, run_workload
 from anchorscope.extract.sequences import TokenSequence, Workload
 from anchorscope.extract.store import ActivationWriter, example_bytes
 from anchorscope.extract.writer import to_host
-from anchorscope.models.loading import pick_dtype, random_model
+from anchorscope.models.loading import random_model
 
 SHAPES = ["llama-3.2-1b", "llama-3.2-3b", "qwen3-8b", "qwen3-32b"]
 
@@ -289,7 +290,7 @@ if __name__ == "__main__":
     )
     torch.set_num_threads(options.threads)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = pick_dtype(options.dtype, device)
+    dtype = fast_dtype(options.dtype, device)
     rate = matmul_rate(device, dtype)
     results = []
     for shape in [options.model] if options.model else options.shapes:

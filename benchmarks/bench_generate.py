@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from common import ROOT, arguments, machine, report, seconds
+from common import ROOT, arguments, fast_dtype, machine, report, seconds
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
@@ -29,7 +29,7 @@ from anchorscope.answer.generate import answer_ends, generate, stop_tokens
 from anchorscope.answer.prompts import common_prefix, encode, few_shot_prompt
 from anchorscope.engine.batches import plan_batches
 from anchorscope.files.identity import read_json
-from anchorscope.models.loading import pick_dtype, random_model
+from anchorscope.models.loading import random_model
 
 RESOURCES = ROOT / "workflow" / "resources"
 MAX_NEW_TOKENS = 32
@@ -139,7 +139,7 @@ if __name__ == "__main__":
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = pick_dtype(options.dtype, device)
+    dtype = fast_dtype(options.dtype, device)
     if options.shape:
         model = random_model(RESOURCES / "shapes" / f"{options.shape}.json", seed=0, dtype=dtype, device=device)
         given = synthetic_prompts(model, options.count)

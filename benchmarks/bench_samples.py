@@ -17,13 +17,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from bench_generate import MAX_NEW_TOKENS, RESOURCES, real_prompts
-from common import arguments, machine, report, seconds
+from common import arguments, fast_dtype, machine, report, seconds
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging
 
 from anchorscope.answer.generate import sample
-from anchorscope.models.loading import pick_dtype
 
 
 def run_engine(model: PreTrainedModel, prompts: list[list[int]], shared: int, stops: Tensor, count: int) -> int:
@@ -107,7 +106,7 @@ if __name__ == "__main__":
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = pick_dtype(options.dtype, device)
+    dtype = fast_dtype(options.dtype, device)
     model = AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype).to(device).eval().requires_grad_(False)
     questions = RESOURCES / "questions" / "nq-mini.jsonl"
     given = real_prompts(model, options.model, questions=questions, count=options.questions)

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import torch
 from bench_extract import Nowhere, load
-from common import ROOT, arguments, machine, report, seconds
+from common import ROOT, arguments, fast_dtype, machine, report, seconds
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -32,7 +32,6 @@ from anchorscope.detect.trained import Trained
 from anchorscope.extract.axes import HEADLINE
 from anchorscope.extract.run import path_for, run_workload
 from anchorscope.extract.sequences import Workload, build_workload
-from anchorscope.models.loading import pick_dtype
 from anchorscope.models.revision import tokenizer_hash
 
 QUESTIONS = ROOT / "workflow" / "resources" / "questions"
@@ -143,7 +142,7 @@ if __name__ == "__main__":
     )
     torch.set_num_threads(options.threads)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = pick_dtype(options.dtype, device)
+    dtype = fast_dtype(options.dtype, device)
     if options.model:
         model = AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype).to(device).eval().requires_grad_(False)
     else:

@@ -19,8 +19,16 @@ sys.path.insert(0, str(ROOT / "workflow"))
 
 from anchorscope.extract.sequences import TokenSequence, Workload  # noqa: E402
 from anchorscope.models.hardware import processor  # noqa: E402
+from anchorscope.models.precision import has_matrix_units  # noqa: E402
 
 TWO_PASSES = [("first", "clean"), ("first", "exact_question")]
+
+
+def fast_dtype(asked: str, device: torch.device) -> torch.dtype:
+    """The dtype that was asked for; `auto` is what the device multiplies fastest."""
+    if asked != "auto":
+        return getattr(torch, asked)
+    return torch.bfloat16 if device.type == "cuda" or has_matrix_units() else torch.float32
 
 
 def synchronize() -> None:

@@ -266,10 +266,11 @@ def make_claims(layers: dict[str, int], datasets: list[str]) -> dict:
 def make_provenance(layers: dict[str, int], datasets: list[str]) -> dict:
     manifest = {"architecture": "llama", "parameters": 10**9, "layers": 16, "width": 2048, "stored_dtype": "bfloat16"}
     manifest |= {"weights": "trained", "revision": "0" * 40, "source": {"hub": "some/model"}}
+    computed = {"dtype": "bfloat16", "dtype_because": "the config asks for it", "device": "NVIDIA H200", "threads": 4}
     return {
         "config": {"questions": ASKED},
         "models": dict.fromkeys(layers, manifest),
-        "computed": {name: [{"dtype": "bfloat16", "device": "NVIDIA H200", "threads": 4}] for name in layers},
+        "computed": {name: [computed] for name in layers},
         "datasets": {name: {"source": "file", "sha256": "0" * 64} for name in datasets},
         "libraries": {"torch": "2"},
         "python": "3",

@@ -4,16 +4,19 @@ import ctypes
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
+from transformers import PreTrainedConfig
 
 from anchorscope import __main__ as command
 from anchorscope.engine.batches import run_batches
 from anchorscope.files import disk
 from anchorscope.files.memory import give_back_freed_blocks
 from anchorscope.models import hardware
-from anchorscope.models.loading import pick_dtype
+from anchorscope.models.loading import read_config
+from anchorscope.models.precision import choose_dtype, float32_rate
 from small_things import ROOT
 
 # As they were seen; the first is that of Linux on x86, and really raised in test_engine.py.
@@ -81,12 +84,45 @@ def test_the_processor_is_named_wherever_it_runs(cpuinfo, python, expected, tmp_
 @pytest.mark.parametrize(("asked", "dtype"), [(lambda: True, torch.bfloat16), (lambda: False, torch.float32)])
 def test_auto_is_float32_on_a_processor_without_matrix_units(asked, dtype, monkeypatch):
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", asked, raising=False)
-    assert pick_dtype("auto", torch.device("cpu")) == dtype
+    assert choose_dtype("auto", torch.device("cpu"), PreTrainedConfig()).dtype == dtype
 
 
 def test_auto_is_float32_where_torch_cannot_tell(monkeypatch):
     monkeypatch.delattr(torch.cpu, "_is_amx_tile_supported", raising=False)
-    assert pick_dtype("auto", torch.device("cpu")) == torch.float32
+    assert choose_dtype("auto", torch.device("cpu"), PreTrainedConfig()).dtype == torch.float32
+
+
+# Multiprocessors, capability and clock in kHz as torch gives them, and the float32 rate that its maker publishes.
+CARDS = {
+    "H200": (132, (9, 0), 1_980_000, 67e12),
+    "A100": (108, (8, 0), 1_410_000, 19.5e12),
+    "V100": (80, (7, 0), 1_530_000, 15.7e12),
+    "RTX 4090": (128, (8, 9), 2_520_000, 82.6e12),
+}
+
+
+@pytest.mark.parametrize(("count", "capability", "clock", "published"), CARDS.values(), ids=CARDS)
+def test_a_cards_float32_rate_is_that_which_its_maker_publishes(count, capability, clock, published):
+    major, minor = capability
+    card = SimpleNamespace(multi_processor_count=count, major=major, minor=minor, clock_rate=clock)
+    assert float32_rate(card) == pytest.approx(published, rel=0.01)
+
+
+def test_auto_is_float32_for_small_models_and_on_fast_cards_and_says_why(monkeypatch):
+    count, (major, minor), clock, _ = CARDS["H200"]
+    card = SimpleNamespace(multi_processor_count=count, major=major, minor=minor, clock_rate=clock)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
+    shapes = {shape.stem: read_config(shape) for shape in (ROOT / "workflow/resources/shapes").glob("*.json")}
+    found = {name: choose_dtype("auto", torch.device("cuda"), config) for name, config in shapes.items()}
+    assert {name: found[name].dtype for name in ("llama-3.2-1b", "qwen3-8b")} == {
+        "llama-3.2-1b": torch.float32,
+        "qwen3-8b": torch.bfloat16,
+    }
+    assert "8.2 billion parameters" in found["qwen3-8b"].why
+    card.multi_processor_count = 10 * count
+    assert choose_dtype("auto", torch.device("cuda"), shapes["qwen3-8b"]).dtype == torch.float32
+    assert choose_dtype("bfloat16", torch.device("cuda"), shapes["llama-3.2-1b"]).dtype == torch.bfloat16
 
 
 def test_without_glibc_its_memory_is_left_alone(monkeypatch):

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from html import escape
+from importlib.metadata import version
 from pathlib import Path
 
 import polars as pl
@@ -604,14 +605,15 @@ def test_a_run_says_what_made_it(finished):
     assert set(made["code"]) == {path.stem for path in (finished / "scripts").glob("*.py")}
     assert made["models"]["tiny"]["revision"]
     assert made["datasets"]["one"]["sha256"] == hashlib.sha256((finished / "one.jsonl").read_bytes()).hexdigest()
-    assert made["libraries"]["torch"] == torch.__version__
-    with_one_thread = {"dtype": "float32", "device": processor(), "threads": 1}
+    assert made["libraries"]["torch"] == version("torch")
+    why = "the config asks for it"
+    with_one_thread = {"dtype": "float32", "dtype_because": why, "device": processor(), "threads": 1}
     assert made["computed"] == {"tiny": [with_one_thread]}
     for file in ("answers/tiny/one/0001.parquet", "activations/tiny/two/0000/mlp.final.parquet"):
         assert made_from(finished / "results" / file)["computed"] == with_one_thread
     report = (finished / "results/report.html").read_text()
-    assert "<th>computed in</th><th>computed on</th><th>CPU threads</th>" in report
-    assert f"<td>float32</td><td>{escape(processor())}</td><td>1</td>" in report
+    assert "<th>computed in</th><th>because</th><th>computed on</th><th>CPU threads</th>" in report
+    assert f"<td>float32</td><td>{why}</td><td>{escape(processor())}</td><td>1</td>" in report
 
 
 @pytest.mark.slow

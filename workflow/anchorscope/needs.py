@@ -20,12 +20,12 @@ from anchorscope.extract.run import KEPT_BYTES
 from anchorscope.extract.store import GROUP_BYTES, GROUP_EXAMPLES, example_bytes
 from anchorscope.models.gpus import cards
 from anchorscope.models.loading import read_config
+from anchorscope.models.precision import NEW_TOKENS, TOKENS_ANSWERED, TOKENS_EXTRACTED
 from anchorscope.models.sizes import cards_needed, parameters
 
 QUESTIONS, DATASETS = 4000, 4
 STAGES = 2  # stages that load the model: answer and extract
 CARD_BYTES = 85e9  # of a card that is sold as one of 80 GB
-NEW_TOKENS = 32
 COLUMNS = (
     *("model", "parameters", "weights", "GPU memory", "cards of 80 GB", "host memory"),
     *("activations per example", "at most on disk", "time"),
@@ -37,8 +37,6 @@ WRITTEN_PER_SECOND = 1.2e9  # bytes of activations
 OPERATIONS_PER_SECOND = 4e14  # of matrix products, half of what the card can do at best
 PROCESS_BYTES = 4e9  # of a job, besides the batches that it holds
 COPIES = 4  # of a batch's activations on their way to the file; a gigabyte each
-TOKENS_EXTRACTED = 90  # per example: five passes on shared prefixes
-TOKENS_ANSWERED = 20  # per question, without the shared prefix
 STEP_SECONDS = 0.03  # per new token for a whole batch, besides its matrix products
 
 

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 
 def computed_on(model: "PreTrainedModel") -> dict[str, str | int]:
-    """The dtype that a model computes in, the kind of its devices, and how many CPU threads it may use."""
+    """The dtype that a model computes in and why, the kind of its devices, and how many CPU threads it may use."""
     kinds = Counter(_kind(device) for device in {parameter.device for parameter in model.parameters()})
     return {
         "dtype": str(model.dtype).removeprefix("torch."),
+        "dtype_because": getattr(model, "dtype_because", "it was given so"),
         "device": ", ".join(f"{count} × {kind}" if count > 1 else kind for kind, count in sorted(kinds.items())),
         "threads": torch.get_num_threads(),
     }

@@ -22,6 +22,7 @@ from anchorscope.models.checks import (
 from anchorscope.models.gpus import cards, give_back, take
 from anchorscope.models.kinds import loader_of
 from anchorscope.models.manifest import Manifest
+from anchorscope.models.precision import choose_dtype
 from anchorscope.models.revision import check_unchanged, check_unchanged_tokenizer
 from anchorscope.models.sizes import FOR_SHARDS, cards_needed, parameters, shapes_in_files
 
@@ -92,22 +93,32 @@ def load_model(manifest: Manifest, dtype: str, threads: int) -> "PreTrainedModel
     """Load a model for inference on as many GPUs as hold it, or on `threads` CPU threads."""
     torch.set_num_threads(threads)
     check_unchanged(manifest)  # before a card is taken
-    if not torch.cuda.is_available():
-        cpu = torch.device("cpu")
-        return _frozen(manifest, by_column(_load_on(manifest, pick_dtype(dtype, cpu), cpu)))
-    chosen = pick_dtype(dtype, torch.device("cuda"))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    choice = choose_dtype(dtype, device, read_config(Path(manifest.path)))
+    log.info("%s computes in %s: %s", manifest.name, choice.dtype, choice.why)
+    model = _on_cards(manifest, choice.dtype) if device.type == "cuda" else _on_cpu(manifest, choice.dtype)
+    model.dtype_because = cast(Any, choice.why)
+    return _frozen(manifest, model)
+
+
+def _on_cpu(manifest: Manifest, dtype: torch.dtype) -> "PreTrainedModel":
+    return by_column(_load_on(manifest, dtype, torch.device("cpu")))
+
+
+def _on_cards(manifest: Manifest, dtype: torch.dtype) -> "PreTrainedModel":
+    """Load a model on as many cards as hold it, which are kept until this process ends or calls `leave_cards`."""
     sizes = [card.total_memory for card in cards()]
-    weights = parameters(read_config(Path(manifest.path))) * chosen.itemsize
+    weights = parameters(read_config(Path(manifest.path))) * dtype.itemsize
     needed = cards_needed(weights, min(sizes))
     held = take(needed)
     first = min(held)
     torch.cuda.set_device(first)
     if needed == 1:
-        model = _load_on(manifest, chosen, torch.device("cuda", first))
+        model = _load_on(manifest, dtype, torch.device("cuda", first))
     else:
-        model = _load_across(manifest, chosen, {index: int(FOR_SHARDS * sizes[index]) for index in sorted(held)})
-    model.held = cast(Any, held)  # until this process ends or calls `leave_cards`
-    return _frozen(manifest, model)
+        model = _load_across(manifest, dtype, {index: int(FOR_SHARDS * sizes[index]) for index in sorted(held)})
+    model.held = cast(Any, held)
+    return model
 
 
 def by_column(model: "PreTrainedModel") -> "PreTrainedModel":
@@ -197,17 +208,3 @@ def random_model(folder: Path, seed: int, dtype: torch.dtype, device: torch.devi
         model = loader_of(config).from_config(config, dtype=dtype)
     log.info("drew random weights for %s with seed %d", folder.name, seed)
     return model.eval().requires_grad_(False)
-
-
-def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """The dtype to compute in: `auto` is bfloat16 where the hardware multiplies it fast, else float32."""
-    if dtype != "auto":
-        return getattr(torch, dtype)
-    fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else has_matrix_units()
-    return torch.bfloat16 if fast else torch.float32
-
-
-def has_matrix_units() -> bool:
-    """Whether this processor is an x86 with AMX. Torch has only a private way to ask, which may be gone some day."""
-    ask = getattr(torch.cpu, "_is_amx_tile_supported", None)
-    return ask is not None and ask()

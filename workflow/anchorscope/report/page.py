@@ -64,7 +64,7 @@ def provenance_section(
 
 def _computed(records: list[dict]) -> dict[str, str]:
     """What a model was computed with; its jobs may have run on different machines."""
-    columns = {"computed in": "dtype", "computed on": "device", "CPU threads": "threads"}
+    columns = {"computed in": "dtype", "because": "dtype_because", "computed on": "device", "CPU threads": "threads"}
     return {title: ", ".join(dict.fromkeys(str(record[key]) for record in records)) for title, key in columns.items()}
 
 
