@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 from anchorscope.engine.parts import find_parts
 from anchorscope.engine.same_states import Exact, watching
@@ -45,6 +46,33 @@ def test_every_error_is_found_and_a_sound_model_is_packed(family, dtype, outlier
                 with error(trial):
                     assert trial.packed_fault() is not None, name
         assert trial.packed_fault() is None, "the errors are gone again"
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
+def test_errors_are_found_in_a_model_of_many_layers(dtype):
+    """What is not to be seen must not grow from layer to layer, until nothing is a number and nothing is compared."""
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 64, "num_attention_heads": 4}
+    shape |= {"vocab_size": 99, "initializer_range": 0.3}  # attention that is not spread evenly
+    model = AutoModelForCausalLM.from_config(LlamaConfig(**shape), dtype=dtype).eval()
+    trial = _Trial(model, find_parts(model), IDS % 90, SHARED)
+    with torch.inference_mode(), own_attention(model, "sdpa"):
+        trial._run_plain()
+        assert 0 < trial.rounding < 1, "and a number"
+        assert trial.packed_fault() is None
+        for name in ("a wrong scale", "a cut token that is still seen"):
+            with ERRORS[name](trial):
+                assert trial.packed_fault() is not None, name
+
+
+def test_what_is_no_number_is_a_fault_unless_the_model_itself_gives_none():
+    trial = trial_of("qwen2", torch.float32, outliers=False)
+    with torch.inference_mode(), own_attention(trial.model, "sdpa"):
+        trial._run_plain()
+        trial.expected = [torch.full_like(attended, torch.nan) for attended in trial.expected]
+        assert "differs by nan" in trial.packed_fault()
+        trial.alone.states[-1][0] = torch.inf
+        assert trial.packed_fault() is None
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.parts import Block, Parts
 
-NOISE = 5.0  # what must not be seen is given states so many times their own size, and of another direction
+NOISE = 5.0  # what must not be seen is given states so many times the size of others, and of another direction
 
 
 @dataclass
@@ -77,7 +77,7 @@ def watching(
             if given is not None:
                 tokens[at] = given[layer].to(tokens.device)
             if len(unseen):
-                tokens[list(unseen)] = noise_like(tokens[list(unseen)])
+                tokens[list(unseen)] = noise_like(tokens[list(unseen)], tokens[at])
             return replaced(args, kwargs, states, changed)
 
         return hook
@@ -127,10 +127,13 @@ def _kept(states: Tensor, places: list[int]) -> Tensor:
     return states.flatten(0, -2)[places].float().cpu()
 
 
-def noise_like(states: Tensor) -> Tensor:
-    """As many states of random directions, much larger than these."""
+def noise_like(states: Tensor, others: Tensor) -> Tensor:
+    """As many states of random directions, much larger than those of other tokens.
+
+    Not than these: what was noise in the layer before would grow from layer to layer, beyond all numbers.
+    """
     noise = torch.randn(states.shape, generator=torch.Generator().manual_seed(0))
-    return (NOISE * states.float().std()).to(states) * noise.to(states)
+    return (NOISE * others.float().std()).to(states) * noise.to(states)
 
 
 def _following(parts: Parts, exact: Exact) -> Callable[[Block, tuple, dict, list[int]], None]:

@@ -145,7 +145,7 @@ class _Trial:
                 with own_attention(self.model, attention):
                     self._run_plain()
                     ahead = self._ahead()
-                    if ahead > SEEN[self.dtype]:
+                    if self._beyond(ahead, SEEN[self.dtype]):
                         fault = f"tokens see those that follow them (difference {ahead:.2g} when padded)"
                         continue
                     found = Path("packed", attention, self.parts, kind, self.dtype, self.rounding, self._moved())
@@ -188,6 +188,14 @@ class _Trial:
             to_end = self._alone(None) if exact else self.alone  # float32 is fine enough to tell without
         one, other = (torch.stack([states[-1] for states in some.states]) for some in (to_end, self.plain))
         self.rounding = relative_difference(one, other, self.dtype)
+
+    def _beyond(self, difference: float, limit: float) -> bool:
+        """Whether a difference is larger than that, or no number although the model itself gives nothing but numbers.
+
+        A model that gives others is refused where its states are stored.
+        """
+        finite = all(torch.isfinite(states).all() for states in self.alone.states)
+        return not difference <= limit if finite else difference > limit
 
     def _alone(self, given: list[Tensor] | None) -> Watched:
         tokens = torch.from_numpy(self.rows[1].ids)[None].to(input_device(self.model))
@@ -236,13 +244,13 @@ class _Trial:
     def _fault_of_layers(self, found: list[tuple[list[int], Watched]]) -> str | None:
         for tokens, watched in found:
             first, own = (states[0].flatten(1).float().cpu() for states in (watched.given, self._given(tokens)))
-            if off(first, own) > BEYOND * ROUNDING[self.dtype]:
+            if self._beyond(off(first, own), BEYOND * ROUNDING[self.dtype]):
                 return "a packed pass begins with other states than theirs"
             for layer, (attended, expected) in enumerate(zip(watched.attended, self.expected, strict=True)):
                 if attended is None or expected is None:
                     continue
                 difference, noise = off(attended, expected[tokens]), self._noise(layer)
-                if difference > BEYOND * noise:
+                if self._beyond(difference, BEYOND * noise):
                     return (
                         f"a packed pass leaves out something of their attention (layer {layer} differs by "
                         f"{difference:.2g}, where rounding moves it by {noise:.2g})"
@@ -253,7 +261,7 @@ class _Trial:
         for tokens, watched in found:
             own = torch.stack([states[tokens[-1]] for states in self.plain.states])
             difference = relative_difference(torch.stack([states[-1] for states in watched.states]), own, self.dtype)
-            if difference > allowed(self.dtype, self.rounding):  # NaN passes here, and is reported where it is stored
+            if self._beyond(difference, allowed(self.dtype, self.rounding)):
                 return (
                     f"a packed pass leaves out something (from end to end it differs by {difference:.2g}, where "
                     f"rounding moves states by {self.rounding:.2g})"
@@ -298,7 +306,7 @@ class _Trial:
         def add_noise(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
             states = states_among(args, kwargs)
             noisy = states.clone()
-            noisy[1, self.cut] += noise_like(states[1, self.cut])
+            noisy[1, self.cut] += noise_like(states[1, self.cut], states[0])
             return replaced(args, kwargs, states, noisy)
 
         def compare(layer: int) -> Callable:
