@@ -2,7 +2,7 @@
 
   folds      the same examples, with folds and halves of other seeds
   questions  two halves of the questions, no subject in both, split several times
-  runs       two results folders, for example one in float32 and one in bfloat16; tables are enough
+  runs       several results folders, for example one in float32 and one in bfloat16; tables are enough
 
     python benchmarks/bench_agreement.py results              folds and questions
     python benchmarks/bench_agreement.py results other        runs
@@ -20,7 +20,6 @@ from itertools import permutations
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import torch
 from common import machine, report
 
@@ -120,19 +119,18 @@ def parts(keys: list[dict], count: int, seed: int) -> np.ndarray:
 
 
 def between_runs(folders: list[Path]) -> Iterator[tuple[str, str, list[Areas]]]:
-    """The same for the models and datasets that two finished runs have in common."""
+    """The same for the models and datasets that finished runs have in common."""
     tables = [by_dataset(folder) for folder in folders]
-    for name in (name for name in tables[0] if name in tables[1]):
+    for name in (name for name in tables[0] if all(name in table for table in tables)):
         yield name, "runs", [table[name] for table in tables]
 
 
 def by_dataset(folder: Path) -> dict[str, Areas]:
-    """The areas of a finished run, by model and dataset."""
-    wanted = {**settings(folder)["headline"], "intervention": EXACT, "labels": "plotted", "anchor": "gap"}
+    """The gaps that a finished run judges, by model and dataset."""
     found: dict[str, Areas] = {}
-    for row in pl.read_parquet(folder / "series.parquet").filter(**wanted).iter_rows(named=True):
-        if (row["rule"], row["logits"]) in GAPS and row["area"] is not None:
-            area = (row["area"], row["area_low"], row["area_high"])
+    for row in json.loads((folder / "claims.json").read_text(encoding="utf-8"))["claims"]:
+        if row["claim"] == 1 and row["dataset"] and row["effect"] is not None:
+            area = (row["effect"], row["low"], row["high"])
             found.setdefault(f"{row['model']} {row['dataset']}", {})[row["rule"], row["logits"]] = area
     return found
 
@@ -158,6 +156,8 @@ def rows_of(found: list[tuple[str, str, list[Areas]]]) -> list[dict]:
         for name, gap in [(name, gap) for name in [*names, "all"] for gap in GAPS]:
             sets = [some for mine, other, some in found if other == differs and name in ("all", mine)]
             pairs = held(sets, gap)
+            if not pairs:
+                continue
             shown = sets[0][:2] if name != "all" else [{}, {}]
             first, other = (some.get(gap, (None, None, None)) for some in shown)
             rows.append(
@@ -171,7 +171,7 @@ def rows_of(found: list[tuple[str, str, list[Areas]]]) -> list[dict]:
                     "high": first[2],
                     "other": other[0],
                     "held": f"{sum(pairs)} of {len(pairs)}",
-                    "rate": sum(pairs) / len(pairs) if pairs else None,
+                    "rate": sum(pairs) / len(pairs),
                     "expected": EXPECTED[differs],
                 }
             )
@@ -180,14 +180,12 @@ def rows_of(found: list[tuple[str, str, list[Areas]]]) -> list[dict]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", type=Path, nargs="+", help="the results folder of a finished run, or of two")
+    parser.add_argument("results", type=Path, nargs="+", help="the results folder of a finished run, or of several")
     parser.add_argument("--record", type=Path, help="write the results to this JSON file")
     options = parser.parse_args()
     for folder in options.results:
         if not (folder / "provenance.json").is_file():
             parser.error(f"{folder} has no provenance.json, so it is not the results folder of a finished run")
-    if len(options.results) > 2:
-        parser.error(f"two results folders can be compared, not {len(options.results)}")
     if len(options.results) == 1:
         found = list(measured_again(options.results[0], settings(options.results[0])))
     else:
