@@ -220,6 +220,17 @@ def test_the_card_says_what_the_detector_is(tmp_path):
         assert fixed in card
 
 
+def test_a_detector_made_twice_has_the_same_bytes_and_reads_as_before(written, tmp_path):
+    _, probes = written
+    header = {f"key {number}": str(number) for number in range(20)}
+    for name in ("one", "two"):
+        write_detector(tmp_path / name, probes, about("hash"), header)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    found, described = read_detector(tmp_path / "one")
+    assert described == about("hash")
+    torch.testing.assert_close(found.weight, probes.weight, rtol=0, atol=0)
+
+
 def test_each_fold_has_a_layer_that_was_chosen_without_it(reader, examples, clean):
     fitted = cross_fit(PooledReader({"one": reader}), examples, on_card=False)
     folds = examples.splits[0].folds

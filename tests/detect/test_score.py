@@ -3,9 +3,11 @@
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,11 +21,14 @@ from anchorscope import api
 from anchorscope.answer.answers import grade
 from anchorscope.answer.prompts import Prompt, encode, few_shot_prompt
 from anchorscope.detect import given_answers
+from anchorscope.detect import score_lines as score_lines_module
 from anchorscope.detect.detector import Detector
 from anchorscope.detect.detector_file import write_detector
 from anchorscope.detect.given_answers import tokenise
 from anchorscope.detect.score_lines import ScoreSettings, read_rows, score_lines
 from anchorscope.detect.trained import Trained
+from anchorscope.models.describe import describe
+from anchorscope.models.manifest import Manifest
 from anchorscope.models.revision import tokenizer_hash
 from planted_detector import LAYERS, SHOTS, WIDTH, about, manifest
 from small_things import ROOT, tiny_model
@@ -191,7 +196,7 @@ def test_what_the_detector_is_not_for_is_refused_in_one_sentence(model, tokenize
 
     refused("for tiny, whose num_hidden_layers is 4, but this model's is 2", model=tiny_model("llama", 200, layers=2))
     refused("whose model_type is llama, but this model's is qwen3", model=tiny_model("qwen3", 200))
-    refused("computes in torch.float64; load it with one of float32", model=tiny_model("llama", 200).double())
+    refused("computes in float64; load it with one of float32", model=tiny_model("llama", 200).double())
     other = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(BPE({"a": 0}, [])))
     refused(f"with the tokenizer {detector.about.tokenizer}, but this tokenizer is", tokenizer=other)
     refused("There are 1 questions and 2 answers; each answer needs one", answers=["Me", "You"])
@@ -218,6 +223,9 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path):
         '{"question": "Who?"}': "has no text as its 'answer'",
         '{"question": 3, "answer": "Me"}': "has no text as its 'question'",
         '{"question": "Who?", "answer": "Me", "hallucinated": 1}': "has a key 'hallucinated' already",
+        '{"question": " \\n ", "answer": "Me"}': "has an empty question",
+        '{"question": "Who?", "answer": "Me", "n": NaN}': "holds a number that is not finite",
+        '{"question": "Who?", "answer": "Me", "n": [1e999]}': "holds a number that is not finite",
     }.items():
         file.write_text(f"{good}\n\n{bad}\n")
         with pytest.raises(ValueError, match=f"^Line 3 of .*asked.jsonl {sentence}"):
@@ -268,6 +276,73 @@ def test_a_manifest_of_other_weights_is_refused_before_they_are_loaded(files):
         score_lines(**given, model=folder / "tiny.json", target=None, settings=settings)
     with pytest.raises(ValueError, match=r"gone\.json does not exist; name a model's folder, or its manifest"):
         score_lines(**given, model=folder / "gone.json", target=None, settings=settings)
+
+
+def test_scores_go_through_links_to_a_plain_file_and_to_nothing_else(files, monkeypatch):
+    folder, _ = files
+    (folder / "asked.jsonl").write_text('{"question": "Who?", "answer": "Me"}\n')
+    (folder / "fifo").unlink(missing_ok=True)
+    os.mkfifo(folder / "fifo")
+    (folder / "link").unlink(missing_ok=True)
+    (folder / "link").symlink_to("behind.jsonl")
+    given = {
+        "questions": str(folder / "asked.jsonl"),
+        "detector": folder / "tiny.safetensors",
+        "model": folder / "tiny",
+    }
+    settings = ScoreSettings(dtype="float32", threads=1, batch_tokens=None)
+    with monkeypatch.context() as patch:
+        patch.setattr(score_lines_module, "read_rows", lambda *_: pytest.fail("work began before"))
+        for target, kind in {"tiny": "a folder", "fifo": "a fifo, socket or device"}.items():
+            with pytest.raises(ValueError, match=f"{target} is {kind}; name a plain file"):
+                score_lines(**given, target=folder / target, settings=settings)
+    score_lines(**given, target=folder / "link", settings=settings)
+    assert (folder / "link").is_symlink()
+    assert 0 < json.loads((folder / "behind.jsonl").read_text())["hallucinated"] < 1
+
+
+def test_a_detector_is_used_from_any_folder_and_its_model_is_found_beside_the_manifest(files, tmp_path, monkeypatch):
+    folder, _ = files
+    run = tmp_path / "run"
+    (run / "results/models").mkdir(parents=True)
+    shutil.copytree(folder / "tiny", run / "results/models/tiny")
+    monkeypatch.chdir(run)
+    describe(Path("results/models/tiny"), name="tiny", source={}).write("results/models/tiny.json")
+    described = Manifest.read("results/models/tiny.json")
+    assert described.path == "results/models/tiny", "within the run's folder it is as it was written"
+    (tmp_path / "elsewhere/results/models/tiny").mkdir(parents=True)  # another run's model of the same name
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    found = Manifest.read(run / "results/models/tiny.json")
+    assert Path(found.path).samefile(run / "results/models/tiny")
+    assert replace(found, path=described.path) == described
+
+
+@pytest.mark.parametrize("name", ["tiny/config.json", "tiny.safetensors", "tiny/model.safetensors"])
+def test_what_is_no_manifest_is_refused_in_one_sentence(files, name):
+    folder, _ = files
+    with pytest.raises(ValueError, match=r"is not a model's manifest, such as results/models/mine\.json\.$"):
+        Manifest.read(folder / name)
+
+
+def test_a_question_scores_the_same_however_its_file_spaced_it(model, tokenizer, detector):
+    plain = detector.score(model, tokenizer, QUESTIONS, ANSWERS)
+    spaced = detector.score(model, tokenizer, [f"  {question}\n" for question in QUESTIONS], ANSWERS)
+    np.testing.assert_array_equal(spaced, plain)
+    with pytest.raises(ValueError, match=r"^Question 2 is empty\.$"):
+        detector.score(model, tokenizer, ["Who?", " "], ["Me", "You"])
+
+
+def test_a_detector_of_another_dtype_says_so(model, tokenizer, detector, caplog):
+    other = replace(detector, about=replace(detector.about, dtype="bfloat16"))
+    other.score(model, tokenizer, ["Who?"], ["Me"])
+    assert "the detector learnt from bfloat16; in float32 probabilities differ a little" in caplog.text
+
+
+def test_no_threads_are_refused_by_the_command():
+    command = [sys.executable, "-m", "anchorscope", "score", "--detector", "x", "--model", "x", "--threads", "0", "-"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("--threads: 0 is not a whole number above zero")
 
 
 def test_the_package_alone_imports_no_torch():

@@ -18,6 +18,12 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above zero")
+    return int(text)
+
+
 def known_knockout(name: str) -> str:
     if name not in CONTROLS and not window_of(name):
         raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(CONTROLS)} and not of the form {EXACT}_w4")
@@ -38,9 +44,9 @@ def add_command(commands: argparse._SubParsersAction, name: str, what: str) -> a
         name, help=what, description=what, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     command.add_argument("--dtype", choices=["auto", "float32", "bfloat16", "float16"], default="auto")
-    command.add_argument("--threads", type=int, default=usable_cores(), help="CPU threads")
+    command.add_argument("--threads", type=at_least_one, default=usable_cores(), help="CPU threads")
     command.add_argument(
-        "--batch-tokens", type=int, help="tokens computed together; by default as many as suit the device"
+        "--batch-tokens", type=at_least_one, help="tokens computed together; by default as many as suit the device"
     )
     command.add_argument("--log", type=Path, default=os.devnull, help="a file for the log")
     return command

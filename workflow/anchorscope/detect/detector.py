@@ -17,6 +17,7 @@ from anchorscope.engine.parts import in_eval_mode
 from anchorscope.extract.store import DTYPES
 from anchorscope.files.logs import log
 from anchorscope.models.revision import tokenizer_hash
+from anchorscope.text.tidy import tidy
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,9 @@ class Detector:
                 raise ValueError(f"{name} is one text; give a list of them.")
         if len(questions) != len(answers):
             raise ValueError(f"There are {len(questions)} questions and {len(answers)} answers; each answer needs one.")
+        questions = [tidy(question) for question in questions]
+        if "" in questions:
+            raise ValueError(f"Question {questions.index('') + 1} is empty.")
         self._check(model, tokenizer)
         read = self._layer(layer)
         log.info("answers are taken as given; the detector learnt from greedy answers of %s itself", self.about.model)
@@ -83,8 +87,11 @@ class Detector:
                     f"The detector is for {self.about.model}, whose {name} is {value}, but this model's is "
                     f"{getattr(config, name)}; use the model that it was trained on."
                 )
-        if str(model.dtype).removeprefix("torch.") not in DTYPES:
-            raise ValueError(f"The model computes in {model.dtype}; load it with one of {', '.join(DTYPES)}.")
+        dtype = str(model.dtype).removeprefix("torch.")
+        if dtype not in DTYPES:
+            raise ValueError(f"The model computes in {dtype}; load it with one of {', '.join(DTYPES)}.")
+        if self.about.dtype not in ("auto", dtype):
+            log.warning("the detector learnt from %s; in %s probabilities differ a little", self.about.dtype, dtype)
         if not tokenizer.is_fast:
             raise ValueError("The tokenizer has no offset mapping; load the fast one, which has a tokenizer.json.")
         tokenizer("x")  # so that it forgets the padding and truncation of earlier calls

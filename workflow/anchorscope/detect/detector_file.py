@@ -34,6 +34,7 @@ class About:
     layer: int  # which is read unless another is asked for
     datasets: list[str]
     examples: int
+    dtype: str = "auto"  # that its states were computed in; files of earlier versions do not say
 
     def as_json(self) -> dict:
         return asdict(self)
@@ -52,7 +53,15 @@ def write_none(target: Path | str, reason: str, made_from: dict[str, str]) -> No
 def _write(target: Path | str, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
     there = {name: values.contiguous().cpu() for name, values in tensors.items()}
     with atomic(target) as temporary:
-        temporary.write_bytes(save(there, {**header, SEAL: _seal(header, there)}))
+        temporary.write_bytes(_in_order(save(there, {**header, SEAL: _seal(header, there)})))
+
+
+def _in_order(saved: bytes) -> bytes:
+    """The same safetensors with the keys of its header sorted: the library writes them in another order each time."""
+    end = 8 + int.from_bytes(saved[:8], "little")
+    header = json.dumps(json.loads(saved[8:end]), sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + saved[end:]
 
 
 def read_detector(path: Path | str) -> tuple[Trained, About]:

@@ -92,6 +92,7 @@ def train_detector(
         layer=fitted.trained.best_layer,
         datasets=list(probed),
         examples=len(examples.ids),
+        dtype=reader.dtype,
     )
     write_detector(target, fitted.trained, about, made)
     write_card(card, described, about, qualities(fitted, examples, reader.datasets), made)

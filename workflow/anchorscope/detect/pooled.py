@@ -17,6 +17,7 @@ class PooledReader:
     def __init__(self, readers: Mapping[str, ActivationReader]):
         first, *_ = self.readers = list(readers.values())
         self.grid, self.layers, self.width = first.grid, first.layers, first.width
+        self.dtype = str(first.dtype).removeprefix("torch.")
         self.keys = _pooled({dataset: reader.keys for dataset, reader in readers.items()})
         self.datasets = np.repeat(list(readers), [len(reader.keys) for reader in self.readers])  # of each example
 

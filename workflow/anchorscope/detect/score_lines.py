@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from anchorscope.models.describe import describe
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 from anchorscope.questions.json_rows import read_row
+from anchorscope.text.tidy import tidy
 
 SCORE = "hallucinated"  # the key that is added to a line
 STANDARD_INPUT = "-"
@@ -33,6 +35,8 @@ def score_lines(
     questions: str, detector: Path | str, model: Path, target: Path | None, settings: ScoreSettings
 ) -> None:
     """Score the lines of a file, or of the standard input, to a file or to the standard output."""
+    if target is not None:
+        target = _checked(target)
     rows = read_rows(questions)
     loaded = load_detector(detector)
     scores = _scores(rows, loaded, model, settings)
@@ -43,6 +47,17 @@ def score_lines(
         return
     with atomic(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def _checked(target: Path) -> Path:
+    """Where scores go: through links to a plain file, which need not be there yet."""
+    real = Path(os.path.realpath(target))
+    if real.exists() and not real.is_file():
+        kind = "a folder" if real.is_dir() else "a fifo, socket or device"
+        raise ValueError(f"{target} is {kind}; name a plain file for the scores, or none for the standard output.")
+    if not os.access(next(folder for folder in real.parents if folder.exists()), os.W_OK):
+        raise ValueError(f"{target} lies in a folder that may not be written; name another for the scores.")
+    return real
 
 
 def read_rows(questions: str) -> list[dict]:
@@ -70,6 +85,12 @@ def _row(line: bytes, where: str) -> dict:
     for name in ("question", "answer"):
         if not isinstance(row.get(name), str):
             raise ValueError(f"{where} has no text as its {name!r}.")
+        if name == "question" and not tidy(row[name]):
+            raise ValueError(f"{where} has an empty question.")
+    try:
+        json.dumps(row, allow_nan=False)
+    except ValueError as error:
+        raise ValueError(f"{where} holds a number that is not finite, which JSON has no word for.") from error
     if SCORE in row:
         raise ValueError(f"{where} has a key {SCORE!r} already; rename it, for the score goes there.")
     return row
@@ -84,7 +105,8 @@ def _scores(rows: list[dict], detector: Detector, model: Path, settings: ScoreSe
             f"{described.revision}; use the model that it was trained on."
         )
     tokenizer = load_fetched_tokenizer(described)
-    loaded = load_model(described, settings.dtype, settings.threads)
+    dtype = detector.about.dtype if settings.dtype == "auto" else settings.dtype
+    loaded = load_model(described, dtype, settings.threads)
     texts = [[row[name] for row in rows] for name in ("question", "answer")]
     scores = detector.score(loaded, tokenizer, *texts, batch_tokens=settings.batch_tokens)
     leave_cards(loaded)

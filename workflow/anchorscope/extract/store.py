@@ -20,7 +20,18 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from anchorscope.extract.axes import EXACT, FULL, PASSES, REPLACING, Grid, Pass, knockouts_of, passes_of, window_of
+from anchorscope.extract.axes import (
+    CONTROLS,
+    EXACT,
+    FULL,
+    PASSES,
+    REPLACING,
+    Grid,
+    Pass,
+    knockouts_of,
+    passes_of,
+    window_of,
+)
 from anchorscope.files.atomic import atomic
 from anchorscope.files.sealed_parquet import SealedFile, SealedWriter
 
@@ -78,9 +89,14 @@ def knockouts_in(folder: Path | str, grid: Grid) -> list[str]:
 
 
 def remove_added(folder: Path | str) -> None:
-    """Remove the files of all knockouts but `exact_question`, which an earlier extraction may have left."""
+    """Remove the files of all knockouts but `exact_question`, which an earlier extraction may have left.
+
+    Only what an extraction names so; whatever else lies in the folder is not ours.
+    """
     for path in Path(folder).glob("*.*.*.parquet"):
-        path.unlink()
+        component, position, knockout = path.name.removesuffix(".parquet").split(".", 2)
+        if (component, position) in FULL.places() and (knockout in CONTROLS or window_of(knockout)):
+            path.unlink()
 
 
 def example_bytes(layers: int, width: int, dtype: torch.dtype, passes: int = len(PASSES), grid: Grid = FULL) -> int:

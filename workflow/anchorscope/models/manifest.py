@@ -1,7 +1,7 @@
 """A model's manifest: what later stages need to know about it, and what their outputs are traced back to."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from anchorscope.files.atomic import atomic
@@ -29,7 +29,16 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path | str) -> "Manifest":
-        return cls(**read_json(path))
+        """A manifest whose `path` is found from here, wherever the run's folder is."""
+        try:
+            found = cls(**read_json(path))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} is not a model's manifest, such as results/models/mine.json.") from error
+        of_run = Path(path).resolve().parents[2:3]  # results/models lie in it
+        there = next((folder / found.path for folder in of_run), Path(found.path))
+        if there.exists() and not (Path(found.path).exists() and there.samefile(found.path)):
+            return replace(found, path=str(there))
+        return found
 
     def write(self, target: Path | str) -> None:
         with atomic(target) as temporary:

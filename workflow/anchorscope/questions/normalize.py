@@ -25,6 +25,7 @@ import polars as pl
 from anchorscope.text.content_words import ExactSpan, exact_question_spans
 from anchorscope.text.forms import question_form
 from anchorscope.text.normal_words import normal_words
+from anchorscope.text.tidy import tidy
 
 SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "id": pl.String,
@@ -220,10 +221,7 @@ def _check(question: str, popularity: object) -> None:
 
 
 def _clean(value: object, column: str = "gold") -> str:
-    """Collapse white space; undo the doubled quotes that a careless CSV export leaves behind."""
+    """A text in order; what is none is refused."""
     if value is not None and not isinstance(value, str):
         raise TypeError(f"its {column} is {_shown(value)}, not a text")
-    text = " ".join((value or "").split())
-    if len(text) > 1 and text[0] == text[-1] == '"' and '""' in text:
-        text = text[1:-1].replace('""', '"')
-    return text.replace('""', '"').strip()
+    return tidy(value or "")
