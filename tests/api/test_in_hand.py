@@ -6,17 +6,22 @@ import subprocess
 import sys
 from collections import Counter
 
+import matplotlib.style
 import polars as pl
 import pytest
 import torch
+from matplotlib.colors import to_rgba
 from polars.testing import assert_frame_equal
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from anchorscope import api
+from anchorscope.draw.panels import read_style
 from anchorscope.extract.axes import COMPONENTS, PASSES, POSITIONS
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.sealed_parquet import made_from
 from small_things import ROOT
+
+STYLES: dict[str, dict] = {"bundled": {}, "ggplot": {"style": "ggplot"}}
 
 
 @pytest.fixture(scope="module")
@@ -148,8 +153,10 @@ def test_the_model_is_left_as_it_was(in_hand, first_shard, tmp_path):
 @pytest.mark.parametrize(
     ("examples", "options", "said"),
     [
-        ([{"question": "who?", "gold": "Paris"}], {}, "The gold of example 0 is a text; it must be a list"),
+        ([{"question": "who?", "gold": "Paris"}], {}, "The answers of example 0 are a text; they must be a list"),
         ([{"question": "who?", "gold": ["x"]}, {"gold": []}], {}, "Example 1 has no question"),
+        ([{"question": "who?"}], {}, "Example 0 has no answers"),
+        ([{"question": 7, "answers": ["x"]}], {}, "The question of example 0 is 7, not a text"),
         ([], {"prompt": "zero_shot"}, "prompt is 'zero_shot'; it must be few_shot, chat or auto"),
         (
             [],
@@ -165,9 +172,30 @@ def test_a_mistake_is_one_sentence_before_any_work(in_hand, examples, options, s
     assert not list(tmp_path.iterdir())
 
 
-def test_a_summary_that_is_not_there_is_one_sentence(tmp_path):
+def test_what_is_no_summary_is_one_sentence(finished, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"summary\.parquet"):
         api.load_summary(tmp_path / "summary.parquet")
+    with pytest.raises(ValueError, match=r"summary\.csv is not a Parquet file; name a summary"):
+        api.load_summary(finished / "results/summary.csv")
+    with pytest.raises(ValueError, match=r"questions/one\.parquet is no summary: it has no model, dataset, rule"):
+        api.load_summary(finished / "results/questions/one.parquet")
+
+
+def test_a_folder_that_is_named_twice_does_not_count_twice(finished):
+    folder = finished / "results/activations/tiny/one/0000"
+    with pytest.raises(ValueError, match="named twice"):
+        api.summarise([folder, f"{folder.parent}/../one/0000"])
+
+
+def test_figures_take_styles_as_matplotlib_does(finished):
+    summary = api.load_summary(finished / "results/summary.parquet")
+    behind = {name: api.plot_family(summary, **given).axes[0].get_facecolor() for name, given in STYLES.items()}
+    assert behind["ggplot"] == to_rgba(matplotlib.style.library["ggplot"]["axes.facecolor"]) != behind["bundled"]
+    with matplotlib.style.context({"axes.facecolor": "#123456"}):
+        assert api.plot_family(summary).axes[0].get_facecolor() == to_rgba("#123456")
+        assert api.plot_family(summary, style=read_style()).axes[0].get_facecolor() == behind["bundled"]
+    with pytest.raises(ValueError, match="gplot does not exist, and matplotlib has no style of that name"):
+        api.plot_family(summary, style="gplot")
 
 
 def test_importing_the_package_loads_no_library():

@@ -299,7 +299,13 @@ def test_an_added_knockout_has_files_of_its_own_and_leaves_the_others_alone(tmp_
     assert all(torch.equal(found[run], vectors) for run, vectors in expected.items())
     with pytest.raises(ValueError, match="random_whole_question was not run under the second prompt; these"):
         reader.read("mlp", "final", "second", "random_whole_question", layers=range(2))
+    foreign = dict.fromkeys(("a.b.c.parquet", "resid.answer_last.mine.parquet", "resid.final.parquet.old"), b"mine")
+    for name, content in foreign.items():
+        (tmp_path / name).write_bytes(content)
     remove_added(tmp_path)
+    for name, content in foreign.items():
+        assert (tmp_path / name).read_bytes() == content, "what is not ours stays"
+        (tmp_path / name).unlink()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from itertools import product
 
 import pytest
 
@@ -62,20 +63,24 @@ def test_a_key_that_stands_twice_is_named_with_its_lines(tmp_path):
         assert file_mistakes(ROOT / shipped) == []
 
 
-@pytest.mark.parametrize("given", [True, False], ids=["on the command line", "the default"])
-@pytest.mark.parametrize("fault", ["twice", "UTF-16", "fifo"])
+@pytest.mark.parametrize(
+    ("fault", "given"),
+    [*product(["twice", "UTF-16", "fifo"], [True, False]), ("gone", True)],
+    ids=lambda value: {True: "on the command line", False: "the default"}.get(value, value),
+)
 def test_snakemake_ends_with_the_sentence_and_no_traceback(fault, given, tmp_path):
     folder = copy_project(tmp_path)
     file = folder / ("own.yaml" if given else "config.yaml")
     file.unlink(missing_ok=True)
     if fault == "fifo":
         os.mkfifo(file)  # which Snakemake would wait for
-    else:
+    elif fault != "gone":
         text = DEFAULT.replace("seed: 0", "seed: 1\nseed: 0") if fault == "twice" else DEFAULT
         file.write_text(text, encoding="utf-16" if fault == "UTF-16" else "utf-8")
     command = [*SNAKEMAKE, "--dry-run", "--cores", "1", *(["--configfile", file.name] if given else [])]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     said = (done.stdout + done.stderr).strip().splitlines()
-    assert said[-2:] == ["The config cannot be run:", f"  {file_mistakes(file)[0]}".replace(f"{folder}/", "")]
+    assert said[-2:] == ["The config cannot be run:", f"  {file_mistakes(file)[0]}".replace(f"{folder}/", "", 1)]
+    assert fault != "gone" or f"it was looked for in {folder}." in said[-1]
     assert not any("Traceback" in line for line in said)

@@ -1,5 +1,7 @@
 """What a model is said to take, against real files, recorded measurements, and the pages and configs that repeat it."""
 
+from pathlib import Path
+
 import pytest
 import torch
 import yaml
@@ -120,3 +122,12 @@ def test_the_published_config_has_every_published_model_pinned_and_in_a_figure_o
     for figure in PAPER["figures"].values():
         left, right = (needs(AutoConfig.from_pretrained(shape_of(name))).parameters for name in figure["models"])
         assert left < right
+
+
+def test_a_config_that_is_not_there_or_tiny_is_one_true_sentence(tmp_path, capsys):
+    with pytest.raises(ValueError, match=r"^/nope\.json does not exist; name a model's config\.json\.$"):
+        main([Path("/nope.json")])
+    tiny_model("llama", 99).config.save_pretrained(tmp_path)
+    main([tmp_path / "config.json"])
+    assert "GPU with 0 GB" not in capsys.readouterr().out
+    assert lacks(needs(tiny_model("llama", 99).config), Machine([], 10**12, 10**13)) == ["a GPU with 1 GB"]

@@ -27,8 +27,8 @@ def refuse_files_of_command() -> None:
 
 
 def refuse_files(files: Iterable[Path | str]) -> None:
-    """Stop if a config cannot be read. One that is not there is left to Snakemake, which says where it looked."""
-    stop_at([sentence for file in files if os.path.lexists(file) for sentence in file_mistakes(file)])
+    """Stop if a config cannot be read."""
+    stop_at([sentence for file in files for sentence in file_mistakes(file)])
 
 
 def stop_at(sentences: list[str]) -> None:
@@ -40,6 +40,8 @@ def stop_at(sentences: list[str]) -> None:
 
 def file_mistakes(file: Path | str) -> list[str]:
     """A sentence for each reason not to read a config file; empty if it can be read."""
+    if not os.path.lexists(file):
+        return [f"{file} does not exist; it was looked for in {Path(file).absolute().parent}."]
     fault = fault_of_file(file, LARGEST)
     if fault:
         return [f"{file} {fault}."]

@@ -5,6 +5,7 @@ analysed, in bfloat16, and what this machine lacks for it. docs/models.md says w
 """
 
 import argparse
+import math
 import shutil
 import sys
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from anchorscope.engine.batches import GPU_TOKENS
 from anchorscope.extract.axes import HEADLINE, PASSES, Grid
 from anchorscope.extract.run import KEPT_BYTES
 from anchorscope.extract.store import GROUP_BYTES, GROUP_EXAMPLES, example_bytes
+from anchorscope.files.plain import fault_of_file
 from anchorscope.models.gpus import cards
 from anchorscope.models.loading import read_config
 from anchorscope.models.precision import NEW_TOKENS, TOKENS_ANSWERED, TOKENS_EXTRACTED
@@ -126,7 +128,7 @@ def lacks(some: Needs, machine: Machine) -> list[str]:
     wanted = cards_needed(some.weight_bytes, min(machine.cards, default=int(CARD_BYTES)))
     said = []
     if not machine.cards:
-        said.append(f"a GPU with {some.gpu_bytes / 1e9:.0f} GB" if wanted == 1 else f"{wanted} GPUs of 80 GB")
+        said.append(f"a GPU with {math.ceil(some.gpu_bytes / 1e9)} GB" if wanted == 1 else f"{wanted} GPUs of 80 GB")
     elif wanted > len(machine.cards):
         said.append(f"GPUs (it has {len(machine.cards)} of {wanted} such)")
     parts = {
@@ -151,6 +153,10 @@ def parse() -> argparse.Namespace:
 
 def main(configs: list[Path]) -> None:
     """Print a table, and a line on this machine for each config."""
+    for file in configs:
+        fault = fault_of_file(file)
+        if fault:
+            raise ValueError(f"{file} {fault}; name a model's config.json.")
     found = {
         file.parent.name if file.name == "config.json" else file.stem: needs(read_config(file)) for file in configs
     }

@@ -60,8 +60,9 @@ def extract(
 ) -> pl.DataFrame:
     """Let a model answer questions, write its clean and knocked-out activations to a folder, and return its answers.
 
-    Each of `examples` has a `question` and `gold`, the list of accepted answers. It may have a `subject`: questions
-    about one subject stay together in folds and resamples. It may have a `property`, what is asked about the subject.
+    Each of `examples` has a `question` and `answers`, the list of accepted answers (or `gold`, as in tables). It may
+    have a `subject`: questions about one subject stay together in folds and resamples. It may have a `property`, what
+    is asked about the subject.
     The model answers greedily under the few-shot prompt or its own chat template; `auto` takes the latter if the model
     is instruction-tuned, and the log says which was taken. `folder` gets a Parquet file for each of the `components`
     (resid, attn, mlp) at each of the `positions` (answer_last, final, before_answer), with the vectors of every layer,
@@ -131,13 +132,18 @@ def _writer(
 def _questions(examples: Iterable[Mapping[str, Any]], seed: int) -> pl.DataFrame:
     rows = []
     for number, example in enumerate(examples):
-        missing = [name for name in ("question", "gold") if name not in example]
+        accepted = example.get("answers", example.get("gold"))
+        needed = {"question": example.get("question"), "answers": accepted}
+        missing = [name for name, given in needed.items() if given is None]
         if missing:
             raise ValueError(f"Example {number} has no {' and no '.join(missing)}.")
-        if isinstance(example["gold"], str):
-            raise ValueError(f"The gold of example {number} is a text; it must be a list of accepted answers.")
-        gold = json.dumps(list(example["gold"]))
-        rows.append({"answers": gold, **{name: example.get(name) for name in ("question", "subject", "property")}})
+        if isinstance(accepted, str):
+            raise ValueError(f"The answers of example {number} are a text; they must be a list of accepted answers.")
+        texts = {name: example.get(name) for name in ("question", "subject", "property")}
+        for name, text in texts.items():
+            if text is not None and not isinstance(text, str):
+                raise ValueError(f"The {name} of example {number} is {text!r}, not a text.")
+        rows.append({"answers": json.dumps(list(accepted)), **texts})
     raw = pl.DataFrame(rows, schema=dict.fromkeys(("question", "answers", "subject", "property"), pl.String))
     questions, counts = normalize(raw, "own", seed=seed, where="examples")
     log.info("questions: %s", ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
@@ -182,6 +188,8 @@ def summarise(
     their names in the summary. `polars.concat` puts several summaries together.
     """
     paths = [activations] if isinstance(activations, str | Path) else list(activations)
+    if len({Path(path).resolve() for path in paths}) < len(paths):
+        raise ValueError("A folder of activations is named twice; its examples would count twice.")
     reader = ActivationReader(paths)
     headline = reader.grid.places()[0]
     delta, layers, _ = measure(reader, folds=folds, repeats=repeats, seed=seed, where=f"{model} on {dataset}")

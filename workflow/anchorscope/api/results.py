@@ -6,10 +6,18 @@ import polars as pl
 
 from anchorscope.files.frames import read_frame
 
+NEEDED = ("model", "dataset", "rule", "intervention", "logits", "anchor", "layer", "delta_p")
+
 
 def load_summary(path: Path | str = "results/summary.parquet") -> pl.DataFrame:
     """A run's summary: one row per model, dataset, component, position, intervention, rule, anchor and layer.
 
-    A damaged file is an error. docs/formats.md describes the columns.
+    A damaged file, or one that is no summary, is an error. docs/formats.md describes the columns.
     """
-    return read_frame(path)
+    if Path(path).suffix != ".parquet" and Path(path).is_file():
+        raise ValueError(f"{path} is not a Parquet file; name a summary, such as results/summary.parquet.")
+    summary = read_frame(path)
+    missing = [name for name in NEEDED if name not in summary.columns]
+    if missing:
+        raise ValueError(f"{path} is no summary: it has no {', '.join(missing)}; name results/summary.parquet.")
+    return summary

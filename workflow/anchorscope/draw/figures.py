@@ -6,6 +6,7 @@ such a function and add a record to `kinds.FIGURE_KINDS`.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS
 from anchorscope.draw.panels import (
     FEW,
     Style,
+    changed_settings,
     count_layers,
     draw_curve,
     label_rows,
@@ -116,7 +118,7 @@ def plot_family(
     component: str = "resid",
     position: str = "answer_last",
     note: str = "",
-    style: Style | None = None,
+    style: Style | Path | str | None = None,
 ) -> Figure:
     """Draw delta P against layer: one panel per model, Question-Anchored solid, Answer-Anchored dashed, 95 % bands.
 
@@ -127,7 +129,8 @@ def plot_family(
     without them, all are shown. The legend has the datasets in the order given. Groups of fewer than 20 examples, and
     layers whose probe is no better than chance, are drawn faint. The figure itself says where weights are random, where
     questions are bundled and what is cut in which layers; `note` adds to that. `panels.save` writes the figure as
-    the workflow does, with real text in SVG and PDF; for PNG, its own `savefig` is fine.
+    the workflow does, with real text in SVG and PDF; for PNG, its own `savefig` is fine. `style` is the name of one of
+    matplotlib's styles or a style file; without it, the bundled one, and what `rcParams` or `plt.style.context` change.
     """
     for column, value in (
         ("rule", rule),
@@ -142,7 +145,7 @@ def plot_family(
         datasets=_titles(summary, "dataset", datasets),
         headline=Headline(component, position),
         note=note,
-        style=style or read_style(),
+        style=style if isinstance(style, Style) else read_style(style, changed=changed_settings()),
     )
     if quantity not in QUANTITIES:
         raise ValueError(f"There is no quantity {quantity}; there are {', '.join(QUANTITIES)}.")

@@ -2,14 +2,16 @@
 
 import logging
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, cast
 
 import matplotlib
+import matplotlib.style
 import numpy as np
 import polars as pl
 import seaborn as sns
@@ -20,6 +22,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from anchorscope.files.atomic import atomic
+from anchorscope.files.plain import fault_of_file
 
 BUNDLED_STYLE = Path(__file__).resolve().parents[2] / "resources" / "figures.mplstyle"
 FEW = 20  # groups of fewer examples are drawn faint, and so are layers whose probe is no better than chance
@@ -36,6 +39,7 @@ FIXED = {
     "figure.autolayout": False,  # `sheet` lays the figure out
     "figure.constrained_layout.use": False,
 }
+LOOKS = ("axes.", "figure.", "font.", "grid.", "legend.", "lines.", "patch.", "text.", "xtick.", "ytick.")
 
 Share = bool | Literal["row", "col"]  # which panels share an axis
 Size = Literal["axes.titlesize", "axes.labelsize", "legend.fontsize", "figure.titlesize"]  # keys of a style
@@ -51,9 +55,22 @@ class Style:
     height: float  # inches of one row of panels
 
 
-def read_style(path: Path | str | None = None, column: bool = False) -> Style:
-    """Read a matplotlib style file; without `path`, the bundled one."""
-    params = _read_params(Path(path or BUNDLED_STYLE))
+def changed_settings() -> dict:
+    """What the user has set otherwise than matplotlib does, as far as it is about looks."""
+    now, usual = matplotlib.rcParams, matplotlib.rcParamsDefault
+    return {name: now[name] for name in usual if name.startswith(LOOKS) and now[name] != usual[name]}
+
+
+def read_style(path: Path | str | None = None, column: bool = False, changed: Mapping = MappingProxyType({})) -> Style:
+    """Read a style file, or one of matplotlib's styles by its name; without `path`, the bundled one, with changes."""
+    if path is None:
+        params = {**_read_params(BUNDLED_STYLE), **changed}
+    elif str(path) in matplotlib.style.library:
+        params = {**_read_params(BUNDLED_STYLE), **matplotlib.style.library[str(path)]}
+    else:
+        if fault := fault_of_file(path):
+            raise ValueError(f"{path} {fault}, and matplotlib has no style of that name.")
+        params = _read_params(Path(path))
     params = {**sns.axes_style("whitegrid"), **params, **FIXED}
     with matplotlib.rc_context(params):
         now = matplotlib.rcParams
