@@ -87,7 +87,11 @@ def test_derivatives_are_those_of_automatic_differentiation(account):
         torch.testing.assert_close(mine.detach(), second[two], rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("account", [one for one in ACCOUNTS if not one.two_kinds], ids=str)
+@pytest.mark.parametrize(
+    "account",
+    [pytest.param(one, marks=[] if one.degrees else pytest.mark.slow) for one in ACCOUNTS if not one.two_kinds],
+    ids=str,
+)
 def test_one_curve_is_fitted_as_by_a_general_optimiser(account):
     """Near the fit, a general optimiser finds nothing higher. (Further off a mixture may have other optima.)"""
     truth = planted("a curved line", 1, 120, 0.4, seed=3)
