@@ -293,7 +293,7 @@ def test_scores_go_through_links_to_a_plain_file_and_to_nothing_else(files, monk
     settings = ScoreSettings(dtype="float32", threads=1, batch_tokens=None)
     with monkeypatch.context() as patch:
         patch.setattr(score_lines_module, "read_rows", lambda *_: pytest.fail("work began before"))
-        for target, kind in {"tiny": "a folder", "fifo": "a fifo, socket or device"}.items():
+        for target, kind in {"tiny": "a folder", "fifo": "not a plain file but a fifo, socket or device"}.items():
             with pytest.raises(ValueError, match=f"{target} is {kind}; name a plain file"):
                 score_lines(**given, target=folder / target, settings=settings)
     score_lines(**given, target=folder / "link", settings=settings)

@@ -71,7 +71,8 @@ def test_what_is_no_number_is_a_fault_unless_the_model_itself_gives_none():
         trial._run_plain()
         trial.expected = [torch.full_like(attended, torch.nan) for attended in trial.expected]
         assert "differs by nan" in trial.packed_fault()
-        trial.alone.states[-1][0] = torch.inf
+        find_parts(trial.model).blocks[-1].module.mlp.down_proj.weight.data[0, 0] = torch.inf
+        trial._run_plain()
         assert trial.packed_fault() is None
 
 

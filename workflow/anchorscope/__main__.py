@@ -6,7 +6,7 @@ from pathlib import Path
 
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.detect.score_lines import ScoreSettings, score_lines
-from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, HEADLINE, POSITIONS, Grid, window_of
+from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, HEADLINE, POSITIONS, Grid, is_knockout
 from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import made_from
@@ -25,7 +25,7 @@ def at_least_one(text: str) -> int:
 
 
 def known_knockout(name: str) -> str:
-    if name not in CONTROLS and not window_of(name):
+    if not is_knockout(name):
         raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(CONTROLS)} and not of the form {EXACT}_w4")
     return name
 

@@ -52,9 +52,8 @@ def score_lines(
 def _checked(target: Path) -> Path:
     """Where scores go: through links to a plain file, which need not be there yet."""
     real = Path(os.path.realpath(target))
-    if real.exists() and not real.is_file():
-        kind = "a folder" if real.is_dir() else "a fifo, socket or device"
-        raise ValueError(f"{target} is {kind}; name a plain file for the scores, or none for the standard output.")
+    if real.exists() and (fault := fault_of_file(real)):
+        raise ValueError(f"{target} {fault}; name a plain file for the scores, or none for the standard output.")
     if not os.access(next(folder for folder in real.parents if folder.exists()), os.W_OK):
         raise ValueError(f"{target} lies in a folder that may not be written; name another for the scores.")
     return real

@@ -185,6 +185,7 @@ class _Trial:
         self.expected = self.exact.attended or self.plain.attended  # by attention, from the same states
         with own_attention(self.model, "eager"):
             self.alone = self._alone(self._given(self.clean))
+            self.finite = all(torch.isfinite(states).all() for states in self.alone.states)
             to_end = self._alone(None) if exact else self.alone  # float32 is fine enough to tell without
         one, other = (torch.stack([states[-1] for states in some.states]) for some in (to_end, self.plain))
         self.rounding = relative_difference(one, other, self.dtype)
@@ -194,8 +195,7 @@ class _Trial:
 
         A model that gives others is refused where its states are stored.
         """
-        finite = all(torch.isfinite(states).all() for states in self.alone.states)
-        return not difference <= limit if finite else difference > limit
+        return not difference <= limit if self.finite else difference > limit
 
     def _alone(self, given: list[Tensor] | None) -> Watched:
         tokens = torch.from_numpy(self.rows[1].ids)[None].to(input_device(self.model))

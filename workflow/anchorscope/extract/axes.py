@@ -78,6 +78,10 @@ def window_of(knockout: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def is_knockout(name: str) -> bool:
+    return name in CONTROLS or window_of(name) is not None
+
+
 def knockouts_of(interventions: Collection[str], windows: Collection[int]) -> list[str]:
     """The knockouts that a config asks for, in the order of all tables. The exact question's own is always there."""
     named = [name for name in CONTROLS if name == EXACT or name in interventions]

@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from anchorscope.extract.axes import (
-    CONTROLS,
     EXACT,
     FULL,
     PASSES,
     REPLACING,
     Grid,
     Pass,
+    is_knockout,
     knockouts_of,
     passes_of,
     window_of,
@@ -95,7 +95,7 @@ def remove_added(folder: Path | str) -> None:
     """
     for path in Path(folder).glob("*.*.*.parquet"):
         component, position, knockout = path.name.removesuffix(".parquet").split(".", 2)
-        if (component, position) in FULL.places() and (knockout in CONTROLS or window_of(knockout)):
+        if (component, position) in FULL.places() and is_knockout(knockout):
             path.unlink()
 
 

@@ -94,9 +94,10 @@ def load_model(manifest: Manifest, dtype: str, threads: int) -> "PreTrainedModel
     torch.set_num_threads(threads)
     check_unchanged(manifest)  # before a card is taken
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    choice = choose_dtype(dtype, device, read_config(Path(manifest.path)))
+    config = read_config(Path(manifest.path))
+    choice = choose_dtype(dtype, device, config)
     log.info("%s computes in %s: %s", manifest.name, choice.dtype, choice.why)
-    model = _on_cards(manifest, choice.dtype) if device.type == "cuda" else _on_cpu(manifest, choice.dtype)
+    model = _on_cards(manifest, choice.dtype, config) if device.type == "cuda" else _on_cpu(manifest, choice.dtype)
     model.dtype_because = cast(Any, choice.why)
     return _frozen(manifest, model)
 
@@ -105,11 +106,10 @@ def _on_cpu(manifest: Manifest, dtype: torch.dtype) -> "PreTrainedModel":
     return by_column(_load_on(manifest, dtype, torch.device("cpu")))
 
 
-def _on_cards(manifest: Manifest, dtype: torch.dtype) -> "PreTrainedModel":
+def _on_cards(manifest: Manifest, dtype: torch.dtype, config: PreTrainedConfig) -> "PreTrainedModel":
     """Load a model on as many cards as hold it, which are kept until this process ends or calls `leave_cards`."""
     sizes = [card.total_memory for card in cards()]
-    weights = parameters(read_config(Path(manifest.path))) * dtype.itemsize
-    needed = cards_needed(weights, min(sizes))
+    needed = cards_needed(parameters(config) * dtype.itemsize, min(sizes))
     held = take(needed)
     first = min(held)
     torch.cuda.set_device(first)

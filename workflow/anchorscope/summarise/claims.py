@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.summarise.bootstrap import interval
-from anchorscope.summarise.curves import QUANTITIES, Estimate
+from anchorscope.summarise.curves import QUANTITIES, Estimate, over_layers
 from anchorscope.summarise.push import LOGITS
 
 RULE = "replicate"
@@ -248,19 +248,13 @@ def _model_claims(runs: list[Run]) -> list[JudgedClaim]:
     near_zero, nothing = (usable[0].bounds * bound for bound in (NEAR_ZERO, NOTHING))
     return [
         *(
-            _on_average(1, some, effects=[_area(run.gaps[logits]) for run in usable], region=BELOW_ZERO)
+            _on_average(1, some, effects=[over_layers(run.gaps[logits]) for run in usable], region=BELOW_ZERO)
             for logits, some in gaps.items()
         ),
         _everywhere(2, scope, curves=[run.answer for run in usable], bound=near_zero),
         _on_average(3, scope, effects=[_deepening(run.question) for run in usable], region=BELOW_ZERO),
         _everywhere(6, scope, curves=[run.control for run in usable], bound=nothing),
     ]
-
-
-def _area(curve: Estimate) -> Effect:
-    """The mean over layers."""
-    known = np.isfinite(curve.mean)
-    return _mean(curve.mean[known]), _means(curve.resampled[:, known])
 
 
 def _some_layers(curve: Estimate, layers: slice | np.ndarray) -> Estimate:
@@ -276,7 +270,7 @@ def _difference(first: Effect, second: Effect) -> Effect:
 def _deepening(curve: Estimate) -> Effect:
     """Later layers minus the first ones."""
     first = -(-len(curve.mean) // BEGINNING)
-    early, late = (_area(_some_layers(curve, layers)) for layers in (slice(first), slice(first, None)))
+    early, late = (over_layers(_some_layers(curve, layers)) for layers in (slice(first), slice(first, None)))
     return _difference(late, early)
 
 
@@ -316,7 +310,7 @@ def _similar(runs: list[Run]) -> JudgedClaim:
     if len(usable) < 2:
         return _undecided(5, scope, "fewer than two datasets have a probe that is better than chance")
     differences = [
-        _difference(_area(_some_layers(first, third)), _area(_some_layers(second, third)))
+        _difference(over_layers(_some_layers(first, third)), over_layers(_some_layers(second, third)))
         for first, second in combinations(usable, 2)
         for third in np.array_split(np.arange(len(first.mean)), 3)
         if len(third)
@@ -382,14 +376,3 @@ def _not_applicable(claim: int, scope: Scope, because: str) -> JudgedClaim:
 
 def _without_effect(claim: int, scope: Scope, verdict: str, because: str) -> JudgedClaim:
     return JudgedClaim(claim, scope.model, scope.dataset, scope.logits, verdict=verdict, because=because)
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if len(values) else np.nan
-
-
-def _means(resampled: np.ndarray) -> np.ndarray:
-    """The mean over layers of each resample, NaN where it has no estimate."""
-    known = np.isfinite(resampled)
-    with np.errstate(invalid="ignore"):
-        return np.where(known, resampled, 0.0).sum(1) / known.sum(1)

@@ -145,6 +145,12 @@ def curve_rows(curve: Curve) -> pl.DataFrame:
     )
 
 
+def over_layers(estimate: Estimate) -> tuple[float, np.ndarray]:
+    """The mean over all layers that have an estimate, and the same of each resample; NaN where there is none."""
+    known = np.isfinite(estimate.mean)
+    return float(known_mean(estimate.mean[known])), known_mean(estimate.resampled[:, known].T)
+
+
 def series_row(curve: Curve, flip: Curve | None = None) -> dict:
     """What a whole curve comes to: its area (the mean over all layers that have an estimate) and its deepest layer.
 
@@ -160,8 +166,7 @@ def series_row(curve: Curve, flip: Curve | None = None) -> dict:
     row = {"deepest_layer": deepest, "deepest": float(curve.delta_p.mean[deepest])}
     estimates = {"deepest_layer": np.nanargmin(drawn, 1), "deepest": drawn[:, deepest]}
     for name, estimate in (("area", curve.delta_p), ("area_logit", curve.delta_logit)):
-        row[name] = float(estimate.mean[known].mean())
-        estimates[name] = known_mean(estimate.resampled[:, known].T)
+        row[name], estimates[name] = over_layers(estimate)
     if flip is not None:
         both = known & np.isfinite(flip.delta_p.mean)
         whole = flip.delta_p.mean[both].sum()
