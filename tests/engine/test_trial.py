@@ -6,7 +6,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from anchorscope.engine.parts import find_parts
-from anchorscope.engine.same_states import Exact, watching
+from anchorscope.engine.same_states import Exact, noise_like, watching
 from anchorscope.engine.scores import own_attention
 from anchorscope.engine.self_check import _Trial, choose_path
 from architectures import VOCABULARY, small_model
@@ -63,6 +63,17 @@ def test_errors_are_found_in_a_model_of_many_layers(dtype):
         for name in ("a wrong scale", "a cut token that is still seen"):
             with ERRORS[name](trial):
                 assert trial.packed_fault() is not None, name
+
+
+def test_noise_is_large_and_a_number_also_among_the_largest_numbers_of_half_precision():
+    states = torch.randn(20, 64, generator=torch.Generator().manual_seed(1)).half()
+    outliers = states.clone()
+    outliers[3] = 48_000  # of at most 65,504
+    for others in (states, outliers):
+        noise = noise_like(states, others)
+        assert noise.isfinite().all()
+        assert noise.float().norm() > 2 * others.float().norm()
+        assert noise.abs().max() <= others.abs().max()
 
 
 def test_what_is_no_number_is_a_fault_unless_the_model_itself_gives_none():

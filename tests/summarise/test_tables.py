@@ -44,6 +44,19 @@ def test_what_was_not_probed_is_left_out_of_the_tables_and_named(tmp_path):
     assert (row["model"], row["weights"], row["dataset"], row["source"]) == ("m", "trained", "one", "bundled")
 
 
+def test_of_the_ways_in_which_a_model_ran_the_slow_and_the_coarse_one_are_told(tmp_path):
+    def told(*paths):
+        files = []
+        for number, path in enumerate(paths):
+            files.append(str(tmp_path / f"{number}.parquet"))
+            write_frame(files[-1], pl.DataFrame({"layer": [0]}), provenance(model=MANIFEST, path=path))
+        return read_coverage([["m", str(number)] for number in range(len(paths))], files).paths["m"]
+
+    plain, coarse, fine = PATH | {"name": "plain"}, PATH | {"moved": 0.2}, PATH | {"moved": 0.01}
+    assert told(fine, coarse, fine) == coarse
+    assert told(coarse, plain, coarse) == plain
+
+
 def test_a_run_in_which_nothing_was_probed_says_why(tmp_path):
     files = write_estimates(tmp_path, {"one": "too few answers", "two": "one class only"})
     with pytest.raises(ValueError, match=r"Nothing could be probed\. too few answers"):

@@ -128,12 +128,14 @@ def _kept(states: Tensor, places: list[int]) -> Tensor:
 
 
 def noise_like(states: Tensor, others: Tensor) -> Tensor:
-    """As many states of random directions, much larger than those of other tokens.
+    """As many states of random directions, much larger than those of other tokens, but nowhere than their largest.
 
-    Not than these: what was noise in the layer before would grow from layer to layer, beyond all numbers.
+    Not larger than these: what was noise in the layer before would grow from layer to layer, beyond all numbers. And
+    half precision has no numbers for much larger ones than a model's outliers.
     """
-    noise = torch.randn(states.shape, generator=torch.Generator().manual_seed(0))
-    return (NOISE * others.float().std()).to(states) * noise.to(states)
+    noise = torch.randn(states.shape, generator=torch.Generator().manual_seed(0)).to(states.device)
+    size, largest = others.float().std(), others.float().abs().max()
+    return (NOISE * size * noise).clamp(-largest, largest).to(states)
 
 
 def _following(parts: Parts, exact: Exact) -> Callable[[Block, tuple, dict, list[int]], None]:

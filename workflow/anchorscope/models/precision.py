@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers import PreTrainedConfig
 
-from anchorscope.models.sizes import parameters
+from anchorscope.models.sizes import multiplied
 
 # What a run computes per question: tokens of the answer with those before it, and of five passes on shared prefixes.
 NEW_TOKENS, TOKENS_ANSWERED, TOKENS_EXTRACTED = 32, 20, 90
@@ -36,13 +36,13 @@ def choose_dtype(asked: str, device: torch.device, config: PreTrainedConfig) -> 
     if not torch.cuda.is_bf16_supported(including_emulation=False):
         return Choice(torch.float32, "this card does not multiply bfloat16")
     most = largest_in_float32(torch.cuda.get_device_properties(device))
-    count = parameters(config)
-    why = f"{count / 1e9:.2g} billion parameters; up to {most / 1e9:.2g}, float32 takes little longer on this card"
+    count = multiplied(config)
+    why = f"{count / 1e9:.2g} billion weights to multiply; up to {most / 1e9:.2g}, float32 takes little longer on this card"
     return Choice(torch.float32 if count <= most else torch.bfloat16, why)
 
 
 def largest_in_float32(card: Any) -> float:
-    """How many parameters a model may have for a run in float32 to take at most half as long again on such a card."""
+    """How many weights a model may multiply for a run in float32 to take at most half as long again on such a card."""
     return LONGER * SECONDS_BESIDE * REACHED * float32_rate(card) / OPERATIONS_PER_WEIGHT
 
 

@@ -44,6 +44,15 @@ def parameters(config: PreTrainedConfig) -> int:
     return sum(sizes_of_weights(config).values())
 
 
+def multiplied(config: PreTrainedConfig) -> int:
+    """How many numbers of such a model are factors of matrix products: all but those that a token is looked up in."""
+    with torch.device("meta"):
+        model = loader_of(config).from_config(config)
+    looked_up, head = model.get_input_embeddings(), model.get_output_embeddings()
+    only = looked_up.weight.numel() if head is None or head.weight is not looked_up.weight else 0
+    return sum(weight.numel() for weight in model.parameters()) - only
+
+
 def cards_needed(weight_bytes: int, card_bytes: int) -> int:
     """How many cards of one size hold a model with room for a batch."""
     return math.ceil(weight_bytes / int(FOR_WEIGHTS * card_bytes))

@@ -65,8 +65,15 @@ def read_coverage(pairs: Sequence[Sequence[str]], estimates: Sequence[str]) -> C
     if len(not_probed) == len(made):
         raise ValueError(f"Nothing could be probed. {next(iter(not_probed.values()))}")
     models = {model: origin["model"] for (model, _), origin in made.items()}
-    paths = {model: origin["path"] for (model, _), origin in made.items()}
+    paths: dict[str, dict | None] = {}
+    for (model, _), origin in made.items():
+        paths[model] = max(paths.get(model), origin["path"], key=_worth_saying)
     return Coverage(list(made), models, paths=paths, not_probed=not_probed)
+
+
+def _worth_saying(path: dict | None) -> tuple[bool, bool, float]:
+    """Of the ways in which a model was run on several datasets, the plain one is said, and the coarsest rounding."""
+    return (path is not None, path is not None and path["name"] != "packed", (path or {}).get("moved") or 0.0)
 
 
 def gather(
