@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.parts import Block, Parts
 
+ROOM = 1 / 64  # of the largest number of a dtype: beyond it, what a layer makes of a state may be none
 NOISE = 5.0  # what must not be seen is given states so many times the size of others, and of another direction
 
 
@@ -128,13 +129,13 @@ def _kept(states: Tensor, places: list[int]) -> Tensor:
 
 
 def noise_like(states: Tensor, others: Tensor) -> Tensor:
-    """As many states of random directions, much larger than those of other tokens, but nowhere than their largest.
+    """As many states of random directions, much larger than those of other tokens.
 
-    Not larger than these: what was noise in the layer before would grow from layer to layer, beyond all numbers. And
-    half precision has no numbers for much larger ones than a model's outliers.
+    Not than these: what was noise in the layer before would grow from layer to layer, beyond all numbers. Where float16
+    ends soon, as large as the others' largest at most.
     """
     noise = torch.randn(states.shape, generator=torch.Generator().manual_seed(0)).to(states.device)
-    size, largest = others.float().std(), others.float().abs().max()
+    size, largest = others.float().std(), others.float().abs().max().clamp(min=ROOM * torch.finfo(states.dtype).max)
     return (NOISE * size * noise).clamp(-largest, largest).to(states)
 
 

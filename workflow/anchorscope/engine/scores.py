@@ -122,6 +122,8 @@ class Scores(TorchFunctionMode):
 @contextmanager
 def own_attention(model: PreTrainedModel, implementation: str) -> Iterator[None]:
     """Let the model run the named one of its own attention codes while the block runs, where it can be told to."""
+    if implementation == "sdpa" and getattr(model.config.get_text_config(), "attn_logit_softcapping", None):
+        raise ValueError("their sdpa code leaves out the cap on scores")  # older transformers run it all the same
     before = model.config._attn_implementation
     if before == implementation or not model._can_set_attn_implementation():
         yield
