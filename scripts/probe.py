@@ -1,9 +1,9 @@
 """Fit a probe for every layer, component and position, and measure delta P with it, out of fold.
 
-Writes the delta table, one row per example, layer, component, position and intervention; the layers
-table with each probe's AUC and calibration error; and what the headline's probes say if a few labels are
-wrong. Where the answers are too few to probe, all are empty and say why in their metadata, so that the
-other models and datasets reach the figures.
+Writes the delta table, one row per example, layer, component, position and intervention; the layers table with each
+probe's AUC and calibration error; what the headline's probes say if a few labels are wrong; and these probes. Where the
+answers are too few to probe, all are empty and say why in their metadata, so that the other models and datasets reach
+the figures.
 """
 
 import json
@@ -19,7 +19,7 @@ from anchorscope.files.frames import write_frame
 from anchorscope.files.logs import configure_logging, log
 from anchorscope.files.memory import give_back_freed_blocks
 from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from
+from anchorscope.files.sealed_parquet import made_from, write_table
 from anchorscope.probe.delta import measure
 from anchorscope.probe.examples import TooFew
 
@@ -49,11 +49,13 @@ if __name__ == "__main__":
         reader = open_activations(snakemake.input, grid, json.loads(params.knockouts))
         splits = {"folds": params.folds, "repeats": params.repeats, "seed": params.seed}
         headline = Headline(**json.loads(params.headline))
-        delta, layers, errors = measure(reader, **splits, where=where, on_card=on_card, headline=headline)
+        delta, layers, errors, probes = measure(reader, **splits, where=where, on_card=on_card, headline=headline)
     except TooFew as error:
         made["not_probed"] = f"{error} {before_balance(snakemake.input)}"
         log.warning("%s", made["not_probed"])
         delta = layers = errors = pl.DataFrame(schema={"id": pl.String})
+        probes = delta.to_arrow()
     write_frame(snakemake.output.delta, delta, provenance(**made))
     write_frame(snakemake.output.layers, layers, provenance(**made))
     write_frame(snakemake.output.label_errors, errors, provenance(**made))
+    write_table(snakemake.output.probes, probes, provenance(**made))

@@ -34,6 +34,7 @@ if __name__ == "__main__":
         files.activations,
         answers=files.answers,
         layers=files.layers,
+        probes=files.probes,
         manifest=files.manifest,
         target=snakemake.output[0],
         settings=settings,

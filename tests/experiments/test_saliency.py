@@ -16,10 +16,12 @@ from anchorscope.engine.scores import own_attention
 from anchorscope.experiments.saliency import Measured, Routes, build_routes, drawn, layers_read, saliency
 from anchorscope.extract.axes import HEADLINE, Headline
 from anchorscope.extract.store import ActivationReader
+from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.examples import examples_of
-from anchorscope.probe.refit import full_probes
+from anchorscope.probe.kept import read_probes
 from few_examples import examples, prompts
 from reference import plain_saliency
+from rounding import of_logits
 from small_run import base_config, jobs, snakemake, write_config
 from small_things import ROOT, tiny_model
 
@@ -188,14 +190,15 @@ def test_the_probes_that_are_differentiated_say_what_the_delta_table_says(finish
     found = examples_of(reader.keys, folds=5, repeats=1, seed=0, where="here")
     folds = torch.from_numpy(found.splits[0].folds)
     clean = reader.read("resid", "answer_last", "first", "clean", layers=range(reader.layers))
-    fitted = full_probes(clean, torch.from_numpy(found.hallucinated), folds).logits(clean)
-    own = fitted.gather(1, folds[None, None].expand(len(fitted), 1, -1))[:, 0].sigmoid()
+    probes = read_probes(finished / "results/probes/tiny/one.parquet")[0][FULL]
+    own = probes.logits(clean).gather(1, folds[None, None].expand(len(clean), 1, -1))[:, 0].sigmoid()
     delta = pl.read_parquet(finished / "results/delta/tiny/one.parquet").filter(
         component="resid", position="answer_last", intervention="exact_question", repeat=0
     )
     for layer in range(reader.layers):
         expected = dict(delta.filter(layer=layer).select("id", "p_clean").iter_rows())
-        np.testing.assert_allclose(own[layer], [expected[name] for name in found.ids], atol=1e-4)
+        atol = of_logits(probes, clean)  # of a logit; a chance moves by a quarter of it at most
+        np.testing.assert_allclose(own[layer], [expected[name] for name in found.ids], rtol=0, atol=atol)
 
 
 @pytest.mark.slow

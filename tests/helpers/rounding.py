@@ -3,7 +3,7 @@
 import torch
 from transformers import PreTrainedModel
 
-from anchorscope.probe.logistic import TOLERANCE
+from anchorscope.probe.logistic import TOLERANCE, FittedProbes
 
 
 def of_a_pass(model: PreTrainedModel, tokens: int, states: torch.Tensor) -> float:
@@ -18,6 +18,14 @@ def of_a_pass(model: PreTrainedModel, tokens: int, states: torch.Tensor) -> floa
     heads = config.num_attention_heads * config.head_dim
     terms = 4 * config.hidden_size + config.head_dim + 2 * tokens + heads + config.intermediate_size
     return config.num_hidden_layers * terms * torch.finfo(states.dtype).eps * float(states.abs().max())
+
+
+def of_logits(probes: FittedProbes, states: torch.Tensor) -> float:
+    """Of logits of the same probes [layers, folds] for the same states: sums of as many terms as states are wide."""
+    terms = (
+        torch.einsum("lfw,lnw->lfn", probes.weight.abs(), states.abs().to(probes.weight)) + probes.bias.abs()[..., None]
+    )
+    return 2 * (states.shape[-1] + 1) * torch.finfo(probes.weight.dtype).eps * float(terms.max())
 
 
 def of_a_fit(states: torch.Tensor, strengths: torch.Tensor) -> float:

@@ -6,15 +6,18 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
+from anchorscope.extract.axes import Headline
+from anchorscope.files.sealed_parquet import write_table
 from anchorscope.probe import logistic
-from anchorscope.probe.anchor_rules import FULL
+from anchorscope.probe.anchor_rules import PROBES
 from anchorscope.probe.folds import assign_folds, assign_halves, shuffle_labels
+from anchorscope.probe.kept import probes_table, read_probes
 from anchorscope.probe.logistic import FittedProbes, fit, fit_labellings, try_strengths
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
-from anchorscope.probe.refit import full_probes
-from anchorscope.probe.scores import score
+from anchorscope.probe.scores import out_of_fold, score
 from anchorscope.probe.strengths import STRENGTHS, choose_strengths
 from anchorscope.probe.verdicts import delta_p, flips
+from rounding import of_logits
 
 RUNS = [("first", "clean"), ("first", "exact_question"), ("first", "random_question"), ("second", "clean")]
 RUNS.append(("second", "exact_question"))
@@ -286,11 +289,24 @@ def test_delta_p_is_the_change_of_confidence_in_the_clean_verdict():
     np.testing.assert_allclose(extreme, [-100, 50])
 
 
-def test_probes_that_are_fitted_again_say_what_the_first_ones_said():
+def test_probes_that_are_read_back_are_those_that_were_fitted(tmp_path):
     clean, labels = data(layers=3, examples=120, width=30, shift=0.5)
-    folds = torch.arange(120) % 5
-    states = dict.fromkeys(RUNS, clean)
-    expected = score(states, labels.bool(), folds, halves=torch.arange(120) // 5 % 2, shuffled=labels.flip(0).bool())
-    again = full_probes(clean[1:], labels.bool(), folds).logits(clean[1:])  # [layers, folds, examples]
-    own = again.gather(1, folds[None, None].expand(2, 1, -1))[:, 0].numpy()
-    np.testing.assert_allclose(chances(own), chances(expected.of(FULL, "clean")[1:]), atol=1e-4)
+    folds, halves = torch.arange(120) % 5, torch.arange(120) // 5 % 2
+    states = {run: clean + number for number, run in enumerate(RUNS)}
+    expected = [
+        score(states, labels.bool(), folds.roll(repeat), halves, shuffled=labels.flip(0).bool()) for repeat in (0, 1)
+    ]
+    table = probes_table([scores.probes for scores in expected], Headline("resid", "final"))
+    write_table(tmp_path / "probes.parquet", table, {})
+    for repeat, (found, scores) in enumerate(zip(read_probes(tmp_path / "probes.parquet"), expected, strict=True)):
+        assert found.keys() == scores.probes.keys() == set(PROBES)
+        for probe, fitted in found.items():
+            for one, other in zip(vars(fitted).values(), vars(scores.probes[probe]).values(), strict=True):
+                assert torch.equal(one, other)
+        for prompt in ("first", "second"):
+            mine = {probe: fitted for probe, fitted in found.items() if probe.prompt == prompt}
+            seen = {run: vectors for (other, run), vectors in states.items() if other == prompt}
+            for (probe, run), logits in out_of_fold(mine, seen, folds.roll(repeat)).items():
+                rounding = of_logits(found[probe], seen[run])
+                torch.testing.assert_close(logits, scores.logits[probe, run], rtol=0, atol=rounding)
+                assert (logits + 10 * rounding - scores.logits[probe, run]).abs().max() > rounding

@@ -1,15 +1,12 @@
 """Experiments run on top of a finished run: with its probes, and without computing anything of it again."""
 
-from pathlib import Path
-
 import polars as pl
 import pytest
-import torch
 
 from anchorscope.extract.axes import REPLACING
 from anchorscope.extract.store import ActivationReader
-from anchorscope.probe.strengths import choose_strengths
-from rounding import of_a_fit
+from anchorscope.probe.kept import read_probes
+from rounding import of_logits
 from small_run import jobs, snakemake
 
 KEYS = ["id", "layer", "component", "position", "repeat"]
@@ -20,15 +17,18 @@ PROBES = [f"logit_clean_{probe}" for probe in ("full", "half_a", "half_b")]
 
 @pytest.mark.parametrize("experiment", REPLACING)
 def test_scores_are_those_of_the_main_runs_probes(experiment, experimented):
-    """They are fitted again, in batches of another shape."""
+    """They are read from disk; products of the same numbers may be added up in another order."""
     delta = pl.read_parquet(experimented / "results/delta/tiny/one.parquet").filter(intervention="exact_question")
     scores = pl.read_parquet(experimented / f"results/experiments/{experiment}/tiny/one.parquet")
     assert set(scores["intervention"]) == {intervention for _, intervention in REPLACING[experiment]}
     place = delta.filter(component="resid", position="answer_last").sort(KEYS)
-    rounding = of_a_fit(*fitted(experimented / "results/activations/tiny/one", place))
-    kept = [*KEYS, "cluster", "popularity", "hallucinated", "fold"]
+    reader = ActivationReader(sorted((experimented / "results/activations/tiny/one").iterdir()))
+    clean = reader.read("resid", "answer_last", "first", "clean", layers=range(reader.layers))
+    kept = read_probes(experimented / "results/probes/tiny/one.parquet")
+    rounding = max(of_logits(fitted, clean) for of_repeat in kept for fitted in of_repeat.values())
+    about = [*KEYS, "cluster", "popularity", "hallucinated", "fold"]
     for intervention, mine in scores.sort(KEYS).group_by("intervention", maintain_order=True):
-        assert mine.select(kept).equals(place.select(kept)), intervention
+        assert mine.select(about).equals(place.select(about)), intervention
         assert apart(mine, place) < rounding, intervention
     wrong = mine.with_columns(
         logit_clean_half_b=pl.col("logit_clean_half_b") + 10 * rounding * (pl.int_range(pl.len()) == 7)
@@ -39,15 +39,6 @@ def test_scores_are_those_of_the_main_runs_probes(experiment, experimented):
 def apart(some: pl.DataFrame, other: pl.DataFrame) -> float:
     """The largest difference between clean logits, or chances, of the same probes."""
     return max((some[name] - other[name]).abs().max() for name in ("p_clean", *PROBES))
-
-
-def fitted(activations: Path, place: pl.DataFrame) -> tuple[torch.Tensor, torch.Tensor]:
-    """The clean states behind the probes of a place, and the strengths of the penalties [repeats, layers, folds]."""
-    reader = ActivationReader(sorted(activations.iterdir()))
-    clean = reader.read("resid", "answer_last", "first", "clean", layers=range(reader.layers))
-    labels = torch.tensor([not key["right"] for key in reader.keys]).float()
-    folds = place.filter(layer=0).sort("repeat", "id")["fold"].to_torch().unflatten(0, (-1, len(labels)))
-    return clean, torch.stack([choose_strengths(clean, labels, of_repeat) for of_repeat in folds])
 
 
 def test_what_a_replacement_did_is_null_only_where_nothing_was_replaced(experimented):

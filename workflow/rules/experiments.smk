@@ -1,5 +1,5 @@
 # The other experiments, where the config names them: what each shows under both groupings.
-# In:  results/delta/…, results/layers/…, results/activations/…, results/answers/…, results/unsure/…,
+# In:  results/delta/…, results/layers/…, results/probes/…, results/activations/…, results/answers/…, results/unsure/…,
 #      results/experiments/saliency/{model}/{dataset}.parquet       how much of a verdict flows from the question
 # Out: results/experiments/{patching,answer_only}/{model}/{dataset}.parquet   what the probes say where tokens were replaced
 #      results/experiments/awareness/{model}/{dataset}.parquet      what readers of clean states say of the groups
@@ -10,8 +10,11 @@
 rule score_experiment:
     """Score an experiment's passes with the probes of the main run, out of fold."""
     input:
-        replaced_files("{model}", "{dataset}", SHARDS, experiments=["{experiment}"]),
-        activation_files("{model}", "{dataset}", SHARDS, places=[HEADLINE_PLACE], ends=[added(EXACT)]),
+        activations=[
+            *replaced_files("{model}", "{dataset}", SHARDS, experiments=["{experiment}"]),
+            *activation_files("{model}", "{dataset}", SHARDS, places=[HEADLINE_PLACE], ends=[added(EXACT)]),
+        ],
+        probes="results/probes/{model}/{dataset}.parquet",
     output:
         "results/experiments/{experiment}/{model}/{dataset}.parquet",
     log:

@@ -192,7 +192,7 @@ def summarise(
         raise ValueError("A folder of activations is named twice; its examples would count twice.")
     reader = ActivationReader(paths)
     headline = reader.grid.places()[0]
-    delta, layers, _ = measure(reader, folds=folds, repeats=repeats, seed=seed, where=f"{model} on {dataset}")
+    delta, layers, *_ = measure(reader, folds=folds, repeats=repeats, seed=seed, where=f"{model} on {dataset}")
     summary = estimate(delta, layers, Headline(*headline), draws=draws, seed=seed).summary
     origin = made_from(file_of(paths[0], *headline))
     return described(

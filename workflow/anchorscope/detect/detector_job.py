@@ -118,7 +118,7 @@ def cross_fit(reader: PooledReader, examples: Examples, on_card: bool) -> CrossF
     folds = examples.splits[0].folds
     without = [None, *range(folds.max() + 1)]
 
-    def train_on(device: torch.device, states: States, _: object) -> tuple[list[Trained], np.ndarray]:
+    def train_on(device: torch.device, states: States, *_: object) -> tuple[list[Trained], np.ndarray]:
         there, fold_of = states[CLEAN].to(device), torch.from_numpy(folds).to(device)
         trained = train(there, torch.from_numpy(examples.hallucinated).to(device), fold_of, without)
         logits = torch.zeros(there.shape[:2], device=device)

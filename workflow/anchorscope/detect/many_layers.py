@@ -50,7 +50,7 @@ def probe_layers_at(clean: Tensor, labels: Tensor, trainings: Trainings, strengt
 def probe_files(reader: StateReader, probe: Callable[[Tensor], list[LayerProbes]], on_card: bool) -> list[LayerProbes]:
     """What `probe` makes of clean states [layers, examples, width], read and fitted a few layers at a time."""
 
-    def probe_on(device: torch.device, states: States, _: object) -> list[LayerProbes]:
+    def probe_on(device: torch.device, states: States, *_: object) -> list[LayerProbes]:
         return [probes.cpu() for probes in probe(states[CLEAN].to(device).float())]
 
     chunks = in_chunks(reader, [CLEAN], on_card, probe_on)

@@ -27,8 +27,10 @@ from anchorscope.files.sealed_parquet import made_from, read_table, write_table
 from anchorscope.models.hardware import computed_on
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
+from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.examples import examples_of
-from anchorscope.probe.refit import full_probes
+from anchorscope.probe.kept import read_probes
+from anchorscope.probe.logistic import FittedProbes
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ def saliency_file(
     activations: Sequence[Path | str],
     answers: Sequence[Path | str],
     layers: Path | str,
+    probes: Path | str,
     manifest: Path | str,
     target: Path | str,
     settings: SaliencySettings,
@@ -75,7 +78,8 @@ def saliency_file(
     reader = open_activations(activations, settings.headline.grid(), [EXACT])
     chosen = drawn([key["id"] for key in reader.keys], [key["right"] for key in reader.keys], settings.seed)
     rounding = made_from(activations[0])["path"]["rounding"]
-    measured = _measured(reader, read_table(layers), chosen, settings, rounding)
+    (first, *_) = read_probes(probes)
+    measured = _measured(reader, read_table(layers), first[FULL], chosen, settings, rounding)
     asked = _answered(answers, [reader.keys[index]["id"] for index in chosen])
     tokenizer = load_fetched_tokenizer(described)
     routes = build_routes(
@@ -90,7 +94,12 @@ def saliency_file(
 
 
 def _measured(
-    reader: ActivationReader, layers: pa.Table, chosen: list[int], settings: SaliencySettings, rounding: float
+    reader: ActivationReader,
+    layers: pa.Table,
+    probes: FittedProbes,
+    chosen: list[int],
+    settings: SaliencySettings,
+    rounding: float,
 ) -> Measured:
     """The probes of the examples' own folds in the first repeat, which never saw them, and what they read."""
     component, position = settings.headline.component, settings.headline.position
@@ -100,10 +109,8 @@ def _measured(
         [reader.read(component, position, "first", "clean", layers=range(layer, layer + 1)).float() for layer in read]
     )
     examples = examples_of(reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=settings.dataset)
-    folds = torch.from_numpy(examples.splits[0].folds)
-    fitted = full_probes(clean, torch.from_numpy(examples.hallucinated), folds)
-    own = folds[chosen]
-    return Measured(read, Probes(fitted.weight[:, own], fitted.bias[:, own]), clean[:, chosen], rounding)
+    own = torch.from_numpy(examples.splits[0].folds)[chosen]
+    return Measured(read, Probes(probes.weight[read][:, own], probes.bias[read][:, own]), clean[:, chosen], rounding)
 
 
 def _answered(files: Sequence[Path | str], ids: list[str]) -> pa.Table:

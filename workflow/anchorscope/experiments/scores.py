@@ -1,12 +1,8 @@
-"""From the activations of an experiment to out-of-fold logits, by the probes of the main run.
+"""From the activations of an experiment to out-of-fold logits, by the probes of the main run."""
 
-The probes are fitted again, not read back: their weights are nowhere on disk, fifteen for each layer and repeat, and to
-fit those of one prompt takes seconds. The same clean states give the same numbers, up to the tolerance of the solver.
-"""
-
+from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import polars as pl
 import torch
 
@@ -14,22 +10,38 @@ from anchorscope.extract.axes import REPLACING, Pass
 from anchorscope.extract.store import REPLACED, ActivationReader
 from anchorscope.probe.delta import States, in_chunks, intervention_table
 from anchorscope.probe.examples import Examples, examples_of
-from anchorscope.probe.scores import Logits, score_first
+from anchorscope.probe.kept import Fitted
+from anchorscope.probe.scores import Logits, out_of_fold
 
 CLEAN: Pass = ("first", "clean")
 DTYPES = {"donor": pl.String, "donor_popularity": pl.Int64, "replaced": pl.Int32, "kept": pl.Int32}
 
 
 def score_experiment(
-    reader: ActivationReader, experiment: str, *, folds: int, repeats: int, seed: int, where: str, on_card: bool
+    reader: ActivationReader,
+    experiment: str,
+    probes: Sequence[Fitted],
+    *,
+    folds: int,
+    seed: int,
+    where: str,
+    on_card: bool,
 ) -> pl.DataFrame:
-    """A table like the delta table, for the passes of an experiment at the headline's component and position."""
-    examples = examples_of(reader.keys, folds=folds, repeats=repeats, seed=seed, where=where)
+    """A table like the delta table, for the passes of an experiment at the headline's component and position.
+
+    `probes` are those of the main run, for each repeat.
+    """
+    examples = examples_of(reader.keys, folds=folds, repeats=len(probes), seed=seed, where=where)
     interventions = [intervention for _, intervention in REPLACING[experiment]]
     done = {name: pl.DataFrame(reader.replaced(experiment, name), schema=DTYPES) for name in interventions}
     examples = replace(examples, uncut={name: done[name]["replaced"].to_numpy() == 0 for name in interventions})
     passes = [CLEAN, *REPLACING[experiment]]
-    chunks = in_chunks(reader, passes, on_card, lambda device, states, _: _score_on(device, states, examples))
+    first = [{probe: fitted for probe, fitted in some.items() if probe.prompt == CLEAN[0]} for some in probes]
+
+    def score_on(device: torch.device, states: States, _: object, layers: range) -> list[Logits]:
+        return _score_on(device, states, examples, [_some_layers(of_repeat, layers) for of_repeat in first])
+
+    chunks = in_chunks(reader, passes, on_card, score_on)
     ((component, position),) = reader.grid.places()
     tables = []
     for repeat, of_repeat in enumerate(zip(*(part for *_, part in chunks), strict=True)):
@@ -41,15 +53,18 @@ def score_experiment(
     return pl.concat(tables).with_columns(**names)
 
 
-def _score_on(device: torch.device, states: States, examples: Examples) -> list[Logits]:
+def _some_layers(probes: Fitted, layers: range) -> Fitted:
+    return {probe: fitted.layers(slice(layers.start, layers.stop)) for probe, fitted in probes.items()}
+
+
+def _score_on(device: torch.device, states: States, examples: Examples, probes: Sequence[Fitted]) -> list[Logits]:
     """The logits of some layers, one for each repeat."""
     there = {intervention: vectors.to(device) for (_, intervention), vectors in states.items()}
-
-    def to_device(array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array).to(device)
-
-    hallucinated = to_device(examples.hallucinated)
     return [
-        score_first(there, hallucinated, folds=to_device(split.folds), halves=to_device(split.halves))
-        for split in examples.splits
+        out_of_fold(
+            {probe: fitted.to(device) for probe, fitted in of_repeat.items()},
+            there,
+            torch.from_numpy(split.folds).to(device),
+        )
+        for of_repeat, split in zip(probes, examples.splits, strict=True)
     ]

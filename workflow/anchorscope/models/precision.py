@@ -37,7 +37,7 @@ def choose_dtype(asked: str, device: torch.device, config: PreTrainedConfig) -> 
         return Choice(torch.float32, "this card does not multiply bfloat16")
     most = largest_in_float32(torch.cuda.get_device_properties(device))
     count = multiplied(config)
-    why = f"{count / 1e9:.2g} billion weights to multiply; up to {most / 1e9:.2g}, float32 takes little longer on this card"
+    why = f"{count / 1e9:.2g} billion weights to multiply; up to {most / 1e9:.2g}, float32 takes little longer here"
     return Choice(torch.float32 if count <= most else torch.bfloat16, why)
 
 

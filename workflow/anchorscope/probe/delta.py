@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import polars as pl
 import polars.selectors as cs
+import pyarrow as pa
 import torch
 
 from anchorscope.extract.axes import EXACT, Grid, Headline, Pass, passes_of
@@ -18,6 +19,7 @@ from anchorscope.models.gpus import one_card
 from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
 from anchorscope.probe.distance import distances
 from anchorscope.probe.examples import MIN_PER_CLASS, Examples, examples_of
+from anchorscope.probe.kept import probes_table
 from anchorscope.probe.label_errors import Labelling, labellings
 from anchorscope.probe.mislabelled import label_errors_table, score_labellings
 from anchorscope.probe.quality import auc_with_interval, calibration_error
@@ -69,6 +71,15 @@ class LabelErrors:
     drawn: list[Labelling]
 
 
+class Tables(NamedTuple):
+    """What is measured of one model on one dataset. The last two are about the headline, and empty without one."""
+
+    delta: pl.DataFrame
+    layers: pl.DataFrame
+    label_errors: pl.DataFrame
+    probes: pa.Table
+
+
 def measure(
     reader: ActivationReader,
     folds: int,
@@ -77,25 +88,23 @@ def measure(
     repeats: int = 3,
     on_card: bool = False,
     headline: Headline | None = None,
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """The delta table, the layers table and the table of label errors of one model on one dataset.
-
-    The last one is about the headline, and empty without one.
-    """
+) -> Tables:
+    """Every table of one model on one dataset."""
     examples = examples_of(reader.keys, folds=folds, repeats=repeats, seed=seed, where=where)
     knockouts = [name for name in reader.knockouts if enough_cut(reader, examples, name)]
     uncut = {cut: ~reader.cuts(name) for name in knockouts if name != EXACT for _, cut in passes_of(name)}
     examples = replace(examples, uncut=uncut)
     passes = [run for name in knockouts for run in passes_of(name)]
     errors = LabelErrors((headline.component, headline.position), labellings(examples, seed)) if headline else None
-    deltas, layers, mislabelled = [], [], pl.DataFrame()
+    deltas, layers, mislabelled, probes = [], [], pl.DataFrame(), pa.table({})
     for place, measured in measure_places(reader, examples, passes, on_card=on_card, errors=errors).items():
         names = [pl.lit(name).alias(key) for key, name in zip(("component", "position"), place, strict=True)]
         deltas.append(delta_table(measured, examples).with_columns(names))
         layers.append(layers_table(measured, examples).with_columns(names))
-        if errors and place == errors.place:
+        if headline and errors and place == errors.place:
             mislabelled = label_errors_table(measured.mislabelled, errors.drawn, examples).with_columns(names)
-    return with_forms(pl.concat(deltas), reader.keys), pl.concat(layers), mislabelled
+            probes = probes_table([scores.probes for scores in measured.scores], headline)
+    return Tables(with_forms(pl.concat(deltas), reader.keys), pl.concat(layers), mislabelled, probes)
 
 
 def with_forms(delta: pl.DataFrame, keys: Sequence[dict]) -> pl.DataFrame:
@@ -126,7 +135,7 @@ def measure_places(
     """Out-of-fold logits of every component and position, and how far their states lie from clean ones."""
     parts: dict[Place, list[Measured]] = {place: [] for place in reader.grid.places()}
 
-    def measure_on(device: torch.device, states: States, places: Sequence[Place]) -> dict[Place, Measured]:
+    def measure_on(device: torch.device, states: States, places: Sequence[Place], _: range) -> dict[Place, Measured]:
         return _measure_on(device, states, examples, places=places, errors=errors)
 
     for *_, measured in in_chunks(reader, passes, on_card, measure_on):
@@ -139,7 +148,7 @@ def in_chunks(
     reader: StateReader,
     passes: Sequence[Pass],
     on_card: bool,
-    measure_on: Callable[[torch.device, States, Sequence[Place]], Part],
+    measure_on: Callable[[torch.device, States, Sequence[Place], range], Part],
 ) -> list[tuple[list[Place], range, Part]]:
     """What `measure_on` makes of the states of every component and position: a few layers, or all layers of a few.
 
@@ -162,7 +171,7 @@ def in_chunks(
                 states = following.result()
                 if number + 1 < len(chunks):
                     following = ahead.submit(_read, reader, passes, *chunks[number + 1])
-                parts.append((some, layers, measure_on(device, states, some)))
+                parts.append((some, layers, measure_on(device, states, some, layers)))
     return parts
 
 
@@ -188,10 +197,12 @@ def _measure_on(
     found = {}
     for index, place in enumerate(places):
         some = slice(index * layers, (index + 1) * layers)
-        found[place] = measured.layers(some)
+        mine = measured.layers(some)
         if errors and place == errors.place:
             own = {run: vectors[some] for run, vectors in there.items()}
-            found[place] = _with_errors(found[place], own, examples, errors.drawn)
+            found[place] = _with_errors(mine, own, examples, errors.drawn)
+        else:
+            found[place] = replace(mine, scores=[replace(of_repeat, probes={}) for of_repeat in mine.scores])
     return found
 
 

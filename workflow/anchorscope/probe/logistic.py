@@ -38,6 +38,13 @@ class FittedProbes:
         """Logits [layers, probes, examples] of features [layers, examples, width]."""
         return torch.baddbmm(self.bias[..., None], self.weight, features.mT.to(self.weight.dtype))
 
+    def layers(self, some: slice) -> "FittedProbes":
+        """Those of some of the layers."""
+        return FittedProbes(self.weight[some], self.bias[some], self.converged[some])
+
+    def to(self, device: torch.device) -> "FittedProbes":
+        return FittedProbes(self.weight.to(device), self.bias.to(device), self.converged.to(device))
+
 
 def fit(
     features: Tensor,  # [layers, examples, width]

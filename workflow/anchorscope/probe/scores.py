@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
-from anchorscope.probe.logistic import fit
+from anchorscope.probe.logistic import FittedProbes, fit
 from anchorscope.probe.strengths import inner_losses, least
 
 Logits = dict[tuple[Probe, str], Tensor]  # (probe, intervention) -> [layers, examples]
@@ -35,6 +35,7 @@ class Scores:
     strengths: Tensor  # [layers, folds]
     converged: Tensor  # [layers, folds]
     inner_losses: Tensor  # [layers, folds]: of the strength that was chosen, on folds inside the training data
+    probes: dict[Probe, FittedProbes]  # [layers, folds]
 
     def of(self, probe: Probe, intervention: str) -> np.ndarray:
         """Logits [layers, examples]."""
@@ -47,7 +48,9 @@ class Scores:
     def layers(self, some: slice) -> "Scores":
         """Some of the layers."""
         return Scores(
-            {key: logits[some] for key, logits in self.logits.items()}, *(part[some] for part in self._parts())
+            {key: logits[some] for key, logits in self.logits.items()},
+            *(part[some] for part in self._parts()),
+            probes={probe: fitted.layers(some) for probe, fitted in self.probes.items()},
         )
 
     def _parts(self) -> tuple[Tensor, ...]:
@@ -61,7 +64,13 @@ class Scores:
 def joined(parts: Sequence[Scores]) -> Scores:
     """The layers of one part after those of the other."""
     logits = {key: torch.cat([part.logits[key] for part in parts]) for key in parts[0].logits}
-    return Scores(logits, *map(torch.cat, zip(*(part._parts() for part in parts), strict=True)))
+    probes = {probe: joined_probes([part.probes[probe] for part in parts]) for probe in parts[0].probes}
+    return Scores(logits, *map(torch.cat, zip(*(part._parts() for part in parts), strict=True)), probes=probes)
+
+
+def joined_probes(parts: Sequence[FittedProbes]) -> FittedProbes:
+    """The layers of one part after those of the other."""
+    return FittedProbes(*(torch.cat(same) for same in zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 def score(
@@ -79,32 +88,44 @@ def score(
     losses = inner_losses(widened(states["first", "clean"]), labels, folds)
     strengths = least(losses)
     logits: Logits = {}
-    converged = []
+    probes: dict[Probe, FittedProbes] = {}
     for prompt in dict.fromkeys(prompt for prompt, _ in states):
         mine = {intervention: vectors for (other, intervention), vectors in states.items() if other == prompt}
-        found, fine = _score_prompt(prompt, mine, labels, held_out=held_out, halves=halves, strengths=strengths)
-        logits |= found
-        converged.append(fine)
+        seen = {probe: whom_it_sees(probe, held_out, halves) for probe in PROBES if probe.prompt == prompt}
+        found = _fit_together(widened(mine["clean"]), labels, seen, strengths)
+        logits |= out_of_fold(found, mine, folds)
+        probes |= found
     clean = widened(states["first", "clean"])
     control = fit(features=clean, labels=shuffled.float(), train=~held_out, strengths=strengths).logits(clean)
     return Scores(
         logits=logits,
         shuffled=torch.where(held_out, control, 0.0).sum(1).double().cpu(),
         strengths=strengths.cpu(),
-        converged=torch.stack(converged).all(0).cpu(),
+        converged=torch.stack([fitted.converged for fitted in probes.values()]).all(0).cpu(),
         inner_losses=losses.amin(0).cpu(),
+        probes={probe: fitted.to(torch.device("cpu")) for probe, fitted in probes.items()},
     )
 
 
-def score_first(states: dict[str, Tensor], hallucinated: Tensor, folds: Tensor, halves: Tensor) -> Logits:
-    """The logits of the probes of the first prompt alone, for any states [layers, examples, width] by intervention.
+def _fit_together(
+    clean: Tensor, labels: Tensor, seen: dict[Probe, Tensor], strengths: Tensor
+) -> dict[Probe, FittedProbes]:
+    """Probes of the same clean states [layers, examples, width]; `seen` says whom each sees in each fold."""
+    train = torch.cat(list(seen.values()))
+    fitted = fit(features=clean, labels=labels, train=train, strengths=strengths.repeat(1, len(seen)))
+    parts = (part.chunk(len(seen), dim=1) for part in vars(fitted).values())
+    return {probe: FittedProbes(*mine) for probe, mine in zip(seen, zip(*parts, strict=True), strict=True)}
 
-    These are the probes that `score` fits: the same numbers from the same clean states, up to the solver's tolerance.
-    """
-    labels = hallucinated.float()
-    strengths = least(inner_losses(widened(states["clean"]), labels, folds))
+
+def out_of_fold(probes: dict[Probe, FittedProbes], states: dict[str, Tensor], folds: Tensor) -> Logits:
+    """What probes of one prompt say of its states [layers, examples, width] by intervention: each of its own fold."""
     held_out = whom_folds_hold_out(folds)
-    return _score_prompt("first", states, labels, held_out=held_out, halves=halves, strengths=strengths)[0]
+    logits: Logits = {}
+    for intervention, vectors in states.items():
+        seen = widened(vectors)
+        for probe, fitted in probes.items():
+            logits[probe, intervention] = torch.where(held_out, fitted.logits(seen), 0.0).sum(1).double().cpu()
+    return logits
 
 
 def whom_folds_hold_out(folds: Tensor) -> Tensor:
@@ -115,24 +136,6 @@ def whom_folds_hold_out(folds: Tensor) -> Tensor:
 def whom_it_sees(probe: Probe, held_out: Tensor, halves: Tensor) -> Tensor:
     """Whom a probe learns from in each fold, [folds, examples]."""
     return ~held_out if probe.half is None else ~held_out & (halves == probe.half)
-
-
-def _score_prompt(
-    prompt: str, states: dict[str, Tensor], labels: Tensor, *, held_out: Tensor, halves: Tensor, strengths: Tensor
-) -> tuple[Logits, Tensor]:
-    """The logits of a prompt's probes for its states by intervention, and where they converged [layers, folds]."""
-    clean, count = widened(states["clean"]), len(held_out)
-    probes = [probe for probe in PROBES if probe.prompt == prompt]
-    train = torch.cat([whom_it_sees(probe, held_out, halves) for probe in probes])
-    fitted = fit(features=clean, labels=labels, train=train, strengths=strengths.repeat(1, len(probes)))
-    logits: Logits = {}
-    for intervention, vectors in states.items():
-        everyone = fitted.logits(clean if intervention == "clean" else widened(vectors))
-        by_probe = everyone.unflatten(1, (len(probes), count))  # [layers, probes, folds, examples]
-        for number, probe in enumerate(probes):
-            own = torch.where(held_out, by_probe[:, number], 0.0).sum(1)
-            logits[probe, intervention] = own.double().cpu()
-    return logits, fitted.converged.unflatten(1, (len(probes), count)).all(1)
 
 
 def widened(states: Tensor) -> Tensor:
