@@ -1,5 +1,6 @@
 """Scores of a model in hand are those of one plain forward pass per answer, and the command gives the same."""
 
+import csv
 import json
 import logging
 import os
@@ -234,6 +235,48 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path):
         read_rows(str(tmp_path / "gone.jsonl"))
 
 
+CSV_HEADER = b"id,question,answer\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            b"question,said\nWho?,Me\n",
+            "^The first line of .*asked.csv names no column 'answer'; each row needs question and",
+        ),
+        (
+            b"question,answer,hallucinated\na,b,1\n",
+            "^The first line of .*asked.csv names a column 'hallucinated'; rename",
+        ),
+        (CSV_HEADER, r"asked.csv has no rows\.$"),
+        (CSV_HEADER + b'1,"Who\nwas it?",Me\n\n2,,Me\n', r"^Line 5 of .*asked.csv has an empty question\.$"),
+        (CSV_HEADER + b"1,Who?,Me,too\n", r"^Line 2 of .*asked.csv has 4 cells, where its first line has 3\.$"),
+        (CSV_HEADER + b"1,\xff,Me\n", "asked.csv is not a UTF-8 text: "),
+    ],
+    ids=["no answers", "scored already", "no rows", "no question", "cells", "not UTF-8"],
+)
+def test_a_bad_csv_file_is_refused_in_one_sentence(content, said, tmp_path):
+    (tmp_path / "asked.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=said) as raised:
+        read_rows(str(tmp_path / "asked.csv"))
+    assert "\n" not in str(raised.value)
+
+
+def test_csv_has_the_rows_that_json_lines_have_with_every_cell_as_text(tmp_path):
+    rows = [
+        {"id": "1", "question": "Who wrote\n“Emma”, and when?", "answer": "Jane Austen, 1815", "note": None},
+        {"id": "2", "question": "Who?", "answer": "", "note": "empty"},
+    ]
+    (tmp_path / "asked.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for name, mark in {"asked.csv": "utf-8", "marked.CSV": "utf-8-sig"}.items():
+        with open(tmp_path / name, "w", newline="", encoding=mark) as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        assert read_rows(str(tmp_path / name)) == rows == read_rows(str(tmp_path / "asked.jsonl"))
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory, model, tokenizer, detector):
     """A model's folder and a detector for it."""
@@ -298,7 +341,11 @@ def test_scores_go_through_links_to_a_plain_file_and_to_nothing_else(files, monk
                 score_lines(**given, target=folder / target, settings=settings)
     score_lines(**given, target=folder / "link", settings=settings)
     assert (folder / "link").is_symlink()
-    assert 0 < json.loads((folder / "behind.jsonl").read_text())["hallucinated"] < 1
+    scored = json.loads((folder / "behind.jsonl").read_text())
+    assert 0 < scored["hallucinated"] < 1
+    (folder / "asked.csv").write_text("question,answer\nWho?,Me\n")
+    score_lines(**given | {"questions": str(folder / "asked.csv")}, target=folder / "link", settings=settings)
+    assert json.loads((folder / "behind.jsonl").read_text()) == scored, "of CSV come the same lines"
 
 
 def test_a_detector_is_used_from_any_folder_and_its_model_is_found_beside_the_manifest(files, tmp_path, monkeypatch):

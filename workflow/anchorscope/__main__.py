@@ -80,7 +80,8 @@ def add_score(commands: argparse._SubParsersAction) -> None:
     )
     command.add_argument("--output", type=Path, help="a file for the scores, in place of the standard output")
     command.add_argument(
-        "questions", help='lines such as {"question": "who wrote Emma", "answer": "Jane Austen"}; - for standard input'
+        "questions",
+        help='lines such as {"question": "who wrote Emma", "answer": "Jane Austen"}, - for standard input, or a .csv',
     )
     command.set_defaults(run=score)
 

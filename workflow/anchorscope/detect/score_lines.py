@@ -1,4 +1,4 @@
-"""Scores answers in JSON Lines: each line comes back with the probability that its answer is hallucinated."""
+"""Scores answers in JSON Lines or CSV: each row comes back with the probability that its answer is hallucinated."""
 
 import json
 import math
@@ -18,7 +18,8 @@ from anchorscope.models.manifest import Manifest
 from anchorscope.questions.json_rows import read_row
 from anchorscope.text.tidy import tidy
 
-SCORE = "hallucinated"  # the key that is added to a line
+ASKED = ("question", "answer")  # the keys that each row must have
+SCORE = "hallucinated"  # the key that is added
 STANDARD_INPUT = "-"
 
 
@@ -34,7 +35,7 @@ class ScoreSettings:
 def score_lines(
     questions: str, detector: Path | str, model: Path, target: Path | None, settings: ScoreSettings
 ) -> None:
-    """Score the lines of a file, or of the standard input, to a file or to the standard output."""
+    """Score the rows of a file, or of the standard input, to lines of JSON in a file or on the standard output."""
     if target is not None:
         target = _checked(target)
     rows = read_rows(questions)
@@ -60,14 +61,35 @@ def _checked(target: Path) -> Path:
 
 
 def read_rows(questions: str) -> list[dict]:
-    """The lines of a file, each with a question and an answer. A line without them is refused with its number."""
+    """The rows of a file, each with a question and an answer. One without them is refused with its line's number."""
     if questions == STANDARD_INPUT:
         return _rows(sys.stdin.buffer, "the standard input")
     fault = fault_of_file(questions)
     if fault:
-        raise ValueError(f"{questions} {fault}; name a file of JSON Lines, or - for the standard input.")
+        raise ValueError(f"{questions} {fault}; name a file of JSON Lines or CSV, or - for the standard input.")
+    if Path(questions).suffix.lower() == ".csv":
+        return _table_rows(questions)
     with open(questions, "rb") as file:
         return _rows(file, questions)
+
+
+def _table_rows(path: str) -> list[dict]:
+    """The rows of a CSV file, read as question files are. An empty answer is one: it gets no score."""
+    from anchorscope.questions.local_rows import name_row, read_csv  # a GPU node that scores JSON Lines may lack polars
+
+    table = read_csv(path)
+    missing = [name for name in ASKED if name not in table.columns]
+    if missing:
+        raise ValueError(
+            f"The first line of {path} names no column {missing[0]!r}; each row needs {' and '.join(ASKED)}."
+        )
+    if SCORE in table.columns:
+        raise ValueError(f"The first line of {path} names a column {SCORE!r}; rename it, for the score goes there.")
+    rows = [row | {name: row[name] or "" for name in ASKED} for row in table.iter_rows(named=True)]
+    for number, row in enumerate(rows, 1):
+        if fault := _fault(row):
+            raise ValueError(f"{name_row(path, number)} {fault}.")
+    return rows
 
 
 def _rows(lines: Iterable[bytes], where: str) -> list[dict]:
@@ -81,22 +103,27 @@ def _row(line: bytes, where: str) -> dict:
         raise ValueError(f"{where} is not JSON: {reason_of(error)}.") from error
     if not isinstance(row, dict):
         raise ValueError(f'{where} is not an object such as {{"question": "…", "answer": "…"}}.')
-    for name in ("question", "answer"):
-        if not isinstance(row.get(name), str):
-            raise ValueError(f"{where} has no text as its {name!r}.")
-        if name == "question" and not tidy(row[name]):
-            raise ValueError(f"{where} has an empty question.")
-    try:
-        json.dumps(row, allow_nan=False)
-    except ValueError as error:
-        raise ValueError(f"{where} holds a number that is not finite, which JSON has no word for.") from error
-    if SCORE in row:
-        raise ValueError(f"{where} has a key {SCORE!r} already; rename it, for the score goes there.")
+    if fault := _fault(row):
+        raise ValueError(f"{where} {fault}.")
     return row
 
 
+def _fault(row: dict) -> str | None:
+    """Why a row cannot be scored, or cannot come back with its score; None if it can."""
+    for name in ASKED:
+        if not isinstance(row.get(name), str):
+            return f"has no text as its {name!r}"
+    if not tidy(row["question"]):
+        return "has an empty question"
+    try:
+        json.dumps(row, allow_nan=False)
+    except ValueError:
+        return "holds a number that is not finite, which JSON has no word for"
+    return f"has a key {SCORE!r} already; rename it, for the score goes there" if SCORE in row else None
+
+
 def _scores(rows: list[dict], detector: Detector, model: Path, settings: ScoreSettings) -> list[float | None]:
-    """The probability of each line; None for an empty answer or a refusal."""
+    """The probability of each row; None for an empty answer or a refusal."""
     described = _described(model)
     if described.revision and described.revision != detector.about.revision:
         raise ValueError(
