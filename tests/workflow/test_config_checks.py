@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from anchorscope.config_checks import mistakes
+from anchorscope.config_checks import mistakes, with_bundled_files
 from anchorscope.experiments import NAMES
-from small_run import SNAKEMAKE
+from small_run import SNAKEMAKE, jobs
 from small_things import ROOT
 
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
@@ -139,6 +139,55 @@ def test_the_sentence_is_the_last_thing_that_snakemake_says(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("models/m", {"title": "M", "path": "mine/gone"}),
+        ("models/m", {"title": "M", "path": "mine/gone.gguf"}),
+        ("models/m", {"title": "M", "random": {"config": "workflow/resources/shapes/gone.json"}}),
+        ("datasets/d", {"title": "D", "layout": "nq", "source": "file", "path": "README.md"}),
+        ("style", "workflow/resources/gone.mplstyle"),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_named_with_the_folder_of_the_run(path, value, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (sentence,) = mistakes(config(path, value), SCHEMA)
+    assert "gone" in sentence or "README.md, which does not exist" in sentence
+    assert sentence.endswith(f"; it was looked for in the run's folder, {tmp_path}.")
+
+
+def of_bundled_files() -> dict:
+    """A config that names what comes with Anchorscope as README does."""
+    dataset = {"title": "D", "layout": "nq", "source": "file", "path": "workflow/resources/questions/nq-mini.jsonl"}
+    return DEFAULT | {
+        "models": {MODEL: {"title": "M", "random": {"config": SHAPE, "seed": 0}}},
+        "datasets": {"d": dataset},
+        "style": "workflow/resources/figures.mplstyle",
+    }
+
+
+def test_bundled_files_are_found_from_any_folder_and_the_runs_own_come_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = of_bundled_files()
+    before = copy.deepcopy(given)
+    assert mistakes(given, SCHEMA) == []
+    assert Path(with_bundled_files(given)["models"][MODEL]["random"]["config"]).samefile(ROOT / SHAPE)
+    assert Path(with_bundled_files(given)["datasets"]["d"]["path"]).samefile(ROOT / given["datasets"]["d"]["path"])
+    (tmp_path / SHAPE).parent.mkdir(parents=True)
+    (tmp_path / SHAPE).write_text('{"model_type": "llama"}')
+    assert with_bundled_files(given)["models"] == before["models"]
+    assert given == before, "the config itself is left as it was written"
+    monkeypatch.chdir(ROOT)
+    assert with_bundled_files(given) == given, "a run that has them beside it plans what it always did"
+
+
+def test_a_run_beside_the_repository_is_planned_with_bundled_files(tmp_path):
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(of_bundled_files()))
+    options = ["--directory", str(tmp_path), "--configfile", str(tmp_path / "mine.yaml"), "--dry-run"]
+    done = subprocess.run([*SNAKEMAKE, *options, "--cores", "1"], cwd=ROOT, capture_output=True, text=True)
+    assert jobs(done)["fetch_model"] == jobs(done)["fetch_questions"] == 1
+
+
+@pytest.mark.parametrize(
     ("text", "fault"),
     [
         ('{"hidden_size": 8}', "which has no `model_type` and so is not a transformers config."),
@@ -248,7 +297,7 @@ def test_a_path_that_is_too_long_for_a_file_system_is_refused(letters):
     path = "p" * letters + ".jsonl"
     (sentence,) = mistakes(config("datasets/d", {"title": "D", "layout": "nq", "source": "file", "path": path}), SCHEMA)
     assert sentence.startswith("datasets.d.path names ppp")
-    assert sentence.endswith("which cannot be read (File name too long).")
+    assert "which cannot be read (File name too long); it was looked for in the run's folder, " in sentence
 
 
 def test_a_file_too_large_to_be_what_it_should_be_is_not_read(tmp_path):

