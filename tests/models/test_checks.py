@@ -67,16 +67,12 @@ QUERIES = "model.layers.1.self_attn.q_proj.weight"
             lambda weights: {f"module.{name}": value for name, value in weights.items()},
             r"^The files of mine lack .* more",
         ),
-        (
-            spoiled(QUERIES, float("nan")),
-            rf"^{QUERIES} of mine holds numbers that are not finite; the file is damaged\.$",
-        ),
-        (
-            spoiled(QUERIES, float("inf")),
-            rf"^{QUERIES} of mine holds numbers that are not finite; the file is damaged\.$",
+        *(
+            (spoiled(QUERIES, value), rf"^{QUERIES} of mine holds numbers that are not finite; the file is damaged\.$")
+            for value in (float("nan"), float("inf"), float("-inf"))
         ),
     ],
-    ids=["missing", "another shape", "unexpected", "prefixed", "nan", "infinite"],
+    ids=["missing", "another shape", "unexpected", "prefixed", "nan", "infinite", "minus infinite"],
 )
 def test_every_weight_comes_from_the_files(saved, change, said):
     rewrite(saved, change)

@@ -129,7 +129,8 @@ def check_finite(model: "PreTrainedModel", name: str) -> None:
     for weight, values in model.named_parameters():
         # Packed weights are whole numbers or of a library's own type, and those of one byte cannot be asked.
         plain = type(values) is nn.Parameter and values.is_floating_point() and values.itemsize > 1
-        if plain and not torch.isfinite(values).all():
+        # The least and the largest tell of all, NaN included, and are found ten times as fast as all are asked.
+        if plain and values.numel() and not all(end.isfinite() for end in values.aminmax()):
             raise ValueError(f"{weight} of {name} holds numbers that are not finite; the file is damaged.")
 
 
