@@ -13,11 +13,12 @@ LLAMA = {"weights": "trained", "source": {"hub": "meta-llama/Meta-Llama-3-8B"}}
 SHAPE = {"weights": "random", "source": {"random": {"config": "shape.json"}}}
 PUBLISHED = yaml.safe_load((ROOT / "workflow/resources/landmarks.yaml").read_text())["detection"]
 RUN = Run(
-    models={"llama": LLAMA, "shape": SHAPE},
+    models={"llama": LLAMA, "shape": SHAPE, "wrong": SHAPE},
     sources={"pop": "hub", "mini": "bundled"},
     layouts={"pop": "popqa", "mini": "nq"},
     published=PUBLISHED,
 )
+UNPROBED = [("shape", "mini"), ("wrong", "pop"), ("wrong", "mini")]  # of one model nothing could be probed
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +29,12 @@ def gathered(tmp_path_factory) -> tuple[dict[str, pl.DataFrame], dict]:
         for number, (model, dataset) in enumerate([("llama", "pop"), ("llama", "mini"), ("shape", "pop")])
     }
     empty = make_scores().clear()
-    files["shape", "mini"] = write_scores(folder / "shape/mini.parquet", empty, not_probed="3 right are too few.")
+    for model, dataset in UNPROBED:
+        file = folder / model / f"{dataset}.parquet"
+        files[model, dataset] = write_scores(file, empty, not_probed="3 right are too few.")
     transfers = {
         model: write_scores(folder / f"{model}.parquet", make_transfer(datasets))
-        for model, datasets in {"llama": ["pop", "mini"], "shape": ["pop"]}.items()
+        for model, datasets in {"llama": ["pop", "mini"], "shape": ["pop"], "wrong": []}.items()
     }
     return gather_detection(files, transfers, RUN)
 
@@ -44,7 +47,7 @@ def test_every_table_has_all_probed_pairs_and_says_what_they_are(gathered):
     for name, table in tables.items():
         assert table.columns[:4] == beginning, name
         assert set(table.select(beginning).rows()) == {*expected, ("shape", "random", "pop", "hub")}, name
-    assert about["not_probed"] == [["shape", "mini", "3 right are too few."]]
+    assert about["not_probed"] == [[*pair, "3 right are too few."] for pair in UNPROBED]
 
 
 def test_at_home_stands_what_the_table_of_methods_has(gathered):

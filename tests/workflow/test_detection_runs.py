@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from anchorscope.detect.names import METHODS, SAMPLES, WITHOUT_STOP
-from anchorscope.files.sealed_parquet import made_from
+from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import made_from, read_table, write_table
 from small_run import base_config, jobs, snakemake, write_config, write_hard_questions, write_questions
 
 TABLES = ("detection", "transfer", "reliability", "coverage", "pathways")
@@ -144,3 +145,25 @@ def test_a_dataset_that_cannot_be_probed_is_left_out_and_named(copied):
     said = "Not probed, because the answers are too few or too one-sided: Tiny on Hard."
     texts = re.findall(r">([^<>]+)</(?:text|tspan)>", (results / "figures/main/detection.svg").read_text())
     assert said in {text.strip() for text in texts}
+
+
+def test_a_model_that_could_be_probed_nowhere_is_named_and_the_others_are_compared(copied):
+    """Its files are those of the other model, but say that nothing was probed."""
+    results, config = copied / "results", base_config()
+    config["models"]["wrong"] = config["models"]["tiny"] | {"title": "Wrong"}
+    write_config(copied, config)
+    shutil.copy2(results / "models/tiny.json", results / "models/wrong.json")
+    for kind in ("models", "answers", "activations", "asked", "reweighted", "detect/scores"):
+        shutil.copytree(results / kind / "tiny", results / kind / "wrong", symlinks=True)
+    for kind in ("reweighted", "detect/scores"):
+        for file in (results / kind / "wrong").rglob("*.parquet"):
+            nothing = read_table(file).slice(0, 0).replace_schema_metadata(None)
+            write_table(file, nothing, provenance(not_probed="0 right are too few."))
+    before = pl.read_parquet(results / "transfer.parquet")
+    done = snakemake(copied, "results/detection.parquet")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert made_from(results / "detection.parquet")["not_probed"] == [
+        ["wrong", dataset, "0 right are too few."] for dataset in ("one", "two")
+    ]
+    assert read_table(results / "detect/transfer/wrong.parquet").num_rows == 0
+    assert pl.read_parquet(results / "transfer.parquet").equals(before), "what the other model has is as it was"
