@@ -2,6 +2,7 @@
 
 import io
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -70,6 +71,15 @@ def test_an_error_that_we_raise_is_one_sentence_without_a_traceback(line, said, 
     done, log = fail(line, tmp_path)
     assert re.fullmatch(rf"[-\d]+ [:,\d]+ ERROR {re.escape(said)}\n", log)
     assert done.stderr == log
+
+
+@pytest.mark.parametrize(("log", "shown"), [("job.log", ["WARNING"]), (os.devnull, ["INFO", "WARNING"])])
+def test_what_a_log_keeps_is_not_printed_unless_it_is_a_warning(log, shown, tmp_path):
+    words = JOB.replace("job.log", log) + "import logging; logging.info('as planned'); logging.warning('slower')"
+    done = subprocess.run([sys.executable, "-c", words], cwd=tmp_path, capture_output=True, text=True)
+    assert re.findall("INFO|WARNING", done.stderr) == shown
+    if log == "job.log":
+        assert re.findall("INFO|WARNING", (tmp_path / log).read_text()) == ["INFO", "WARNING"]
 
 
 @pytest.mark.parametrize("line", ["{}['no such key']", "json.loads('{')"], ids=["a bug of ours", "in another library"])

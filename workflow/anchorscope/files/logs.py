@@ -21,12 +21,16 @@ Item = TypeVar("Item")
 
 
 def configure_logging(path: Path | str) -> None:
-    """Log to `path` and to standard error; an uncaught error becomes the log's last line, without a traceback if we
-    raised it ourselves."""
+    """Log to `path`, and warnings to standard error too; an uncaught error becomes the log's last line, without a
+    traceback if we raised it ourselves.
+
+    Where no log is kept, the standard error gets everything, unless it is a terminal: there, log lines would break up
+    the progress line.
+    """
     gc.freeze()  # imports stay in memory: searching them for garbage takes a second, and one more at exit
     to_screen = logging.StreamHandler()
-    # On a terminal, log lines would break up the progress line.
-    to_screen.setLevel(logging.WARNING if sys.stderr.isatty() else logging.INFO)
+    kept = Path(path) != Path(os.devnull)
+    to_screen.setLevel(logging.WARNING if kept or sys.stderr.isatty() else logging.INFO)
     logging.basicConfig(
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(message)s",
