@@ -22,6 +22,9 @@ for name in [name for name in sys.modules if name.split(".")[0] == "anchorscope"
 os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"), os.getenv("PYTHONPATH")])))
 # Every job starts a Python. If it may not keep compiled modules, as in many containers, each job compiles torch again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Progress bars of the libraries rewrite a line, which in a file or pipe becomes one of thousands of characters.
+if not sys.stderr.isatty():
+    os.environ.update(TQDM_DISABLE="1")
 
 from anchorscope.draw.kinds import DETECTION_KINDS, kinds_drawn
 from anchorscope.experiments import NAMES as EXPERIMENT_NAMES

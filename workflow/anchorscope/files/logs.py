@@ -78,6 +78,7 @@ def progress(
             unit="",
             smoothing=0,
             file=sys.stderr if sys.stderr.isatty() or not log.hasHandlers() else nowhere,
+            disable=False,  # whatever the environment says: the log takes its lines from here
         ) as bar,
     ):
         last = time.monotonic()
