@@ -14,7 +14,7 @@ from snakemake.settings.types import OutputSettings
 from small_run import SNAKEMAKE
 from small_things import ROOT
 from snakemake_logger_plugin_anchorscope import LogHandler
-from snakemake_logger_plugin_anchorscope.time_left import WEIGHT_OF_OTHERS, Work, duration, rough
+from snakemake_logger_plugin_anchorscope.time_left import TARGETS, WEIGHT_OF_OTHERS, WEIGHTS, Work, duration, rough
 
 SNAKEFILE = """
 MANY = [f"a_rather_long_name_of_a_file_{number}.txt" for number in range(40)]
@@ -47,11 +47,8 @@ LINE = re.compile(r"\d\d:\d\d:\d\d  (\d) of 5  (\w+(?: \w+)*), \d+ s(?:, less th
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess:
     (folder / "Snakefile").write_text(SNAKEFILE)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "workflow"),
-        "PYTHONHASHSEED": "0",
-    }  # which orders the reasons
+    # The hash seed orders the files that a reason names.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow"), "PYTHONHASHSEED": "0"}
     command = [*SNAKEMAKE, "--cores", "1", *options]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
 
@@ -185,6 +182,13 @@ def test_a_rule_that_nobody_has_timed_counts_as_the_mean_of_the_others():
     work.start(1, "answer", 0)
     work.finish(1, 60)
     assert work.left(60) == pytest.approx(WEIGHT_OF_OTHERS)
+
+
+def test_the_rules_that_were_timed_are_rules_of_the_workflow():
+    files = [ROOT / "Snakefile", *(ROOT / "workflow/rules").glob("*.smk")]
+    text = "\n".join(file.read_text() for file in files)
+    rules = set(re.findall(r"^ *rule (\w+):|^ *use rule \w+ as (\w+) with:", text, re.M))
+    assert {*WEIGHTS, *TARGETS} <= {one or other for one, other in rules}
 
 
 def test_a_job_that_runs_longer_than_expected_is_expected_of_the_others_of_its_rule():
