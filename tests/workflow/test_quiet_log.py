@@ -14,7 +14,15 @@ from snakemake.settings.types import OutputSettings
 from small_run import SNAKEMAKE
 from small_things import ROOT
 from snakemake_logger_plugin_anchorscope import LogHandler
-from snakemake_logger_plugin_anchorscope.time_left import TARGETS, WEIGHT_OF_OTHERS, WEIGHTS, Work, duration, rough
+from snakemake_logger_plugin_anchorscope.time_left import (
+    TARGETS,
+    WEIGHT_OF_OTHERS,
+    WEIGHTS,
+    Work,
+    duration,
+    rough,
+    weight,
+)
 
 SNAKEFILE = """
 MANY = [f"a_rather_long_name_of_a_file_{number}.txt" for number in range(40)]
@@ -148,7 +156,7 @@ def test_the_time_left_is_the_expected_seconds_over_the_jobs_side_by_side(handle
     """Two of four answers took 120 s each, side by side, and one more has run for 60 s."""
     stats = {"answer": 4, "extract": 4, "report": 1, "total": 9}
     handler.emit(record("run_info", 0, stats=stats))
-    handler.emit(started(1, "answer", 0, model="tiny", dataset="one"))
+    handler.emit(started(1, "answer", 0, model="tiny", dataset="one", more=""))
     handler.emit(started(2, "answer", 0, model="tiny", dataset="two"))
     handler.emit(started(3, "answer", 60, model="tiny", dataset="three"))
     handler.emit(record("job_finished", 120, job_id=1))
@@ -189,6 +197,10 @@ def test_the_rules_that_were_timed_are_rules_of_the_workflow():
     text = "\n".join(file.read_text() for file in files)
     rules = set(re.findall(r"^ *rule (\w+):|^ *use rule \w+ as (\w+) with:", text, re.M))
     assert {*WEIGHTS, *TARGETS} <= {one or other for one, other in rules}
+
+
+def test_a_rule_has_its_weight_in_another_workflow_too():
+    assert weight("anchorscope_extract") == WEIGHTS["extract"]
 
 
 def test_a_job_that_runs_longer_than_expected_is_expected_of_the_others_of_its_rule():
@@ -250,6 +262,7 @@ def test_no_line_is_longer_than_a_screen_is_wide(handler):
     handler.emit(started(1, "a_rule_with_a_long_name_1", 0, model="m" * 200))
     handler.emit(record("job_finished", 5000, job_id=1))
     assert max(map(len, printed(handler))) <= 120
+    assert all(line.endswith((",", "19")) for line in printed(handler)[:-1]), "a rule stays with its number"
 
 
 def test_seconds_in_words():

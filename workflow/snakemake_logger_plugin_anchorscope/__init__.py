@@ -15,6 +15,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_logger_plugin_anchorscope.time_left import Work, duration, rough
 
 WIDTH = 120
+NO_BREAK = "\N{NO-BREAK SPACE}"
 WIDTH_OF_NAME = 70
 WIDTH_OF_RUNNING = 40
 # A job that shows its own progress on a terminal writes over the line that names it, so the cursor stays in that line.
@@ -95,8 +96,8 @@ class LogHandler(LogHandlerBase):
             case LogEvent.PROGRESS:
                 self.total = facts["total"]
             case LogEvent.JOB_INFO:
-                rule, wildcards = facts["rule_name"], facts["wildcards"] or {}
-                self.names[facts["jobid"]] = " ".join([rule, *map(str, wildcards.values())])
+                rule, wildcards = facts["rule_name"], (facts["wildcards"] or {}).values()
+                self.names[facts["jobid"]] = " ".join([rule, *(str(value) for value in wildcards if value)])
                 self.work.start(facts["jobid"], rule, now)
             case LogEvent.JOB_ERROR:
                 self.work.fail(facts["jobid"])
@@ -107,8 +108,8 @@ class LogHandler(LogHandlerBase):
     def plan(self, stats: dict[str, int]) -> str:
         self.work.planned.update({rule: count for rule, count in stats.items() if rule != "total"})
         self.total = self.work.planned.total()
-        rules = ", ".join(f"{count} {rule}" for rule, count in self.work.planned.items())
-        return textwrap.fill(f"{self.total} jobs: {rules}", WIDTH, subsequent_indent="    ")
+        rules = ", ".join(f"{count}{NO_BREAK}{rule}" for rule, count in self.work.planned.items())
+        return textwrap.fill(f"{self.total} jobs: {rules}", WIDTH, subsequent_indent="    ").replace(NO_BREAK, " ")
 
     def finish(self, job: int, now: float) -> str:
         """The line of a finished job. Its rule is not known where `--quiet rules` keeps it from us."""
