@@ -1,9 +1,24 @@
 """How far two computations of the same numbers may lie apart, from how they are computed."""
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from transformers import PreTrainedModel
 
 from anchorscope.probe.logistic import TOLERANCE, FittedProbes
+
+
+def assert_same(found: ArrayLike, expected: ArrayLike, rounding: float) -> None:
+    """Numbers lie no farther apart than the rounding, and one that were wrong by ten times as much would be noticed."""
+    found, expected = np.array(found, np.float64), np.array(expected, np.float64)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=rounding)
+    found.flat[np.flatnonzero(np.isfinite(found))[-1]] += 10 * rounding
+    assert not np.allclose(found, expected, rtol=0, atol=rounding, equal_nan=True)
+
+
+def of_sums(terms: int, largest: float, dtype: type = np.float64) -> float:
+    """Of numbers up to `largest` that are added up, or computed with in as many other steps, in any order."""
+    return terms * float(np.finfo(dtype).eps) * largest
 
 
 def of_a_pass(model: PreTrainedModel, tokens: int, states: torch.Tensor) -> float:
@@ -22,10 +37,28 @@ def of_a_pass(model: PreTrainedModel, tokens: int, states: torch.Tensor) -> floa
 
 def of_logits(probes: FittedProbes, states: torch.Tensor) -> float:
     """Of logits of the same probes [layers, folds] for the same states: sums of as many terms as states are wide."""
-    terms = (
-        torch.einsum("lfw,lnw->lfn", probes.weight.abs(), states.abs().to(probes.weight)) + probes.bias.abs()[..., None]
-    )
-    return 2 * (states.shape[-1] + 1) * torch.finfo(probes.weight.dtype).eps * float(terms.max())
+    weight, bias = probes.weight.abs(), probes.bias.abs()
+    largest = (weight @ states.abs().to(weight).mT + bias[..., None]).max()
+    return 2 * (states.shape[-1] + 1) * torch.finfo(weight.dtype).eps * float(largest)
+
+
+def of_a_slope(states: torch.Tensor, weight: torch.Tensor, strength: float) -> float:
+    """Of the root mean square slope where a probe ends, for states [examples, width] and their weight [width].
+
+    The solver stops below its tolerance, as it computes slopes. It computes a logit from as many terms as states are
+    wide, and a chance moves by at most a quarter of that; then a slope adds up what the examples miss, whose weights
+    sum to one, times standardised states.
+    """
+    examples, width = states.shape
+    spread, middle = torch.std_mean(states, dim=0)
+    eps = torch.finfo(weight.dtype).eps
+    logits = (width + 1) * eps * float((states * weight).abs().max()) / 4
+    return stop(strength) + logits + examples * eps * float(((states - middle) / spread).abs().max())
+
+
+def stop(strength: float) -> float:
+    """The root mean square slope below which the solver stops."""
+    return TOLERANCE * min(max(strength, 0.1), 1.0)
 
 
 def of_a_fit(states: torch.Tensor, strengths: torch.Tensor) -> float:
@@ -38,5 +71,5 @@ def of_a_fit(states: torch.Tensor, strengths: torch.Tensor) -> float:
     """
     spread, middle = torch.std_mean(states, dim=1, keepdim=True)
     length = float(((states - middle) / spread).square().sum(2).add(1).max().sqrt())
-    slope = TOLERANCE * (states.shape[2] + 1) ** 0.5
+    slope = stop(float(strengths.min())) * (states.shape[2] + 1) ** 0.5
     return 2 * slope / float(strengths.min()) * length

@@ -17,7 +17,7 @@ from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
 from anchorscope.probe.scores import out_of_fold, score
 from anchorscope.probe.strengths import STRENGTHS, choose_strengths
 from anchorscope.probe.verdicts import delta_p, flips
-from rounding import of_logits
+from rounding import assert_same, of_a_fit, of_a_slope, of_logits
 
 RUNS = [("first", "clean"), ("first", "exact_question"), ("first", "random_question"), ("second", "clean")]
 RUNS.append(("second", "exact_question"))
@@ -56,23 +56,60 @@ def chances(logits: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-logits))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shift", [0.0, 0.7, 6.0], ids=["random", "signal", "nearly separable"])
-@pytest.mark.parametrize(
-    "strength", [64.0, *(pytest.param(some, marks=pytest.mark.slow) for some in (1.0, 0.0625)), STRENGTHS[-1]]
-)
-@pytest.mark.parametrize("width", [20, 300], ids=["narrow", "wide"])
-def test_probabilities_equal_scikit_learns(shift, strength, width, dtype):
-    """Several training sets at once; the largest error seen is 4e-5, of the weakest penalty in single precision."""
+def several(dtype: torch.dtype, shift: float, strength: float, width: int):
+    """Features, labels and training sets, and probes that were fitted to all of them at once."""
     features, labels = data(layers=3, examples=160, width=width, shift=shift)
     train = torch.stack([torch.ones(160, dtype=torch.bool), torch.arange(160) % 5 != 0, torch.arange(160) < 90])
     probes = fit(features=features.to(dtype), labels=labels, train=train, strengths=torch.full((3, 3), strength))
     assert probes.converged.all()
-    fitted = torch.sigmoid(probes.logits(features.to(dtype))).numpy()
-    for layer, states in enumerate(features.double().numpy()):
+    return features.double(), labels, train, probes
+
+
+SHIFTS = pytest.mark.parametrize("shift", [0.0, 0.7, 6.0], ids=["random", "signal", "nearly separable"])
+PENALTIES = pytest.mark.parametrize(
+    "strength", [64.0, *(pytest.param(some, marks=pytest.mark.slow) for some in (1.0, 0.0625)), STRENGTHS[-1]]
+)
+WIDTHS = pytest.mark.parametrize("width", [20, 300], ids=["narrow", "wide"])
+
+
+@SHIFTS
+@PENALTIES
+@WIDTHS
+def test_probabilities_equal_scikit_learns(shift, strength, width):
+    features, labels, train, probes = several(torch.float64, shift, strength, width)
+    fitted = torch.sigmoid(probes.logits(features)).numpy()
+    expected = np.empty_like(fitted)
+    for layer, states in enumerate(features.numpy()):
         for number, inside in enumerate(train.numpy()):
-            expected = chances(oracle(states[inside], labels.numpy()[inside], strength)(states))
-            np.testing.assert_allclose(fitted[layer, number], expected, atol=2e-4)
+            expected[layer, number] = chances(oracle(states[inside], labels.numpy()[inside], strength)(states))
+    # A chance moves by at most a quarter of its logit.
+    assert_same(fitted, expected, of_a_fit(features, torch.tensor(strength)) / 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@SHIFTS
+@PENALTIES
+@WIDTHS
+def test_probes_end_where_the_objective_has_no_slope(shift, strength, width, dtype):
+    """As double precision has it, which leaves weakly penalised probes of single precision no room."""
+    features, labels, train, probes = several(dtype, shift, strength, width)
+    for layer, states in enumerate(features):
+        for number, inside in enumerate(train):
+            weight, bias = probes.weight[layer, number], float(probes.bias[layer, number])
+            objective = (states[inside].numpy(), labels[inside].numpy(), strength, weight.double().numpy())
+            rounding = of_a_slope(states[inside], weight, strength)
+            assert slope(*objective, bias) < rounding
+            steepness = slope(*objective, bias + 1e-3) / 1e-3  # of the slope along the intercept
+            assert slope(*objective, bias + 10 * rounding / steepness) > rounding
+
+
+def slope(states: np.ndarray, labels: np.ndarray, strength: float, weight: np.ndarray, bias: float) -> float:
+    """The objective's root mean square slope along the weights of standardised states, and along the intercept."""
+    mean, scale = states.mean(0), states.std(0)
+    share = np.where(labels == 1, 0.5 / labels.sum(), 0.5 / (1 - labels).sum())
+    missed = share * (chances(states @ weight + bias) - labels)
+    along = missed @ ((states - mean) / scale) + strength * weight * scale
+    return float(np.sqrt(np.mean(np.append(along, missed.sum()) ** 2)))
 
 
 def test_activations_far_from_zero_are_probed_as_exactly():

@@ -30,6 +30,7 @@ from anchorscope.summarise.two_kinds import agreement, shape
 from anchorscope.summarise.weigh_kinds import weigh_kinds
 from planted_logits import TRUTHS, gap_without, planted_logits
 from reference import narrowed_dip, weighted_mean
+from rounding import assert_same, of_sums
 
 SIGNAL = 1.3  # distance of a class from zero along the true direction, in units of the noise: 90 % accuracy
 DRAWS = 500
@@ -503,12 +504,13 @@ def test_the_means_of_all_groups_at_once_are_those_of_each():
     means, shares = group_means(weights, inside, counted, values)
     expected = [[weighted_mean(weights, some, mask) for some in values] for mask in groups]
     of_all = [weighted_mean(weights, mask.astype(float), counted) for mask in groups]
-    np.testing.assert_allclose(means, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(shares, of_all, rtol=1e-12)  # counts are exact
+    terms, largest = 12 + 1, np.abs(values).max()  # examples, and the quotient
+    assert_same(means, expected, of_sums(terms, largest, weights.dtype))
+    assert_same(shares, of_all, of_sums(terms, largest=1.0))  # counts are exact in any dtype
     assert np.isnan(means).any()
     assert np.isnan(shares).any()
     means, _ = group_means(weights.astype(np.float64), inside, counted, values)
-    np.testing.assert_allclose(means, expected, rtol=1e-11)
+    assert_same(means, expected, of_sums(terms, largest))
 
 
 @pytest.mark.parametrize("kind", ["normal", "two humps", "uniform", "ties", "one value"])
@@ -522,7 +524,8 @@ def test_the_dips_of_many_samples_at_once_are_those_of_each(kind):
             "ties": np.round(generator.normal(size=(20, size)) * 1.5),
             "one value": np.where(generator.random((20, size)) < 0.5, 0.0, generator.normal(size=(20, size))),
         }[kind]
-        assert dips(samples).tolist() == [narrowed_dip(sample) for sample in samples]
+        # A height on a hull: two differences, a quotient, a product, a sum, and the sample's own height less that.
+        assert_same(dips(samples), [narrowed_dip(sample) for sample in samples], of_sums(6, largest=1.0))
 
 
 def plain_dip(sample: np.ndarray) -> float:
