@@ -25,7 +25,7 @@ MORE = (
     *("aya_expanse", "command_r_plus", "gpt4", "gpt4o", "text_davinci002"),
 )
 WITH_CODE = ("baichuan2", "chatglm3", "internlm2")
-PROMPTS = json.loads((ROOT / "workflow/resources/prompts.json").read_text())
+PROMPTS = json.loads((ROOT / "workflow/resources/prompts.json").read_text(encoding="utf-8"))
 QUESTIONS = [
     "Who is Björk Guðmundsdóttir?",
     "¿Quién pintó Las Meninas?",

@@ -249,7 +249,7 @@ def test_a_signed_address_reaches_no_log_and_no_message(hub, model, tmp_path):
     said = "".join(process.communicate())
     assert process.returncode == 1
     assert hub.asked("GET /elsewhere")
-    assert signature not in said + (tmp_path / "log").read_text()
+    assert signature not in said + (tmp_path / "log").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -429,8 +429,8 @@ def test_a_workflow_that_meets_a_gated_model_says_so_on_the_screen_and_at_the_en
     said = f"owner/model is gated (the hub answered 403): accept its licence at {hub.url}/owner/model"
     assert said in done.stdout + done.stderr
     log = folder / "results/logs/fetch_model/mine.log"
-    assert said in log.read_text().strip().splitlines()[-1]
-    assert "hf_of-somebody-else" not in done.stdout + done.stderr + log.read_text()
+    assert said in log.read_text(encoding="utf-8").strip().splitlines()[-1]
+    assert "hf_of-somebody-else" not in done.stdout + done.stderr + log.read_text(encoding="utf-8")
     assert not (folder / "results/models/mine.json").exists()
     assert (folder / "results/raw/nq-mini.parquet").exists(), "what can be fetched is"
 
@@ -464,7 +464,7 @@ def test_a_model_and_a_dataset_of_the_hub_are_fetched_once_and_then_run_without_
         )
         said += done.stdout + done.stderr
         assert done.returncode == 0, said
-    assert json.loads((folder / "results/models/mine.json").read_text())["revision"] == REVISION
+    assert json.loads((folder / "results/models/mine.json").read_text(encoding="utf-8"))["revision"] == REVISION
     assert pl.read_parquet(folder / "results/answers/mine/set/0000.parquet")["right"].sum() > 20
     for path in [*(folder / "results").rglob("*"), *(folder / ".snakemake").rglob("*")]:
         said += path.read_text(errors="replace") if path.is_file() and not path.is_symlink() else ""

@@ -92,4 +92,4 @@ def fail(line: str, folder: Path) -> tuple[subprocess.CompletedProcess, str]:
     (folder / "job.py").write_text(JOB + line)
     done = subprocess.run([sys.executable, "job.py"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 1
-    return done, (folder / "job.log").read_text()
+    return done, (folder / "job.log").read_text(encoding="utf-8")

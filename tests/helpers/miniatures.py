@@ -38,7 +38,7 @@ def shape_of(name: str) -> Path:
 def small_model(name: str, tokenizer: PreTrainedTokenizerBase, seed: int) -> tuple[dict, dict[str, torch.Tensor]]:
     """The config and random weights of a miniature that can say a few words only."""
     own = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
-    shape = json.loads(shape_of(name).read_text()) | SMALL | own
+    shape = json.loads(shape_of(name).read_text(encoding="utf-8")) | SMALL | own
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**shape))
     sayable = [tokenizer(f" {word}", add_special_tokens=False)["input_ids"][-1] for word in SAID]
@@ -52,7 +52,7 @@ def model_repository(name: str, model: dict, tokenizers: Path, seed: int) -> Rep
     """A repository as publishers lay it out, with the weights again in formats that must not be loaded."""
     tokenizer = AutoTokenizer.from_pretrained(tokenizers)
     config, weights = small_model(name, tokenizer, seed)
-    settings = json.loads((tokenizers / "tokenizer_config.json").read_text())
+    settings = json.loads((tokenizers / "tokenizer_config.json").read_text(encoding="utf-8"))
     if model["prompt"] == "chat":
         settings.setdefault("chat_template", MISTRAL_CHAT)
     files = {

@@ -12,11 +12,11 @@ PROGRAMS = ("snakemake", "python", "make", "pytest")
 
 
 def blocks(page: Path, kind: str) -> list[str]:
-    return [text for name, text in FENCED.findall(page.read_text()) if name == kind]
+    return [text for name, text in FENCED.findall(page.read_text(encoding="utf-8")) if name == kind]
 
 
 def without_blocks(page: Path) -> str:
-    return FENCED.sub("", page.read_text())
+    return FENCED.sub("", page.read_text(encoding="utf-8"))
 
 
 def commands(page: Path) -> list[str]:

@@ -56,7 +56,7 @@ def save_model(folder: Path, tokenizer, seed: int) -> None:
 
 def write_questions(path: Path, tokenizer, count: int, start: int = 0) -> None:
     """Questions in NQ's layout, numbered from `start`; the random model happens to get every second one right."""
-    shots = json.loads((ROOT / "workflow/resources/prompts.json").read_text())["few_shot"]["first"]
+    shots = json.loads((ROOT / "workflow/resources/prompts.json").read_text(encoding="utf-8"))["few_shot"]["first"]
     questions = [
         f"which {WORDS[i % 15]} is number {i} of the {WORDS[i // 15 % 15]}" for i in range(start, start + count)
     ]
@@ -73,7 +73,7 @@ def write_questions(path: Path, tokenizer, count: int, start: int = 0) -> None:
 
 def write_hard_questions(folder: Path) -> dict:
     """A dataset on which the model is hardly ever right, and its entry in the config."""
-    lines = (folder / "one.jsonl").read_text().splitlines()
+    lines = (folder / "one.jsonl").read_text(encoding="utf-8").splitlines()
     wrong = [json.dumps(json.loads(line) | {"answer": ["nothing of the kind"]}) for line in lines]
     (folder / "hard.jsonl").write_text("\n".join([*wrong[:100], *lines[100:]]) + "\n")
     return {"title": "Hard", "layout": "nq", "source": "file", "path": "hard.jsonl"}

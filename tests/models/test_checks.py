@@ -24,7 +24,7 @@ def rewrite(folder: Path, change: Callable[[Tensors], Tensors]) -> None:
 
 
 def reconfigure(folder: Path, **settings: object) -> None:
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     (folder / "config.json").write_text(json.dumps(config | settings))
 
 
@@ -117,7 +117,7 @@ def test_a_folder_without_a_tokenizer_is_refused(saved):
 
 
 def test_a_tokenizer_that_loses_text_is_refused(saved):
-    content = json.loads((saved / "tokenizer.json").read_text())
+    content = json.loads((saved / "tokenizer.json").read_text(encoding="utf-8"))
     content["normalizer"] = {"type": "Replace", "pattern": {"String": "e"}, "content": ""}
     (saved / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=r"^The tokenizer of mine turns '.*' into '.*'; it is damaged"):
@@ -156,7 +156,7 @@ def test_a_broken_config_is_named(saved, content, said):
 
 
 def test_a_config_with_a_value_of_another_kind_is_named(saved):
-    config = json.loads((saved / "config.json").read_text())
+    config = json.loads((saved / "config.json").read_text(encoding="utf-8"))
     (saved / "config.json").write_text(json.dumps(config | {"hidden_size": "wide"}))
     with pytest.raises(ValueError, match=r"saved/config\.json cannot be read as a model's config: .*hidden_size"):
         read_config(saved)
@@ -172,7 +172,7 @@ def test_a_broken_tokenizer_is_one_sentence(saved, content):
 def test_a_tokenizer_with_code_of_its_own_is_loaded_without_it_or_refused(saved):
     file = saved / "tokenizer_config.json"
     settings = {"auto_map": {"AutoTokenizer": ["own.Tokenizer", None]}, "tokenizer_class": "OwnTokenizer"}
-    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | settings))
     marker = saved.parent / "the code was run"
     (saved / "own.py").write_text(f"open({str(marker)!r}, 'w')")
     with pytest.raises(ValueError, match=r"^The tokenizer of mine cannot be loaded: it needs code of its own, "):
@@ -245,7 +245,7 @@ def test_a_config_with_which_nothing_can_be_computed_is_refused(saved, settings,
 
 def test_a_tokenizer_with_a_setting_of_another_kind_is_refused(saved):
     file = saved / "tokenizer_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"model_max_length": [1]}))
+    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | {"model_max_length": [1]}))
     with pytest.raises(ValueError, match=r"^The tokenizer of mine cannot be loaded: "):
         load_tokenizer(saved, "mine")
 

@@ -37,7 +37,7 @@ def with_code(folder: Path, model_type: str) -> Path:
     """Add code that leaves a file when it is run, and a config that asks for the code. Returns that file's path."""
     marker = folder.parent / "the code was run"
     (folder / "own.py").write_text(CODE.format(marker=str(marker)))
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config |= {"model_type": model_type, "auto_map": {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}}
     (folder / "config.json").write_text(json.dumps(config))
     return marker
@@ -116,7 +116,7 @@ def test_the_prompt_of_a_model_that_was_tuned_is_its_chat_template(template, end
     for file in [*saved.glob("*.jinja"), saved / "generation_config.json"]:
         file.unlink(missing_ok=True)
     own.save_pretrained(saved)
-    config = json.loads((saved / "config.json").read_text())
+    config = json.loads((saved / "config.json").read_text(encoding="utf-8"))
     (saved / "config.json").write_text(json.dumps(config | {"eos_token_id": own.eos_token_id}))
     fetch({"path": str(saved)}, tmp_path / "fetched")
     assert describe(tmp_path / "fetched", "mine", {"path": str(saved)}).prompt == style
@@ -164,7 +164,7 @@ def test_the_manifest_counts_every_weight_once(family, stored, tmp_path, tokeniz
 
 def test_a_manifest_is_read_back_as_it_was_written(saved, tmp_path):
     fetch_model("mine", source={"path": str(saved)}, folder=tmp_path / "fetched", manifest=tmp_path / "mine.json")
-    text = (tmp_path / "mine.json").read_text()
+    text = (tmp_path / "mine.json").read_text(encoding="utf-8")
     manifest = Manifest.read(tmp_path / "mine.json")
     assert manifest == describe(tmp_path / "fetched", "mine", {"path": str(saved)})
     assert json.loads(text) == manifest.as_json()
@@ -216,7 +216,7 @@ def test_damaged_memories_of_hashes_are_ignored(saved, content):
     plain = revision_of(saved, source)
     hashes.write_text(content.replace("NAME", str((saved / "model.safetensors").resolve())))
     assert revision_of(saved, source) == plain
-    assert len(json.loads(hashes.read_text())) == 1, "and written anew"
+    assert len(json.loads(hashes.read_text(encoding="utf-8"))) == 1, "and written anew"
 
 
 def test_hashes_that_cannot_be_kept_stop_nothing(saved):
@@ -240,7 +240,7 @@ def test_a_tokenizer_that_changed_after_it_was_fetched_is_refused(saved, tmp_pat
     fetch({"path": str(saved)}, tmp_path / "fetched")
     manifest = describe(tmp_path / "fetched", "mine", {"path": str(saved)})
     assert load_fetched_tokenizer(manifest).is_fast
-    content = json.loads((saved / "tokenizer.json").read_text())
+    content = json.loads((saved / "tokenizer.json").read_text(encoding="utf-8"))
     content["normalizer"] = {"type": "Lowercase"}
     (saved / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=r"^The tokenizer of mine changed after it was fetched \("):
@@ -255,7 +255,7 @@ def test_texts_begin_with_a_beginning_of_text_token_where_the_model_was_trained_
 ):
     tiny_model(family, len(tokenizer), layers=2).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text(encoding="utf-8"))
     (tmp_path / "tokenizer_config.json").write_text(
         json.dumps(settings | ({} if says is None else {"add_bos_token": says}))
     )

@@ -21,7 +21,9 @@ from small_things import ROOT
 BUNDLED = ROOT / "workflow" / "resources" / "questions"
 SUFFIXES = (".jsonl", ".parquet")
 ROWS = {
-    layout: [json.loads(line) for line in (BUNDLED / f"{layout}-mini.jsonl").read_text().splitlines()[:5]]
+    layout: [
+        json.loads(line) for line in (BUNDLED / f"{layout}-mini.jsonl").read_text(encoding="utf-8").splitlines()[:5]
+    ]
     for layout in LAYOUTS
     if layout != "own"  # nobody published it
 }

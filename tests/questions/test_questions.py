@@ -375,7 +375,7 @@ def test_a_bundled_set_has_400_usable_questions_none_repeated_none_giving_its_an
 
 @pytest.mark.parametrize("layout", BUNDLED_LAYOUTS)
 def test_no_demonstration_of_a_prompt_stands_in_a_bundled_set(layout):
-    prompts = json.loads((ROOT / "workflow" / "resources" / "prompts.json").read_text())["few_shot"]
+    prompts = json.loads((ROOT / "workflow" / "resources" / "prompts.json").read_text(encoding="utf-8"))["few_shot"]
     shown = {words(shot["question"]) for shots in prompts.values() if isinstance(shots, list) for shot in shots}
     asked = {words(text) for text in read_lines(BUNDLED / f"{layout}-mini.jsonl")["question"]}
     assert not shown & asked

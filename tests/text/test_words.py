@@ -171,7 +171,7 @@ def cases(kind: str) -> list[dict]:
     Where answers are right, they were marked again when the exact answer no longer hung on the label; the fourth
     writer's twins were added then.
     """
-    return [json.loads(line) for line in (ROOT / f"tests/cases/{kind}.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (ROOT / f"tests/cases/{kind}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def unmarked(text: str) -> tuple[str, list[Span]]:
@@ -211,7 +211,7 @@ def test_the_exact_answer_is_found_in_19_of_20_hand_written_answers(writer, leas
             missed.append(row["answer"])
     assert len(rows) >= least
     assert len(missed) <= 0.05 * len(rows), missed
-    assert f"{len(rows) - len(missed)} of {len(rows)} answers" in (ROOT / "docs/method.md").read_text()
+    assert f"{len(rows) - len(missed)} of {len(rows)} answers" in (ROOT / "docs/method.md").read_text(encoding="utf-8")
 
 
 def test_the_exact_answer_hangs_on_the_texts_alone_and_not_on_the_label():
@@ -249,4 +249,4 @@ def test_the_exact_words_are_found_in_hand_written_questions_of_all_four_kinds(w
     words = [same for kind in agree.values() for same in kind]
     assert sum(words) >= 0.9 * len(words)
     assert all(sum(kind) >= 0.85 * len(kind) for kind in agree.values()), "no kind is left behind"
-    assert f"{sum(words)} of {len(words)} words" in (ROOT / "docs/method.md").read_text()
+    assert f"{sum(words)} of {len(words)} words" in (ROOT / "docs/method.md").read_text(encoding="utf-8")
