@@ -8,6 +8,7 @@ from scipy.stats import chi2
 from anchorscope.answer.generate import Said, sample
 from anchorscope.engine import self_check
 from reference import plain_sample, plain_sureness
+from rounding import assert_same, of_sureness
 from small_things import tiny_model
 
 PREFIX, VOCABULARY = 12, 300
@@ -49,11 +50,12 @@ def test_the_first_token_is_drawn_with_the_probabilities_of_the_model():
 def test_samples_are_those_of_recomputing_the_whole_text_for_each_token(family):
     model, asked, numbers = tiny_model(family, VOCABULARY), prompts(4), uniforms(4, 3, 8)
     said = drawn(model, asked, numbers, batch_tokens=120)
+    rounding = of_sureness(model, max(map(len, asked)) + 8)
     for prompt, mine, own in zip(asked, said, numbers.tolist(), strict=True):
         assert [one.ids for one in mine] == [plain_sample(model, prompt, row, stops(every=9)) for row in own]
         for one in mine:
             sure = plain_sureness(model, prompt, one.ids)
-            np.testing.assert_allclose([one.logprobs, one.entropies], sure, atol=1e-4)
+            assert_same([one.logprobs, one.entropies], sure, rounding)
     assert len({len(one.ids) for mine in said for one in mine}) > 2, "all samples stop together"
 
 

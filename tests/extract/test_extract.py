@@ -4,7 +4,6 @@ from collections import Counter, defaultdict
 from itertools import accumulate
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -33,7 +32,7 @@ from anchorscope.extract.sequences import Workload, build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter, check_finite, column, grid_of, remove_added
 from few_examples import ALIKE, QUESTIONS, examples, prompts
 from reference import plain_greedy, plain_states, plain_sureness
-from rounding import assert_same, of_a_pass
+from rounding import assert_same, of_a_pass, of_sureness
 from small_things import FAMILIES, tiny_model
 
 
@@ -153,9 +152,10 @@ def test_generation_equals_greedy_decoding_one_token_at_a_time(family, questions
     answers = generate(model, ids, shared=common_prefix(encoded), stops=stops, max_new_tokens=12, batch_tokens=96)
     assert [said.ids for said in answers] == [plain_greedy(model, prompt, stops, limit=12) for prompt in ids]
     assert len({len(said.ids) for said in answers}) > 1
+    rounding = of_sureness(model, max(map(len, ids)) + 12)
     for prompt, said in zip(ids, answers, strict=True):
         sure = plain_sureness(model, prompt, said.ids)
-        np.testing.assert_allclose([said.logprobs, said.entropies], sure, atol=1e-4)
+        assert_same([said.logprobs, said.entropies], sure, rounding)
 
 
 def test_stop_tokens_are_newlines_and_ends_of_text(tokenizer):

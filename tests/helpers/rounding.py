@@ -1,5 +1,7 @@
 """How far two computations of the same numbers may lie apart, from how they are computed."""
 
+from math import ceil, log
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
@@ -40,6 +42,19 @@ def of_logits(probes: FittedProbes, states: torch.Tensor) -> float:
     weight, bias = probes.weight.abs(), probes.bias.abs()
     largest = (weight @ states.abs().to(weight).mT + bias[..., None]).max()
     return 2 * (states.shape[-1] + 1) * torch.finfo(weight.dtype).eps * float(largest)
+
+
+def of_sureness(model: PreTrainedModel, tokens: int) -> float:
+    """Of log probabilities and entropies of tokens, after sequences of so many.
+
+    A log probability is a logit less what all logits come to, and either moves as far as a logit does. An entropy
+    weighs them by chances that move as far again, and is at most the logarithm of the vocabulary. What is added up
+    over the vocabulary is added pairwise, as numpy and torch do.
+    """
+    with torch.inference_mode():
+        logits = model(torch.arange(min(tokens, model.config.vocab_size))[None]).logits
+    most = log(model.config.vocab_size)
+    return 2 * of_a_pass(model, tokens, logits) * (1 + most) + of_sums(ceil(most / log(2)), most, np.float32)
 
 
 def of_a_slope(states: torch.Tensor, weight: torch.Tensor, strength: float) -> float:
