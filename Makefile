@@ -1,6 +1,8 @@
 # make run       the figure, from a fresh clone: environment, then the workflow
 # make test      the same environment, then the tests, with one or two of every kind
-# make test-all  all of them: every fault, every edit, every command of the pages, every published model as a miniature
+# make test-all  all of them: every fault, every edit, every command of the pages, every published model as a miniature;
+#                then test-machines
+# make test-machines  some tests again as on other machines; SETTING=name for one of them
 # make style     what keeps the code in shape: lint, layout, imports that run with the flow, types
 # make architectures  the page of architectures, from small random models of each; about ten minutes
 # make audit     known vulnerabilities of the locked packages; asks a database on the internet
@@ -13,7 +15,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Bytecode is kept, whatever the machine says: every process would make it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all style architectures audit
+.PHONY: run test test-all test-machines style architectures audit
 
 run: .venv/ready
 	$(BIN)/snakemake --cores $(CORES)
@@ -23,6 +25,10 @@ test: .venv/ready
 
 test-all: .venv/ready
 	$(PYTEST) --all
+	$(MAKE) test-machines
+
+test-machines: .venv/ready
+	$(BIN)/python tests/as_other_machines.py $(SETTING)
 
 style: .venv/ready
 	$(BIN)/ruff check
