@@ -30,7 +30,7 @@ from anchorscope.extract.job import counted
 from anchorscope.extract.run import analysed, balanced, run_workload
 from anchorscope.extract.sequences import Workload, build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter, check_finite, column, grid_of, remove_added
-from few_examples import ALIKE, QUESTIONS, examples, prompts
+from few_examples import ALIKE, QUESTIONS, examples, longest, prompts
 from reference import plain_greedy, plain_states, plain_sureness
 from rounding import assert_same, of_a_pass, of_sureness
 from small_things import FAMILIES, tiny_model
@@ -108,11 +108,6 @@ def stored_as_in_the_reference(
         found, expected = torch.stack(stored[component]), torch.stack(plain[component])
         assert_same(found, expected, of_a_pass(slow, longest(workload), expected))
     return workload
-
-
-def longest(workload: Workload) -> int:
-    """The tokens of the longest sequence."""
-    return max(len(sequence.ids) for passes in workload.sequences for sequence in passes)
 
 
 def test_the_kept_positions_are_the_ones_that_the_method_names(tokenizer):

@@ -16,7 +16,7 @@ from anchorscope.extract.replacements import QuestionTokens, patch_question, pat
 from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import TokenSequence, build_workload, grow_tree
 from anchorscope.extract.store import ActivationReader, ActivationWriter
-from few_examples import examples, prompts
+from few_examples import examples, longest, prompts
 from reference import plain_states
 from rounding import assert_same, of_a_pass
 from small_things import FAMILIES, tiny_model
@@ -162,10 +162,9 @@ def test_stored_activations_equal_a_plain_pass_over_the_replaced_tokens(
                         read = reader.read(component, position, *run, layers=range(layer, layer + 1))
                         stored[component].append(read[0, index])
                         plain[component].append(expected[component][place])
-    longest = max(len(sequence.ids) for sequences in workload.sequences for sequence in sequences)
     for component in COMPONENTS:
         found, expected = torch.stack(stored[component]), torch.stack(plain[component])
-        assert_same(found, expected, of_a_pass(slow, longest, expected))
+        assert_same(found, expected, of_a_pass(slow, longest(workload), expected))
 
 
 def test_every_file_says_whose_tokens_stand_where(tokenizer, tmp_path):

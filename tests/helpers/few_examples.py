@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from anchorscope.answer.prompts import Prompt, few_shot_prompt
-from anchorscope.extract.sequences import TokenSequence
+from anchorscope.extract.sequences import TokenSequence, Workload
 from anchorscope.text.content_words import exact_question_spans
 from anchorscope.text.forms import question_form
 
@@ -80,3 +80,8 @@ def forest(trees: int, prefix: int) -> list[list[TokenSequence]]:
         cuts = [[], [prefix + 1, prefix + 3], [prefix - 2, prefix], [prefix + 4]]
         sequences.append([TokenSequence(ids, cut, [len(ids) - 2, len(ids) - 1, prefix + 6]) for cut in cuts])
     return sequences
+
+
+def longest(workload: Workload) -> int:
+    """The tokens of the longest sequence."""
+    return max(len(sequence.ids) for passes in workload.sequences for sequence in passes)

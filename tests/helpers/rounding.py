@@ -12,7 +12,7 @@ from anchorscope.probe.logistic import TOLERANCE, FittedProbes
 
 def assert_same(found: ArrayLike, expected: ArrayLike, rounding: float) -> None:
     """Numbers lie no farther apart than the rounding, and one that were wrong by ten times as much would be noticed."""
-    found, expected = np.array(found, np.float64), np.array(expected, np.float64)
+    found, expected = (np.asarray(some).astype(np.float64) for some in (found, expected))
     np.testing.assert_allclose(found, expected, rtol=0, atol=rounding)
     found.flat[np.flatnonzero(np.isfinite(found))[-1]] += 10 * rounding
     assert not np.allclose(found, expected, rtol=0, atol=rounding, equal_nan=True)
@@ -31,9 +31,10 @@ def of_a_pass(model: PreTrainedModel, tokens: int, states: torch.Tensor) -> floa
     the scores; the tokens in the softmax and again in what it weighs; all heads in what attention gives; and the MLP's
     inner width.
     """
-    config = model.config
-    heads = config.num_attention_heads * config.head_dim
-    terms = 4 * config.hidden_size + config.head_dim + 2 * tokens + heads + config.intermediate_size
+    config = model.config.get_text_config()
+    head = getattr(config, "head_dim", config.hidden_size // config.num_attention_heads)
+    heads = config.num_attention_heads * head
+    terms = 4 * config.hidden_size + head + 2 * tokens + heads + config.intermediate_size
     return config.num_hidden_layers * terms * torch.finfo(states.dtype).eps * float(states.abs().max())
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from transformers import PreTrainedConfig
@@ -17,6 +18,7 @@ from anchorscope.files.memory import give_back_freed_blocks
 from anchorscope.models import hardware
 from anchorscope.models.loading import read_config
 from anchorscope.models.precision import choose_dtype, float32_rate
+from small_run import base_config, copy_project, save_model, snakemake, write_config, write_questions
 from small_things import ROOT
 
 # As they were seen; the first is that of Linux on x86, and really raised in test_engine.py.
@@ -168,6 +170,20 @@ runpy.run_path("workflow/resume.py", run_name="__main__")
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "[snakemake arguments]" in done.stdout
+
+
+def test_a_run_answers_questions_and_keeps_states(tokenizer, tmp_path):
+    """The beginning of a run; short, because it is tried with every locale, user and home."""
+    save_model(copy_project(tmp_path) / "tiny-model", tokenizer, seed=0)
+    write_questions(tmp_path / "one.jsonl", tokenizer, count=12)
+    config = base_config()
+    write_config(tmp_path, config | {"questions": 12, "datasets": {"one": config["datasets"]["one"]}})
+    states = "results/activations/tiny/one/0000/resid.answer_last.parquet"
+    done = snakemake(tmp_path, states)
+    assert done.returncode == 0, done.stdout + done.stderr
+    answers = pq.read_table(tmp_path / "results/answers/tiny/one/0000.parquet")
+    assert len(answers) == 12
+    assert pq.read_metadata(tmp_path / states).num_rows == 2 * answers["right"].to_pylist().count(True) > 0
 
 
 def test_the_extract_command_takes_the_cores_that_it_may_run_on(monkeypatch):
