@@ -3,7 +3,8 @@
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,18 @@ def experimented(finished) -> Path:
 
 EXPERIMENTS = ("patching", "answer_only")
 SCORES = "results/detect/scores/tiny/one.parquet"
+
+
+@pytest.fixture
+def disk(tmp_path) -> Iterator[Path]:
+    """A disk of its own, whose size can be set."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "none", folder], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
 
 
 @pytest.fixture(scope="session")

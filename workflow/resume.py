@@ -67,8 +67,11 @@ def hold(folder: Path) -> None:
     # Not filelock: its lock would end here, with the file closed when this process becomes Snakemake.
     import fcntl  # not on Windows, which was refused
 
-    (folder / ".snakemake").mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / ".snakemake" / "resume.lock", os.O_RDWR | os.O_CREAT)
+    try:
+        (folder / ".snakemake").mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / ".snakemake" / "resume.lock", os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        refuse(f"{folder} cannot be written ({error.strerror}); make it writable, or make room there, and try again.")
     os.set_inheritable(lock, True)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

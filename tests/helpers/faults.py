@@ -20,6 +20,7 @@ RESUME = [sys.executable, "workflow/resume.py"]
 seeing_processes = pytest.mark.skipif(
     not Path("/proc/self/cwd").exists(), reason="these tests look for processes in /proc"
 )
+FULL = "could not be written because its disk is full; make room there and run the same command again"
 NOT_RESULTS = ("logs", "benchmarks")  # they say when and how fast, so they differ from run to run
 
 
@@ -51,10 +52,11 @@ def table() -> list[str]:
     return [*rows, "", "jobs hit: " + ", ".join(f"{count} {rule}" for rule, count in sorted(hit.items()))]
 
 
-def start(folder: Path) -> subprocess.Popen:
+def start(folder: Path, *arguments: str) -> subprocess.Popen:
     """Start or resume the run in `folder`, in a process group of its own; what it says goes to `said.txt`."""
+    command = [*RESUME, *arguments, *OPTIONS]
     with open(folder / "said.txt", "a") as said:
-        return subprocess.Popen([*RESUME, *OPTIONS], cwd=folder, stdout=said, stderr=said, start_new_session=True)
+        return subprocess.Popen(command, cwd=folder, stdout=said, stderr=said, start_new_session=True)
 
 
 def resume(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
@@ -143,6 +145,24 @@ KILLS: dict[str, Callable] = {
     "everything killed": kill_machine,
     "everything killed with a file half written": kill_writer,
 }
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "truncated": lambda whole: whole[: len(whole) // 2],
+    "empty": lambda whole: b"",
+    "bit-flipped": lambda whole: whole[:50] + bytes([whole[50] ^ 4]) + whole[51:],
+}
+
+
+def damage(path: Path, kind: str) -> None:
+    """Damage a file as a disk does: its time is the old one."""
+    times = path.stat()
+    path.write_bytes(DAMAGES[kind](path.read_bytes()))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def resize(disk: Path, kilobytes: int) -> None:
+    subprocess.run(["mount", "-o", f"remount,size={kilobytes}k", disk], check=True)
 
 
 def alive(run: subprocess.Popen) -> bool:

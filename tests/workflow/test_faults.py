@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,20 @@ import torch
 from safetensors.torch import save_file
 
 from anchorscope.files.atomic import atomic
-from faults import KILLS, OPTIONS, alive, differences, disturb, resume, scripts_in, seeing_processes, start, tried
+from faults import (
+    FULL,
+    KILLS,
+    OPTIONS,
+    alive,
+    differences,
+    disturb,
+    resize,
+    resume,
+    scripts_in,
+    seeing_processes,
+    start,
+    tried,
+)
 from small_run import SNAKEMAKE, base_config, rewind, snakemake, start_again, write_config
 from small_things import ROOT
 
@@ -36,7 +48,6 @@ ACTIVATIONS = [
     for name in ("one", "two")
     for shard in ("0000", "0001")
 ]
-FULL = "could not be written because its disk is full; make room there and run the same command again"
 
 
 @seeing_processes
@@ -131,22 +142,6 @@ def test_a_run_from_another_machine_is_resumed_only_when_that_is_said_to_have_en
     assert "Nothing to be done" in resumed.stdout + resumed.stderr
 
 
-@pytest.fixture
-def disk(tmp_path) -> Iterator[Path]:
-    """A disk of its own, whose size can be set."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "none", folder], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
-
-
-def resize(disk: Path, kilobytes: int) -> None:
-    subprocess.run(["mount", "-o", f"remount,size={kilobytes}k", disk], check=True)
-
-
 def planned_with_temporary(folder: Path) -> str:
     """The last line of a run whose temporary files should go to `folder`."""
     command = [*SNAKEMAKE, "--cores", "1", "results/questions/nq-mini.parquet", "--directory", str(folder.parent)]
@@ -163,6 +158,15 @@ def test_a_full_disk_for_temporary_files_is_named_before_any_job(disk):
         f"TMPDIR names {disk}, where no temporary file can be written (No space left on device); "
         "make room there, or set it to another folder."
     )
+
+
+def test_a_run_on_a_disk_that_is_only_read_is_not_resumed(disk):
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    command = [sys.executable, str(ROOT / "workflow/resume.py"), "--cores", "1"]
+    done = subprocess.run(command, cwd=disk, capture_output=True, text=True)
+    assert done.returncode == 1
+    said = f"resume: {disk} cannot be written (Read-only file system); make it writable, or make room there, and"
+    assert done.stderr == f"{said} try again.\n"
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="only Linux has a folder where nobody can write")

@@ -24,6 +24,7 @@ from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.models.hardware import processor
 from anchorscope.text.language import NOT_ENGLISH
+from faults import damage
 from small_run import (
     COPIED,
     SNAKEMAKE,
@@ -739,20 +740,6 @@ def test_non_finite_activations_stop_the_job_and_are_named(rerun, tokenizer):
     last = (rerun / "results/logs/extract/broken/one/0000.log").read_text().splitlines()[-1]
     assert re.search(r"Activation of example \w+ is not finite in layer 1, component \w+", last)
     assert not (rerun / target).exists()
-
-
-DAMAGES = {
-    "truncated": lambda whole: whole[: len(whole) // 2],
-    "empty": lambda whole: b"",
-    "bit-flipped": lambda whole: whole[:50] + bytes([whole[50] ^ 4]) + whole[51:],
-}
-
-
-def damage(path: Path, kind: str) -> None:
-    """Damage a file as a disk does: its time is the old one."""
-    times = path.stat()
-    path.write_bytes(DAMAGES[kind](path.read_bytes()))
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def is_damaged(file: str) -> str:
