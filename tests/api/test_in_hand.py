@@ -157,6 +157,14 @@ def test_the_model_is_left_as_it_was(in_hand, first_shard, tmp_path):
         ([{"question": "who?", "gold": ["x"]}, {"gold": []}], {}, "Example 1 has no question"),
         ([{"question": "who?"}], {}, "Example 0 has no answers"),
         ([{"question": 7, "answers": ["x"]}], {}, "The question of example 0 is 7, not a text"),
+        (7, {}, "examples is 7; it must be a list of questions with their answers"),
+        ([7], {}, "Example 0 is 7; it must have a question and answers by name"),
+        ([{"question": "who?", "answers": 7}], {}, "The answers of example 0 are 7; they must be a list"),
+        ([{"question": "who?", "answers": [7]}], {}, "An answer of example 0 is 7, not a text"),
+        ([{"question": "\ud800", "answers": ["x"]}], {}, r"The question of example 0 is '\\ud800', not a text"),
+        ([], {"components": 7}, "components is 7; it must be a list of some of resid, attn, mlp"),
+        ([], {"batch_tokens": 0}, "batch_tokens is 0; it must be a whole number of at least 1"),
+        ([], {"seed": -1}, "seed is -1; it must be a whole number of at least 0"),
         ([], {"prompt": "zero_shot"}, "prompt is 'zero_shot'; it must be few_shot, chat or auto"),
         (
             [],
@@ -173,12 +181,31 @@ def test_a_mistake_is_one_sentence_before_any_work(in_hand, examples, options, s
 
 
 def test_what_is_no_summary_is_one_sentence(finished, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"summary\.parquet"):
+    with pytest.raises(ValueError, match=r"summary\.parquet does not exist; name a summary"):
         api.load_summary(tmp_path / "summary.parquet")
     with pytest.raises(ValueError, match=r"summary\.csv is not a Parquet file; name a summary"):
         api.load_summary(finished / "results/summary.csv")
     with pytest.raises(ValueError, match=r"questions/one\.parquet is no summary: it has no model, dataset, rule"):
         api.load_summary(finished / "results/questions/one.parquet")
+
+
+def test_what_never_ends_is_not_read():
+    with pytest.raises(ValueError, match="/dev/zero is not a plain file but a fifo, socket or device; name a summary"):
+        api.load_summary("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"activations": []}, r"activations is \[\]; it must be a folder that `extract` wrote, or a list of them"),
+        ({"folds": 1}, "folds is 1; it must be a whole number from 3 to 20"),
+        ({"draws": 0}, "draws is 0; it must be a whole number of at least 1"),
+        ({"model": None}, "model is None; it must be a name"),
+    ],
+)
+def test_a_mistake_in_what_is_summarised_is_one_sentence(given, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        api.summarise(**{"activations": tmp_path} | given)
 
 
 def test_a_folder_that_is_named_twice_does_not_count_twice(finished):

@@ -27,11 +27,10 @@ from anchorscope.detect.detector import Detector
 from anchorscope.detect.detector_file import write_detector
 from anchorscope.detect.given_answers import tokenise
 from anchorscope.detect.score_lines import ScoreSettings, read_rows, score_lines
-from anchorscope.detect.trained import Trained
 from anchorscope.models.describe import describe
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.revision import tokenizer_hash
-from planted_detector import LAYERS, SHOTS, WIDTH, about, manifest
+from planted_detector import LAYERS, SHOTS, about, manifest, probes
 from small_things import ROOT, tiny_model
 
 ASKED = {
@@ -43,14 +42,6 @@ ASKED = {
     "which sign means love": "The answer is ❤️",
 }
 QUESTIONS, ANSWERS = list(ASKED), list(ASKED.values())
-
-
-def probes(seed: int = 0) -> Trained:
-    """Any probes will do, as long as no number is special."""
-    draw = torch.Generator().manual_seed(seed)
-    weight, mean = (torch.randn(LAYERS, WIDTH, generator=draw) for _ in range(2))
-    scale, bias = 0.5 + torch.rand(LAYERS, WIDTH, generator=draw), torch.randn(LAYERS, generator=draw)
-    return Trained(0.3 * weight, mean, scale, bias, strength=torch.ones(LAYERS), inner_loss=torch.ones(LAYERS))
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +193,7 @@ def test_what_the_detector_is_not_for_is_refused_in_one_sentence(model, tokenize
     refused(f"with the tokenizer {detector.about.tokenizer}, but this tokenizer is", tokenizer=other)
     refused("There are 1 questions and 2 answers; each answer needs one", answers=["Me", "You"])
     refused("answers is one text; give a list of them", answers="Me")
-    refused("layer is 4; the detector has probes for layers 0 to 3", layer=4)
+    refused("layer is 4; it must be a whole number from 0 to 3", layer=4)
     refused("The answer 'x<|im_end|>' holds '<|im_end|>', a control token", answers=["x<|im_end|>"])
     refused("has 5.. tokens, more than the model's 512 positions", answers=["why " * 500])
 

@@ -500,7 +500,7 @@ def test_a_model_that_the_summary_does_not_have_is_one_sentence(summary):
         ({"logits": "raw"}, "The summary has no logits raw; it has measured, recentred, residual"),
         ({"quantity": "p"}, "There is no quantity p; there are delta_p, delta_logit"),
         ({"position": "last"}, "The summary has no position last; it has before_answer, answer_last, final"),
-        ({"models": "small"}, "models is the text 'small'; it must be a list of names"),
+        ({"models": "small"}, "models is 'small'; it must be a list of names"),
     ],
 )
 def test_what_cannot_be_drawn_is_one_sentence(summary, chosen, said):

@@ -7,6 +7,7 @@ import torch
 
 from anchorscope.detect.detector_file import About
 from anchorscope.detect.detector_job import DetectorSettings
+from anchorscope.detect.trained import Trained
 from anchorscope.extract.axes import HEADLINE, PASSES, Headline
 from anchorscope.extract.store import ActivationWriter, file_of
 from anchorscope.files.provenance import provenance
@@ -67,3 +68,11 @@ def about(tokenizer: str, **other: object) -> About:
     place = {"component": "resid", "position": "answer_last", "layer": 2}
     values |= {"model": "tiny", "style": "few_shot", "prompt": SHOTS, "datasets": ["one"], "examples": 120, **place}
     return About(**values | other)
+
+
+def probes(seed: int = 0) -> Trained:
+    """Any probes will do, as long as no number is special."""
+    draw = torch.Generator().manual_seed(seed)
+    weight, mean = (torch.randn(LAYERS, WIDTH, generator=draw) for _ in range(2))
+    scale, bias = 0.5 + torch.rand(LAYERS, WIDTH, generator=draw), torch.randn(LAYERS, generator=draw)
+    return Trained(0.3 * weight, mean, scale, bias, strength=torch.ones(LAYERS), inner_loss=torch.ones(LAYERS))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     Gemma2Config,
     Gemma2ForCausalLM,
@@ -18,6 +19,8 @@ from transformers import (
     MistralConfig,
     MistralForCausalLM,
     PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -25,6 +28,10 @@ from transformers import (
 ROOT = Path(__file__).resolve().parents[2]
 FAMILIES = ("llama", "qwen3", "mistral", "gemma2", "gemma3")
 SLIDING = 24  # tokens of sliding attention; fewer than the few-shot prefix has, so that they matter
+
+CHAT = (
+    "{% for message in messages %}<u>{{ message.content }}</u>{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
+)
 
 
 @contextmanager
@@ -70,3 +77,15 @@ def tiny_model(
         model = Gemma3ForCausalLM(config)
     model.set_attn_implementation("eager" if family == "gemma2" else attention)  # SDPA has no cap
     return model.float().eval().requires_grad_(False)
+
+
+def small_tokenizer() -> PreTrainedTokenizerBase:
+    """A real tokenizer of a few hundred tokens, which loads in milliseconds."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<s>", "</s>"], initial_alphabet=alphabet)
+    tokenizer.train_from_iterator(["Question: who wrote emma\nAnswer: Jane Austen\n"] * 20, trainer)
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
+    wrapped.chat_template = CHAT
+    return wrapped

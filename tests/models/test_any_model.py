@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 from safetensors.torch import load_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from anchorscope.answer.answers import answer_questions
 from anchorscope.answer.prompts import PromptSet
@@ -18,25 +16,10 @@ from anchorscope.models.describe import describe
 from anchorscope.models.fetch import fetch
 from anchorscope.models.loading import load_fetched_tokenizer, load_model
 from mutations import changed, sentence_of, spoilt, sweep, write
-from small_things import tiny_model
+from small_things import small_tokenizer, tiny_model
 
-CHAT = (
-    "{% for message in messages %}<u>{{ message.content }}</u>{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
-)
 QUESTIONS = [{"id": "q", "question": "who wrote emma", "gold": ["Jane Austen"], "subject": None, "spans": []}]
 Spoil = Callable[[Path], object]
-
-
-def small_tokenizer() -> PreTrainedTokenizerBase:
-    """A real tokenizer of a few hundred tokens, which loads in milliseconds."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<s>", "</s>"], initial_alphabet=alphabet)
-    tokenizer.train_from_iterator(["Question: who wrote emma\nAnswer: Jane Austen\n"] * 20, trainer)
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
-    wrapped.chat_template = CHAT
-    return wrapped
 
 
 @pytest.fixture(scope="module")

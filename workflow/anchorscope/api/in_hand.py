@@ -1,6 +1,7 @@
 """The measurement without the workflow, for a model in hand: questions in, activations and a summary out."""
 
 import json
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -29,9 +30,11 @@ from anchorscope.extract.axes import (
 from anchorscope.extract.run import analysed, path_for, run_workload
 from anchorscope.extract.sequences import build_workload, tell_uncut
 from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of, remove_added
+from anchorscope.files.arguments import check_choices, check_whole, is_list, is_path, is_text
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
 from anchorscope.files.provenance import provenance
+from anchorscope.files.reasons import shortened
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.models.hardware import computed_on
 from anchorscope.models.prompt_style import prompt_style_of
@@ -75,7 +78,11 @@ def extract(
     """
     _check(model, prompt, components=components, positions=positions, balance=balance)
     _check_cuts(interventions, windows)
+    check_whole("seed", seed, least=0)
+    if batch_tokens is not None:
+        check_whole("batch_tokens", batch_tokens, least=1)
     questions = _questions(examples, seed)
+    _make_folder(folder)
     style = prompt_style_of(model, tokenizer) if prompt == "auto" else prompt
     log.info("prompt: %s", style)
     grid, bundled = Grid.of(components, positions), PromptSet.bundled(style)
@@ -130,46 +137,63 @@ def _writer(
 
 
 def _questions(examples: Iterable[Mapping[str, Any]], seed: int) -> pl.DataFrame:
-    rows = []
-    for number, example in enumerate(examples):
-        accepted = example.get("answers", example.get("gold"))
-        needed = {"question": example.get("question"), "answers": accepted}
-        missing = [name for name, given in needed.items() if given is None]
-        if missing:
-            raise ValueError(f"Example {number} has no {' and no '.join(missing)}.")
-        if isinstance(accepted, str):
-            raise ValueError(f"The answers of example {number} are a text; they must be a list of accepted answers.")
-        texts = {name: example.get(name) for name in ("question", "subject", "property")}
-        for name, text in texts.items():
-            if text is not None and not isinstance(text, str):
-                raise ValueError(f"The {name} of example {number} is {text!r}, not a text.")
-        rows.append({"answers": json.dumps(list(accepted)), **texts})
+    if not isinstance(examples, Iterable) or isinstance(examples, str | bytes | Mapping):
+        raise ValueError(f"examples is {reprlib.repr(examples)}; it must be a list of questions with their answers.")
+    rows = [_row(number, example) for number, example in enumerate(examples)]
     raw = pl.DataFrame(rows, schema=dict.fromkeys(("question", "answers", "subject", "property"), pl.String))
     questions, counts = normalize(raw, "own", seed=seed, where="examples")
     log.info("questions: %s", ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     return questions
 
 
+def _row(number: int, example: Mapping[str, Any]) -> dict[str, str | None]:
+    if not isinstance(example, Mapping):
+        raise ValueError(f"Example {number} is {reprlib.repr(example)}; it must have a question and answers by name.")
+    accepted = example.get("answers", example.get("gold"))
+    needed = {"question": example.get("question"), "answers": accepted}
+    missing = [name for name, given in needed.items() if given is None]
+    if missing:
+        raise ValueError(f"Example {number} has no {' and no '.join(missing)}.")
+    if not is_list(accepted):
+        given = "a text" if isinstance(accepted, str) else reprlib.repr(accepted)
+        raise ValueError(f"The answers of example {number} are {given}; they must be a list of accepted answers.")
+    for answer in accepted:
+        if answer is not None and not is_text(answer):
+            raise ValueError(f"An answer of example {number} is {reprlib.repr(answer)}, not a text.")
+    texts = {name: example.get(name) for name in ("question", "subject", "property")}
+    for name, text in texts.items():
+        if text is not None and not is_text(text):
+            raise ValueError(f"The {name} of example {number} is {reprlib.repr(text)}, not a text.")
+    return {"answers": json.dumps(list(accepted)), **texts}
+
+
 def _check(
     model: PreTrainedModel, prompt: str, components: Sequence[str], positions: Sequence[str], balance: object
 ) -> None:
-    for kind, given, known in (("components", components, COMPONENTS), ("positions", positions, POSITIONS)):
-        if isinstance(given, str) or not given or not set(given) <= set(known):
-            raise ValueError(f"{kind} is {given!r}; it must be a list of some of {', '.join(known)}.")
+    check_choices("components", components, COMPONENTS, least=1)
+    check_choices("positions", positions, POSITIONS, least=1)
     dtype = str(model.dtype).removeprefix("torch.")
     if dtype not in DTYPES:
         raise ValueError(f"The model computes in {dtype}; load it with one of {', '.join(DTYPES)}.")
-    if balance not in (True, False, *WITHIN):
-        raise ValueError(f"balance is {balance!r}; it must be True, False, 'property' or 'form'.")
+    if not isinstance(balance, bool) and balance not in tuple(WITHIN):
+        raise ValueError(f"balance is {reprlib.repr(balance)}; it must be True, False, 'property' or 'form'.")
     if prompt not in ("auto", *read_json(BUNDLED_PROMPTS)):
-        raise ValueError(f"prompt is {prompt!r}; it must be few_shot, chat or auto.")
+        raise ValueError(f"prompt is {reprlib.repr(prompt)}; it must be few_shot, chat or auto.")
 
 
 def _check_cuts(interventions: Sequence[str], windows: Sequence[int]) -> None:
-    if isinstance(interventions, str) or not set(interventions) <= set(CONTROLS):
-        raise ValueError(f"interventions is {interventions!r}; it must be a list of some of {', '.join(CONTROLS)}.")
-    if not all(type(window) is int and window > 0 for window in windows):
-        raise ValueError(f"windows is {windows!r}; it must be a list of numbers of layers.")
+    check_choices("interventions", interventions, tuple(CONTROLS))
+    if not is_list(windows) or not all(type(window) is int and window > 0 for window in windows):
+        raise ValueError(f"windows is {reprlib.repr(windows)}; it must be a list of numbers of layers.")
+
+
+def _make_folder(folder: Path | str) -> None:
+    if not is_path(folder):
+        raise ValueError(f"folder is {reprlib.repr(folder)}; it must be the path of a folder for the activations.")
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"The folder {shortened(folder)} cannot be made: {error.strerror}.") from error
 
 
 def summarise(
@@ -187,7 +211,14 @@ def summarise(
     `activations` is the folder that `extract` wrote, or the folders of a workflow's shards. `model` and `dataset` are
     their names in the summary. `polars.concat` puts several summaries together.
     """
-    paths = [activations] if isinstance(activations, str | Path) else list(activations)
+    paths = _paths(activations)
+    for name, text in (("model", model), ("dataset", dataset)):
+        if not is_text(text):
+            raise ValueError(f"{name} is {reprlib.repr(text)}; it must be a name.")
+    check_whole("folds", folds, least=3, most=20)
+    check_whole("repeats", repeats, least=1, most=20)
+    check_whole("draws", draws, least=1)
+    check_whole("seed", seed, least=0)
     if len({Path(path).resolve() for path in paths}) < len(paths):
         raise ValueError("A folder of activations is named twice; its examples would count twice.")
     reader = ActivationReader(paths)
@@ -202,3 +233,13 @@ def summarise(
         dataset=dataset,
         source=GIVEN,
     )
+
+
+def _paths(activations: Any) -> list[Path | str]:
+    """The folders of activations, of which there is at least one."""
+    paths = list(activations) if is_list(activations) else [activations]
+    if not paths or not all(map(is_path, paths)):
+        raise ValueError(
+            f"activations is {reprlib.repr(activations)}; it must be a folder that `extract` wrote, or a list of them."
+        )
+    return paths

@@ -15,6 +15,7 @@ from anchorscope.detect.score import Scoring, Ways
 from anchorscope.detect.trained import Trained
 from anchorscope.engine.parts import in_eval_mode
 from anchorscope.extract.store import DTYPES
+from anchorscope.files.arguments import check_texts, check_whole
 from anchorscope.files.logs import log
 from anchorscope.models.revision import tokenizer_hash
 from anchorscope.text.tidy import tidy
@@ -46,9 +47,10 @@ class Detector:
         `batch_tokens` are computed together, by default as many as suit the device. `layer` reads another layer than
         the one that told best.
         """
-        for name, texts in (("questions", questions), ("answers", answers)):
-            if isinstance(texts, str):
-                raise ValueError(f"{name} is one text; give a list of them.")
+        check_texts("questions", questions)
+        check_texts("answers", answers)
+        if batch_tokens is not None:
+            check_whole("batch_tokens", batch_tokens, least=1)
         if len(questions) != len(answers):
             raise ValueError(f"There are {len(questions)} questions and {len(answers)} answers; each answer needs one.")
         questions = [tidy(question) for question in questions]
@@ -71,10 +73,10 @@ class Detector:
         return torch.sigmoid(logits.double()).numpy()
 
     def _layer(self, asked: int | None) -> int:
-        layers = len(self.trained.weight)
-        if asked is not None and not 0 <= asked < layers:
-            raise ValueError(f"layer is {asked}; the detector has probes for layers 0 to {layers - 1}.")
-        return self.about.layer if asked is None else asked
+        if asked is None:
+            return self.about.layer
+        check_whole("layer", asked, least=0, most=len(self.trained.weight) - 1)
+        return asked
 
     def _check(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse another model than the one that the detector was trained on, as far as that can be seen."""

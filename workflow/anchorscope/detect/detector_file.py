@@ -12,7 +12,7 @@ from torch import Tensor
 from anchorscope.detect.trained import Trained
 from anchorscope.files.atomic import atomic
 from anchorscope.files.plain import fault_of_file
-from anchorscope.files.reasons import reason_of
+from anchorscope.files.reasons import reason_of, shortened
 
 ABOUT, SEAL = "anchorscope_detector", "anchorscope_seal"  # keys of the header
 NOT_PROBED = "not_probed"  # in place of what it is about, where nothing could be trained
@@ -68,7 +68,7 @@ def read_detector(path: Path | str) -> tuple[Trained, About]:
     """A detector's probes and what they are about. A file that is damaged or no detector is refused in one sentence."""
     fault = fault_of_file(path)
     if fault:
-        raise ValueError(f"{path} {fault}; name a detector, such as results/probes/{{model}}.safetensors.")
+        raise ValueError(f"{shortened(path)} {fault}; name a detector, such as results/probes/{{model}}.safetensors.")
     try:
         with safe_open(path, framework="pt") as file:
             header = dict(file.metadata() or {})

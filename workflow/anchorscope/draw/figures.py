@@ -4,6 +4,7 @@ Each `draw_` function draws one kind of figure from the run's tables, with one p
 such a function and add a record to `kinds.FIGURE_KINDS`.
 """
 
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -30,6 +31,8 @@ from anchorscope.draw.panels import (
 )
 from anchorscope.draw.views import ANCHOR_LETTERS, ONE_MECHANISM, View, finish
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, Headline, window_of
+from anchorscope.files.arguments import is_list, is_text
+from anchorscope.files.reasons import shortened
 from anchorscope.models.manifest import SALMON
 from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge_all
 
@@ -140,6 +143,10 @@ def plot_family(
         ("position", position),
     ):
         _titles(summary, column, [value])
+    if not isinstance(quantity, str) or quantity not in QUANTITIES:
+        raise ValueError(f"There is no quantity {shortened(quantity)}; there are {', '.join(QUANTITIES)}.")
+    if not is_text(note):
+        raise ValueError(f"note is {reprlib.repr(note)}; it must be a text.")
     view = View(
         models=_titles(summary, "model", models),
         datasets=_titles(summary, "dataset", datasets),
@@ -147,21 +154,24 @@ def plot_family(
         note=note,
         style=style if isinstance(style, Style) else read_style(style, changed=changed_settings()),
     )
-    if quantity not in QUANTITIES:
-        raise ValueError(f"There is no quantity {quantity}; there are {', '.join(QUANTITIES)}.")
     return _family(summary, view, Shown(rule, intervention, logits, QUANTITIES[quantity]))
 
 
 def _titles(summary: pl.DataFrame, column: str, given: Sequence[str] | Mapping[str, str] | None) -> dict[str, str]:
     """Names in a column of the summary with their titles, as given; without `given`, all names."""
-    if isinstance(given, str):
-        raise ValueError(f"{column}s is the text {given!r}; it must be a list of names, or names with titles.")
+    titled = isinstance(given, Mapping) and all(map(is_text, given.values()))
+    if given is not None and (not (titled or is_list(given)) or not len(given)):
+        raise ValueError(
+            f"{column}s is {reprlib.repr(given)}; it must be a list of names, or names with the titles to show."
+        )
     known = summary[column].unique(maintain_order=True).to_list()
-    chosen = dict(given) if isinstance(given, Mapping) else {name: name for name in (known if given is None else given)}
-    unknown = [name for name in chosen if name not in known]
+    names = known if given is None else list(given)
+    unknown = [name for name in names if name not in known]
     if unknown:
-        raise ValueError(f"The summary has no {column} {', '.join(unknown)}; it has {', '.join(known)}.")
-    return chosen
+        raise ValueError(
+            f"The summary has no {column} {', '.join(map(shortened, unknown))}; it has {', '.join(known)}."
+        )
+    return dict(given) if isinstance(given, Mapping) else {name: name for name in names}
 
 
 def _family(summary: pl.DataFrame, view: View, shown: Shown) -> Figure:

@@ -23,6 +23,7 @@ from matplotlib.ticker import MaxNLocator
 
 from anchorscope.files.atomic import atomic
 from anchorscope.files.plain import fault_of_file
+from anchorscope.files.reasons import shortened
 
 BUNDLED_STYLE = Path(__file__).resolve().parents[2] / "resources" / "figures.mplstyle"
 FEW = 20  # groups of fewer examples are drawn faint, and so are layers whose probe is no better than chance
@@ -69,7 +70,7 @@ def read_style(path: Path | str | None = None, column: bool = False, changed: Ma
         params = {**_read_params(BUNDLED_STYLE), **matplotlib.style.library[str(path)]}
     else:
         if fault := fault_of_file(path):
-            raise ValueError(f"{path} {fault}, and matplotlib has no style of that name.")
+            raise ValueError(f"{shortened(path)} {fault}, and matplotlib has no style of that name.")
         params = _read_params(Path(path))
     params = {**sns.axes_style("whitegrid"), **params, **FIXED}
     with matplotlib.rc_context(params):

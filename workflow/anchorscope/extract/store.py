@@ -33,6 +33,7 @@ from anchorscope.extract.axes import (
     window_of,
 )
 from anchorscope.files.atomic import atomic
+from anchorscope.files.reasons import shortened
 from anchorscope.files.sealed_parquet import SealedFile, SealedWriter
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -76,7 +77,8 @@ def grid_of(folder: Path | str) -> Grid:
     """The components and positions that a folder has files for."""
     there = [place for place in FULL.places() if file_of(folder, *place).exists()]
     if not there:
-        raise FileNotFoundError(f"{folder} holds no activations: no file such as {file_of('', *FULL.places()[0])}.")
+        like = file_of("", *FULL.places()[0])
+        raise FileNotFoundError(f"{shortened(folder)} holds no activations: no file such as {like}.")
     components, positions = (tuple(dict.fromkeys(names)) for names in zip(*there, strict=True))
     return Grid(components, positions)
 

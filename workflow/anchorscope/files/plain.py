@@ -10,7 +10,9 @@ LARGEST_TEXT = 256 * 2**20  # bytes of a file beside a model's weights; the larg
 def fault_of_file(path: Path | str, largest: int | None = None) -> str | None:
     """What is wrong with a path that should lead to a readable file of at most `largest` bytes; None if nothing is."""
     try:
-        found = os.stat(path)
+        found = os.stat(os.fspath(path))
+    except (TypeError, ValueError):  # a number, or a text with a NUL
+        return "is no path"
     except FileNotFoundError:
         return "leads to a file that is gone" if os.path.islink(path) else "does not exist"
     except OSError as error:  # a loop of links, a name that is too long, a folder that may not be entered

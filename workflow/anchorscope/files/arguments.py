@@ -1,0 +1,51 @@
+"""Checks of what Python code is called with; each mistake is one sentence that names the argument."""
+
+import os
+import reprlib
+from collections.abc import Collection, Mapping
+from numbers import Integral
+from typing import Any
+
+
+def is_text(value: object) -> bool:
+    """Whether this is a text that can be written; half a surrogate pair cannot."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_list(value: object) -> bool:
+    """Whether this is a list, or what serves as one: a tuple, a set, an array, a column of a table."""
+    return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
+
+
+def is_path(value: object) -> bool:
+    return isinstance(value, str | os.PathLike) and "\0" not in str(value) and is_text(str(value))
+
+
+def check_whole(name: str, value: Any, least: int, most: int | None = None) -> None:
+    fits = isinstance(value, Integral) and not isinstance(value, bool)
+    if not fits or value < least or (most is not None and value > most):
+        bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
+        raise ValueError(f"{name} is {reprlib.repr(value)}; it must be a whole number {bounds}.")
+
+
+def check_choices(name: str, value: Any, known: Collection[str], least: int = 0) -> None:
+    """Refuse what is not a list of at least so many of the known names."""
+    if not is_list(value) or len(value) < least or not all(isinstance(one, str) and one in known for one in value):
+        raise ValueError(f"{name} is {reprlib.repr(value)}; it must be a list of some of {', '.join(known)}.")
+
+
+def check_texts(name: str, value: Any) -> None:
+    """Refuse what is not a list of texts."""
+    if isinstance(value, str):
+        raise ValueError(f"{name} is one text; give a list of them.")
+    if not is_list(value):
+        raise ValueError(f"{name} is {reprlib.repr(value)}; it must be a list of texts.")
+    for number, one in enumerate(value, 1):
+        if not is_text(one):
+            raise ValueError(f"Number {number} of the {name} is {reprlib.repr(one)}, not a text.")
