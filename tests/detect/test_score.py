@@ -268,6 +268,12 @@ def test_csv_has_the_rows_that_json_lines_have_with_every_cell_as_text(tmp_path)
         assert read_rows(str(tmp_path / name)) == rows == read_rows(str(tmp_path / "asked.jsonl"))
 
 
+def test_a_byte_order_mark_is_skipped(tmp_path):
+    file = tmp_path / "asked.jsonl"
+    file.write_text('{"question": "Who?", "answer": "Me"}\n', encoding="utf-8-sig")
+    assert read_rows(str(file)) == [{"question": "Who?", "answer": "Me"}]
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory, model, tokenizer, detector):
     """A model's folder and a detector for it."""

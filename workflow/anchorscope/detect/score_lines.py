@@ -4,6 +4,7 @@ import json
 import math
 import os
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +94,8 @@ def _table_rows(path: str) -> list[dict]:
 
 
 def _rows(lines: Iterable[bytes], where: str) -> list[dict]:
-    return [_row(line, f"Line {number} of {where}") for number, line in enumerate(lines, 1) if line.strip()]
+    numbered = ((number, line.removeprefix(BOM_UTF8) if number == 1 else line) for number, line in enumerate(lines, 1))
+    return [_row(line, f"Line {number} of {where}") for number, line in numbered if line.strip()]
 
 
 def _row(line: bytes, where: str) -> dict:
