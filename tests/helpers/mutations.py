@@ -1,12 +1,16 @@
 """Good inputs, spoilt at random: bytes, keys, values and files."""
 
 import copy
+import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+
+from anchorscope.files.logs import raised_here
+from anchorscope.files.sealed_parquet import DamagedFileError
 
 WORDS = "|.|..|../x|/etc/passwd|a b|x\ny|0|null|flip|hub|file|bundled|é|-x|a/b|llama|\0|{a}|NaN|true".split("|")
 NUMBERS = [-1, 0, 1, 2, 7, 20.0, 2**31, 2**63, 10**30, -(2**63), 1e308, float("nan"), float("inf")]
@@ -87,13 +91,17 @@ def spoilt(draw: st.DrawFn, data: bytes, most: int = 3) -> bytes:
 
 
 def sweep(cases: int, inputs: st.SearchStrategy, judge: Callable[[object], bool]) -> Counter:
-    """How many of that many inputs were accepted and refused by `judge`; the same ones every time."""
+    """How many of that many inputs were accepted and refused by `judge`.
+
+    They are the same ones every time, and others if SWEEP_SEED is a number.
+    """
     found: Counter = Counter()
+    drawn = os.getenv("SWEEP_SEED")
 
     @settings(
         max_examples=cases,
         deadline=None,
-        derandomize=True,
+        derandomize=drawn is None,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
@@ -102,7 +110,7 @@ def sweep(cases: int, inputs: st.SearchStrategy, judge: Callable[[object], bool]
     def each(one: object) -> None:
         found["accepted" if judge(one) else "refused"] += 1
 
-    each()
+    (each if drawn is None else seed(int(drawn))(each))()
     print(f"{cases} cases: {dict(found)}")
     return found
 
@@ -117,6 +125,13 @@ def sentence_of(error: Exception, names: tuple[str, ...]) -> str:
     assert any(name in said for name in names), said
     assert "trust_remote_code" not in said, said
     return said
+
+
+def check_refusal(error: Exception, names: tuple[str, ...] = ("",)) -> None:
+    """A refusal must be one that a command prints without a traceback: a sentence that we raised ourselves."""
+    assert raised_here(error.__traceback__), repr(error)
+    if not isinstance(error, DamagedFileError):  # which ends with a command
+        sentence_of(error, names)
 
 
 def write(file: Path, data: bytes) -> Path:
