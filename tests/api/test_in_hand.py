@@ -199,7 +199,7 @@ def test_what_never_ends_is_not_read():
     [
         ({"activations": []}, r"activations is \[\]; it must be a folder that `extract` wrote, or a list of them"),
         ({"folds": 1}, "folds is 1; it must be a whole number from 3 to 20"),
-        ({"draws": 0}, "draws is 0; it must be a whole number of at least 1"),
+        ({"draws": 0}, "draws is 0; it must be a whole number of at least 100"),
         ({"model": None}, "model is None; it must be a name"),
     ],
 )

@@ -217,7 +217,7 @@ def summarise(
             raise ValueError(f"{name} is {reprlib.repr(text)}; it must be a name.")
     check_whole("folds", folds, least=3, most=20)
     check_whole("repeats", repeats, least=1, most=20)
-    check_whole("draws", draws, least=1)
+    check_whole("draws", draws, least=100)
     check_whole("seed", seed, least=0)
     if len({Path(path).resolve() for path in paths}) < len(paths):
         raise ValueError("A folder of activations is named twice; its examples would count twice.")
