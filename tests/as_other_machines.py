@@ -131,9 +131,10 @@ def before_nobody() -> tuple[str, ...]:
 
     If Python lies where others may not look, as in root's home, nobody may read everything, but still writes nothing.
     """
+    starts_itself = "import subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)"
     for words in (BECOME_NOBODY, (*BECOME_NOBODY, *MAY_READ_ALL)):
         try:
-            done = subprocess.run([*words, sys.executable, "-c", ""], capture_output=True)
+            done = subprocess.run([*words, sys.executable, "-c", starts_itself], capture_output=True)
         except FileNotFoundError:
             return ()
         if done.returncode == 0:
