@@ -283,7 +283,12 @@ def test_inner_losses_of_cross_fitting_are_those_of_the_probes(world, reading):
 
 @pytest.mark.parametrize("fold", [0, pytest.param(4, marks=pytest.mark.slow)])
 def test_no_score_knows_the_labels_of_its_own_fold(world, reading, said, fold):
-    """Not one bit of it, for any method; and the labels of other folds do matter to all that learn."""
+    """No method does; and the labels of other folds do matter to all that learn.
+
+    Fits of several trainings are computed together, and how many of them go on changes the shapes of what is computed.
+    A step of a fit adds up examples and features, and forgets the rounding of the steps before it.
+    """
+    terms = len(reading.ids) + world.states.shape[-1]
     for spoiled, same in ((reading.folds == fold, True), (reading.folds == (fold + 2) % 5, False)):
         labels = np.where(spoiled, ~reading.hallucinated, reading.hallucinated)
         other = replace(reading, hallucinated=labels)
@@ -291,9 +296,11 @@ def test_no_score_knows_the_labels_of_its_own_fold(world, reading, said, fold):
         again = every_method(other, probes, trainings_of(other), together=other.folds, seed=0)
         mine = torch.from_numpy(reading.folds == fold)
         for name in METHODS:
-            before, after = ((some.scores[fold, mine], some.chances[fold, mine]) for some in (said[name], again[name]))
-            equal = all(torch.equal(one, two) for one, two in zip(before, after, strict=True))
-            assert equal == same, name
+            before, after = (
+                torch.stack([some.scores[fold, mine], some.chances[fold, mine]]) for some in (said[name], again[name])
+            )
+            moved, rounding = float((before - after).abs().max()), of_sums(terms, float(before.abs().max()), np.float32)
+            assert moved <= rounding if same else moved > 10 * rounding, name
 
 
 def test_a_random_gate_has_the_values_of_the_gate_among_those_scored_together():

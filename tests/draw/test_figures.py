@@ -607,7 +607,7 @@ def test_files_hold_real_text_and_are_the_same_twice(tables, tmp_path):
             save(figure, tmp_path / f"{attempt}.{kind}", style)
     for kind in ("png", "pdf", "svg"):
         assert (tmp_path / f"one.{kind}").read_bytes() == (tmp_path / f"two.{kind}").read_bytes()
-    svg = (tmp_path / "one.svg").read_text()
+    svg = (tmp_path / "one.svg").read_text(encoding="utf-8")
     texts = [text.strip() for text in re.findall(r">([^<>]+)</text>", svg)]
     assert {"ΔP", "Layer", "Small-1B", "A note."} <= set(texts)
     assert [text for text in texts if text[:2] in ("Q ", "A ") and text != "A note."] == [name for name, *_ in SERIES]
