@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from anchorscope.config_files import file_mistakes
+from anchorscope.config_files import file_mistakes, find_room_for_cache
 from small_run import SNAKEMAKE, copy_project
 from small_things import ROOT
 
@@ -84,3 +84,12 @@ def test_snakemake_ends_with_the_sentence_and_no_traceback(fault, given, tmp_pat
     assert said[-2:] == ["The config cannot be run:", f"  {file_mistakes(file)[0]}".replace(f"{folder}/", "", 1)]
     assert fault != "gone" or f"it was looked for in {folder}." in said[-1]
     assert not any("Traceback" in line for line in said)
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_snakemakes_cache_stays_in_the_home_unless_that_cannot_be_written(writable, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path) if writable else "/dev/null")
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.chdir(tmp_path)
+    find_room_for_cache()
+    assert os.environ["XDG_CACHE_HOME"] == ("" if writable else str(tmp_path / ".snakemake/cache"))

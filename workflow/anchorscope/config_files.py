@@ -1,4 +1,7 @@
-"""Config files before Snakemake reads them: what it cannot read, or would never finish reading, is one sentence."""
+"""Config files before Snakemake reads them: what it cannot read, or would never finish reading, is one sentence.
+
+And a folder for Snakemake's cache, which it makes before it reads anything.
+"""
 
 import argparse
 import math
@@ -24,6 +27,22 @@ def refuse_files_of_command() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--configfile", "--configfiles", nargs="+", action="extend", default=[])
     refuse_files(parser.parse_known_args()[0].configfile)
+
+
+def find_room_for_cache() -> None:
+    """Let Snakemake keep its cache below this folder where it could not write to its own, which is in the user's home.
+
+    The profiles call this: otherwise Snakemake ends in a traceback.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        writable = False
+    else:
+        writable = os.access(cache, os.W_OK)
+    if not writable:
+        os.environ["XDG_CACHE_HOME"] = str(Path(".snakemake/cache").absolute())
 
 
 def refuse_files(files: Iterable[Path | str]) -> None:
