@@ -171,7 +171,8 @@ def on_a_full_disk(folder: Path, draw: random.Random) -> None:
 
 
 def on_a_disk_that_is_only_read(folder: Path, draw: random.Random) -> None:
-    subprocess.run(["mount", "-o", "remount,ro", folder.parent], check=True)
+    while subprocess.run(["mount", "-o", "remount,ro", folder.parent], capture_output=True).returncode:
+        time.sleep(0.1)  # until killed jobs are gone, with what they held open
     done = resume(folder, *TARGETS)
     subprocess.run(["mount", "-o", "remount,rw", folder.parent], check=True)
     assert done.returncode == 1
