@@ -31,11 +31,11 @@ class Scores:
     """Out-of-fold logits of "hallucinated", and how the probes behind them were fitted."""
 
     logits: Logits
+    probes: dict[Probe, FittedProbes]  # [layers, folds]
     shuffled: Tensor  # [layers, examples], of probes that learnt shuffled labels
     strengths: Tensor  # [layers, folds]
     converged: Tensor  # [layers, folds]
     inner_losses: Tensor  # [layers, folds]: of the strength that was chosen, on folds inside the training data
-    probes: dict[Probe, FittedProbes]  # [layers, folds]
 
     def of(self, probe: Probe, intervention: str) -> np.ndarray:
         """Logits [layers, examples]."""
@@ -49,8 +49,8 @@ class Scores:
         """Some of the layers."""
         return Scores(
             {key: logits[some] for key, logits in self.logits.items()},
+            {probe: fitted.layers(some) for probe, fitted in self.probes.items()},
             *(part[some] for part in self._parts()),
-            probes={probe: fitted.layers(some) for probe, fitted in self.probes.items()},
         )
 
     def _parts(self) -> tuple[Tensor, ...]:
@@ -65,7 +65,7 @@ def joined(parts: Sequence[Scores]) -> Scores:
     """The layers of one part after those of the other."""
     logits = {key: torch.cat([part.logits[key] for part in parts]) for key in parts[0].logits}
     probes = {probe: joined_probes([part.probes[probe] for part in parts]) for probe in parts[0].probes}
-    return Scores(logits, *map(torch.cat, zip(*(part._parts() for part in parts), strict=True)), probes=probes)
+    return Scores(logits, probes, *map(torch.cat, zip(*(part._parts() for part in parts), strict=True)))
 
 
 def joined_probes(parts: Sequence[FittedProbes]) -> FittedProbes:
@@ -99,11 +99,11 @@ def score(
     control = fit(features=clean, labels=shuffled.float(), train=~held_out, strengths=strengths).logits(clean)
     return Scores(
         logits=logits,
+        probes={probe: fitted.to(torch.device("cpu")) for probe, fitted in probes.items()},
         shuffled=torch.where(held_out, control, 0.0).sum(1).double().cpu(),
         strengths=strengths.cpu(),
         converged=torch.stack([fitted.converged for fitted in probes.values()]).all(0).cpu(),
         inner_losses=losses.amin(0).cpu(),
-        probes={probe: fitted.to(torch.device("cpu")) for probe, fitted in probes.items()},
     )
 
 
