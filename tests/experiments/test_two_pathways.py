@@ -1,15 +1,20 @@
 """On a model with two pathways by construction, replaced tokens move what the question tells, and nothing else."""
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 import torch
 
 from anchorscope.experiments.scores import score_experiment
-from anchorscope.extract.axes import EXACT, HEADLINE, REPLACING
+from anchorscope.extract.axes import EXACT, HEADLINE, REPLACING, Headline
 from anchorscope.extract.replaced_sequences import build_replaced
 from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
+from anchorscope.files.sealed_parquet import write_table
+from anchorscope.probe.delta import measure
+from anchorscope.probe.kept import Fitted, read_probes
 from two_pathways import HOME, examples, prompts, small_tokenizer, trained
 
 LAYER = 2  # the last
@@ -25,6 +30,7 @@ def scores(tmp_path_factory) -> pl.DataFrame:
     with ActivationWriter(folder, **shape) as writer:
         built = build_workload(tokenizer, prompts(), table, positions=HEADLINE.positions)
         run_workload(model, built, writer, batch_tokens=2048)
+    probes = main_runs_probes(folder, tmp_path_factory.mktemp("probes") / "probes.parquet")
     for name in REPLACING:
         with ActivationWriter(folder, **shape, knockout=name) as writer:
             built = build_replaced(
@@ -37,10 +43,16 @@ def scores(tmp_path_factory) -> pl.DataFrame:
             )
             run_workload(model, built, writer, batch_tokens=2048)
         reader = ActivationReader([folder], HEADLINE, [EXACT, name])
-        splits = {"folds": 5, "repeats": 2, "seed": 0}
-        tables.append(score_experiment(reader, name, **splits, where="here", on_card=False))
+        tables.append(score_experiment(reader, name, probes, folds=5, seed=0, where="here", on_card=False))
     person = pl.col("cluster").is_in(list(HOME))
     return pl.concat(tables).filter(layer=LAYER).with_columns(by_question=person)
+
+
+def main_runs_probes(activations: Path, file: Path) -> list[Fitted]:
+    """As the probe stage writes them, read back."""
+    reader, headline = ActivationReader([activations], HEADLINE, [EXACT]), Headline(*HEADLINE.places()[0])
+    write_table(file, measure(reader, folds=5, repeats=2, seed=0, where="here", headline=headline).probes, {})
+    return read_probes(file)
 
 
 def judged_right(scores: pl.DataFrame, intervention: str, by_question: bool) -> pl.DataFrame:
