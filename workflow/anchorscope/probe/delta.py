@@ -101,9 +101,9 @@ def measure(
         names = [pl.lit(name).alias(key) for key, name in zip(("component", "position"), place, strict=True)]
         deltas.append(delta_table(measured, examples).with_columns(names))
         layers.append(layers_table(measured, examples).with_columns(names))
-        if headline and errors and place == errors.place:
+        if errors and place == errors.place:
             mislabelled = label_errors_table(measured.mislabelled, errors.drawn, examples).with_columns(names)
-            probes = probes_table([scores.probes for scores in measured.scores], headline)
+            probes = probes_table([scores.probes for scores in measured.scores], *place)
     return Tables(with_forms(pl.concat(deltas), reader.keys), pl.concat(layers), mislabelled, probes)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from anchorscope.extract.axes import Headline
 from anchorscope.files.sealed_parquet import read_table
 from anchorscope.probe.anchor_rules import PROBES, Probe
 from anchorscope.probe.logistic import FittedProbes
@@ -18,10 +17,10 @@ from anchorscope.probe.logistic import FittedProbes
 Fitted = dict[Probe, FittedProbes]  # each [layers, folds]
 
 
-def probes_table(by_repeat: Sequence[Fitted], headline: Headline) -> pa.Table:
+def probes_table(by_repeat: Sequence[Fitted], component: str, position: str) -> pa.Table:
     """The probes of all repeats, of one component and position."""
     return pa.concat_tables(
-        _rows(fitted, component=headline.component, position=headline.position, repeat=repeat, probe=probe.name)
+        _rows(fitted, component=component, position=position, repeat=repeat, probe=probe.name)
         for repeat, of_repeat in enumerate(by_repeat)
         for probe, fitted in of_repeat.items()
     )
