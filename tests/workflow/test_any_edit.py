@@ -32,6 +32,7 @@ from faults import (
     tried,
 )
 from small_run import base_config, prepare, snakemake, start_again, write_config
+from small_things import one_at_a_time
 
 FIRST, LAST = map(int, os.getenv("SWEEP_EDITS", "0-149").split("-"))
 TARGETS = ("all", "detect")
@@ -90,22 +91,25 @@ def configure(folder: Path) -> None:
     write_config(folder, config)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def undisturbed(tokenizer, tmp_path_factory) -> Callable[[str | None], Path]:
-    """Runs from nothing, as it is or with a lasting edit; each is made when it is first asked for."""
-    made: dict[str | None, Path] = {}
+    """Runs from nothing, as it is or with a lasting edit; each is made when it is first asked for, for all workers."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if os.getenv("PYTEST_XDIST_WORKER") else base
 
     def run(edit: str | None) -> Path:
-        if edit not in made:
-            folder = tmp_path_factory.mktemp("undisturbed")
-            start_again(made[None], folder) if made else prepare(folder, tokenizer)
-            configure(folder)
-            if edit:
-                LASTING[edit].do(folder)
-            done = snakemake(folder, *TARGETS)
-            assert done.returncode == 0, done.stdout + done.stderr
-            made[edit] = folder
-        return made[edit]
+        folder = shared / f"undisturbed-{edit or 'as it is'}"
+        with one_at_a_time(f"undisturbed-{edit}"):
+            if not (folder / "made").exists():
+                folder.mkdir()
+                start_again(run(None), folder) if edit else prepare(folder, tokenizer)
+                configure(folder)
+                if edit:
+                    LASTING[edit].do(folder)
+                done = snakemake(folder, *TARGETS)
+                assert done.returncode == 0, done.stdout + done.stderr
+                (folder / "made").touch()
+        return folder
 
     return run
 
