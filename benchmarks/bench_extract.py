@@ -33,13 +33,13 @@ from common import (
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from anchorscope.engine.batches import default_tokens
-from anchorscope.engine.self_check import Path as EnginePath
+from anchorscope.engine.door import Engine
+from anchorscope.engine.door import Path as EnginePath
+from anchorscope.engine.packs import Packs
+from anchorscope.engine.work import Variant
 from anchorscope.extract.axes import COMPONENTS, EXACT, FULL, HEADLINE, PASSES, Grid
-from anchorscope.extract.passes import passes_on
-from anchorscope.extract.recorder import recording
-from anchorscope.extract.run import path_for, run_workload
-from anchorscope.extract.sequences import TokenSequence, Workload
+from anchorscope.extract.run import run_workload
+from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationWriter, example_bytes
 from anchorscope.extract.writer import to_host
 from anchorscope.models.loading import random_model
@@ -71,7 +71,7 @@ def writer_to(folder: Path, model: PreTrainedModel, grid: Grid) -> ActivationWri
 
 def run_engine(model: PreTrainedModel, workload: Workload, batch_tokens: int, path: EnginePath) -> None:
     """(a), without the trial that finds the path, which a job makes once and which is timed apart."""
-    run_workload(model, workload, Nowhere(), batch_tokens=batch_tokens, path=path)
+    run_workload(Engine(model, batch_tokens), workload, Nowhere(), path=path)
 
 
 def compare_with_memory(
@@ -89,12 +89,12 @@ def compare_with_memory(
 
     def to_disk(folder: Path, work: Workload) -> None:
         with writer_to(folder, model, grid) as writer:
-            run_workload(model, work, writer, batch_tokens=options.batch_tokens)
+            run_workload(Engine(model, options.batch_tokens), work, writer)
 
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         to_disk(Path(temporary) / "warm", replace(workload, keys=workload.keys[:64], sequences=workload.sequences[:64]))
         stored = seconds(lambda: to_disk(Path(temporary) / "a", workload))
-    memory = seconds(lambda: run_workload(model, workload, Nowhere(grid), batch_tokens=options.batch_tokens))
+    memory = seconds(lambda: run_workload(Engine(model, options.batch_tokens), workload, Nowhere(grid)))
     return {
         f"{name} to disk ex/s": count / stored,
         f"{name} in memory ex/s": count / memory,
@@ -120,7 +120,7 @@ def compare_with_disk(model: PreTrainedModel, options: argparse.Namespace) -> di
     return found | {"dd GB/s": rate, "grid / dd": found["grid GB/s"] / rate}
 
 
-def whole_mask(sequences: list[TokenSequence], longest: int, device: torch.device) -> Tensor:
+def whole_mask(sequences: list[Variant], longest: int, device: torch.device) -> Tensor:
     """The method's definition of the knockout for padded whole sequences, boolean [sequences, 1, queries, keys]."""
     cut = torch.zeros(len(sequences), longest, dtype=torch.bool)
     for index, sequence in enumerate(sequences):
@@ -131,7 +131,7 @@ def whole_mask(sequences: list[TokenSequence], longest: int, device: torch.devic
 
 
 @torch.inference_mode()
-def run_plain(model: PreTrainedModel, sequences: list[list[TokenSequence]], batch_tokens: int) -> Tensor:
+def run_plain(model: PreTrainedModel, sequences: list[list[Variant]], batch_tokens: int) -> Tensor:
     """(b): [layers x components, sequences, positions, width] of the last batch, on the host.
 
     Copied to pinned memory beside the next batch's computation, as (a) does it.
@@ -172,7 +172,7 @@ def run_plain(model: PreTrainedModel, sequences: list[list[TokenSequence]], batc
 
 
 @torch.inference_mode()
-def run_single(model: PreTrainedModel, sequences: list[list[TokenSequence]]) -> None:
+def run_single(model: PreTrainedModel, sequences: list[list[Variant]]) -> None:
     """(c): one sequence at a time."""
     kinds = getattr(model.config, "layer_types", None)
     for item in sequences:
@@ -201,12 +201,17 @@ def accuracy(model: PreTrainedModel, options: argparse.Namespace) -> dict:
         return attention_mlp_block[:, :, :, [2, 0, 1]].flatten(2, 3)
 
     def ours(path: EnginePath) -> Tensor:  # as above
-        with path.running(model), recording(path.parts) as recorder:
-            passes = passes_on(path, model, recorder, workload=workload)
-            block = passes.run(workload.sequences)[0].float().cpu()
-        return block.permute(4, 2, 1, 0, 3, 5).flatten(2, 3)
+        found: dict[int, Tensor] = {}
 
-    path = path_for(model, workload, COMPONENTS, window=None)
+        def take(batch: list[int], blocks: list[Tensor]) -> None:
+            block = blocks[0].float().cpu().unflatten(2, (len(TWO_PASSES), -1, len(batch)))
+            found.update(zip(batch, block.permute(4, 2, 1, 0, 3, 5).flatten(2, 3), strict=True))
+
+        Engine(model).states(work, take, path=path)
+        return torch.stack([found[index] for index in sorted(found)])
+
+    work = workload.work(FULL, model.config.num_hidden_layers, EXACT)
+    path = Engine(model).prepare(work)
     fast, slow = ours(path), plain(model)
     errors = {"engine - plain": _distance(fast, slow), "path - plain": _distance(ours(path.plain()), slow)}
     if model.dtype != torch.float32 and model.num_parameters() < 10e9:
@@ -230,7 +235,7 @@ def compare_paths(
 
 def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.Namespace) -> dict:
     cuda = model.device.type == "cuda"
-    budget = options.batch_tokens or default_tokens(model)
+    budget = Engine(model, options.batch_tokens).batch_tokens
     weights = torch.cuda.memory_allocated() if cuda else 0
 
     def examples(count: int) -> Workload:
@@ -238,11 +243,12 @@ def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.N
 
     workload = examples(options.examples)
     count = len(workload.sequences)
-    path = path_for(model, workload, COMPONENTS, window=None)
-    with torch.inference_mode(), path.running(model), recording(path.parts) as recorder:
-        passes = passes_on(path, model, recorder, workload=workload)
-        tokens = sum(sum(passes.tokens(item).values()) for item in workload.sequences)
-    trial = seconds(lambda: path_for(model, workload, COMPONENTS, window=None))
+    work = workload.work(FULL, model.config.num_hidden_layers, EXACT)
+    path = Engine(model).prepare(work)
+    with torch.inference_mode(), path.running(model):
+        packs = Packs(model, work.items, model.config.num_hidden_layers)
+        tokens = sum(tree.size for trees in packs.trees for tree in trees)
+    trial = seconds(lambda: Engine(model).prepare(work))
     run_engine(model, workload, budget, path)  # warm
     if cuda:
         torch.cuda.reset_peak_memory_stats()

@@ -1,12 +1,12 @@
-"""Greedy answers, side by side: this engine's `generate` and `model.generate`.
+"""Greedy answers, side by side: this engine and `model.generate`.
 
 (a) engine  one shared prefix, packed tokens, a row leaves the batch at its stop token; the time includes the
             engine's check of the model and the computation of the prefix
 (b) plain   `model.generate` with a cache on left-padded batches under an attention mask; it stops at the same
             tokens, and ends a batch when its last row has stopped
 
-Both use the same weights, dtype, prompts and limit of new tokens, and the same batches: `generate` is called as the
-answer stage calls it, with a budget of `rows` prompts of mean length, and (b) runs the plan that `generate` makes of
+Both use the same weights, dtype, prompts and limit of new tokens, and the same batches: the engine is called as the
+answer stage calls it, with a budget of `rows` prompts of mean length, and (b) runs the plan that it makes of
 it, batch by batch in the same order. So every batch holds the same questions in both.
 
 With `--shape` weights and prompts are random: a prefix and suffixes of the bundled NQ set's lengths, and a random
@@ -25,9 +25,11 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
-from anchorscope.answer.generate import answer_ends, generate, stop_tokens
-from anchorscope.answer.prompts import common_prefix, encode, few_shot_prompt
+from anchorscope.answer.ends import answer_ends, stop_tokens
+from anchorscope.answer.prompts import encode, few_shot_prompt
 from anchorscope.engine.batches import plan_batches
+from anchorscope.engine.door import Engine
+from anchorscope.engine.work import Prompts, shared_tokens
 from anchorscope.files.identity import read_json
 from anchorscope.models.loading import random_model
 
@@ -41,7 +43,8 @@ def real_prompts(model: PreTrainedModel, folder: str, questions: Path, count: in
     texts = [json.loads(line)["question"] for line in questions.read_text(encoding="utf-8").splitlines()][:count]
     prompt = few_shot_prompt(read_json(RESOURCES / "prompts.json")["few_shot"]["first"])
     encoded = encode(tokenizer, prompt, texts)
-    return [item.ids for item in encoded], common_prefix(encoded), stop_tokens(model, answer_ends(tokenizer))
+    ids = [item.ids for item in encoded]
+    return ids, shared_tokens(ids), stop_tokens(model, answer_ends(tokenizer))
 
 
 def synthetic_prompts(model: PreTrainedModel, count: int, prefix: int = 119):
@@ -54,9 +57,9 @@ def synthetic_prompts(model: PreTrainedModel, count: int, prefix: int = 119):
     return [start + draw.integers(0, size, length).tolist() for length in lengths], prefix, stops
 
 
-def run_engine(model: PreTrainedModel, prompts: list[list[int]], shared: int, stops: Tensor, budget: int):
-    how = {"shared": shared, "stops": stops, "max_new_tokens": MAX_NEW_TOKENS, "batch_tokens": budget}
-    return [said.ids for said in generate(model, prompts, **how)]
+def run_engine(model: PreTrainedModel, prompts: list[list[int]], stops: Tensor, budget: int):
+    said = Engine(model, budget).continued(Prompts(prompts, stops, MAX_NEW_TOKENS), what="answering")
+    return [one.ids for (one,) in said]
 
 
 def run_plain(model: PreTrainedModel, prompts: list[list[int]], plan: list[list[int]], stops: Tensor):
@@ -88,12 +91,12 @@ def compare(name: str, model: PreTrainedModel, prompts: list[list[int]], shared:
     budget = round(rows * sum(sizes) / len(sizes))
     plan = plan_batches(sizes, budget)
     few = prompts[: 2 * rows]  # to warm up
-    run_engine(model, few, shared=shared, stops=stops, budget=budget)
+    run_engine(model, few, stops=stops, budget=budget)
     run_plain(model, few, plan=plan_batches(sizes[: len(few)], budget), stops=stops)
     answers, times = {}, {"engine": [], "plain": []}
 
     def engine() -> None:
-        answers["engine"] = run_engine(model, prompts, shared=shared, stops=stops, budget=budget)
+        answers["engine"] = run_engine(model, prompts, stops=stops, budget=budget)
 
     def plain() -> None:
         answers["plain"] = run_plain(model, prompts, plan=plan, stops=stops)

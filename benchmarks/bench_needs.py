@@ -17,7 +17,8 @@ from bench_generate import synthetic_prompts
 from common import ROOT, arguments, machine, report, seconds, synthetic_workload
 from transformers import AutoConfig, PreTrainedModel
 
-from anchorscope.answer.generate import generate
+from anchorscope.engine.door import Engine
+from anchorscope.engine.work import Prompts
 from anchorscope.extract.axes import HEADLINE, PASSES
 from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import Workload
@@ -27,7 +28,7 @@ from anchorscope.needs import NEW_TOKENS, Needs, needs
 
 def extract_to(folder: Path, model: PreTrainedModel, workload: Workload) -> None:
     with writer_to(folder, model, HEADLINE) as writer:
-        run_workload(model, workload, writer, batch_tokens=None)
+        run_workload(Engine(model), workload, writer)
 
 
 def measure(shape: str, model: PreTrainedModel, expected: Needs, options: argparse.Namespace) -> dict:
@@ -35,7 +36,7 @@ def measure(shape: str, model: PreTrainedModel, expected: Needs, options: argpar
     workload = synthetic_workload(
         options.examples, prefix=80, suffix=24, passes=PASSES, positions=len(HEADLINE.positions)
     )
-    prompts, prefix, stops = synthetic_prompts(model, options.questions)
+    prompts, _, stops = synthetic_prompts(model, options.questions)
     stops[:] = False
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "a"
@@ -47,7 +48,7 @@ def measure(shape: str, model: PreTrainedModel, expected: Needs, options: argpar
         file = file_of(folder, *HEADLINE.places()[0]).stat().st_size / options.examples
 
     def answer(some: list[list[int]]) -> None:
-        generate(model, some, shared=prefix, stops=stops, max_new_tokens=NEW_TOKENS, batch_tokens=None)
+        Engine(model).continued(Prompts(some, stops, NEW_TOKENS), what="answering")
 
     answer(prompts[:64])  # warm
     answering = seconds(lambda: answer(prompts)) / len(prompts)

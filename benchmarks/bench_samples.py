@@ -1,4 +1,4 @@
-"""Samples at temperature 1, side by side: this engine's `sample` and as many runs of `model.generate`.
+"""Samples at temperature 1, side by side: this engine and as many runs of `model.generate`.
 
 (a) engine  one shared prefix, the tokens of each question once for all of its samples, a sample leaves the batch at its
             stop token; the time includes the engine's check of the model and the computation of the prefix
@@ -22,13 +22,14 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging
 
-from anchorscope.answer.generate import sample
+from anchorscope.engine.door import Engine
+from anchorscope.engine.work import Prompts
 
 
-def run_engine(model: PreTrainedModel, prompts: list[list[int]], shared: int, stops: Tensor, count: int) -> int:
+def run_engine(model: PreTrainedModel, prompts: list[list[int]], stops: Tensor, count: int) -> int:
     """How many tokens were drawn."""
     uniforms = torch.from_numpy(np.random.default_rng(0).random((len(prompts), count, MAX_NEW_TOKENS)))
-    said = sample(model, prompts, uniforms, shared=shared, stops=stops, batch_tokens=None)
+    said = Engine(model).continued(Prompts(prompts, stops, MAX_NEW_TOKENS, uniforms), what="drawing")
     return sum(len(one.ids) for mine in said for one in mine)
 
 
@@ -57,14 +58,14 @@ def run_plain(model: PreTrainedModel, prompts: list[list[int]], stops: Tensor, r
     return drawn
 
 
-def compare(name: str, model: PreTrainedModel, prompts: list[list[int]], shared: int, stops: Tensor, options) -> dict:
+def compare(name: str, model: PreTrainedModel, prompts: list[list[int]], stops: Tensor, options) -> dict:
     tokens, times, cores = {"engine": 0, "plain": 0}, {"engine": 0.0, "plain": 0.0}, {}
     few = prompts[:8]  # to warm up
-    run_engine(model, few, shared=shared, stops=stops, count=2)
+    run_engine(model, few, stops=stops, count=2)
     run_plain(model, few, stops=stops, rows=options.rows)
 
     def engine() -> None:
-        tokens["engine"] += run_engine(model, prompts, shared=shared, stops=stops, count=options.samples)
+        tokens["engine"] += run_engine(model, prompts, stops=stops, count=options.samples)
 
     def plain() -> None:
         tokens["plain"] += run_plain(model, prompts, stops=stops, rows=options.rows)
@@ -109,6 +110,6 @@ if __name__ == "__main__":
     dtype = fast_dtype(options.dtype, device)
     model = AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype).to(device).eval().requires_grad_(False)
     questions = RESOURCES / "questions" / "nq-mini.jsonl"
-    given = real_prompts(model, options.model, questions=questions, count=options.questions)
-    result = compare(Path(options.model).name, model, *given, options=options)
+    prompts, _, stops = real_prompts(model, options.model, questions=questions, count=options.questions)
+    result = compare(Path(options.model).name, model, prompts, stops, options=options)
     report([result], {"dtype": str(dtype), "new tokens at most": MAX_NEW_TOKENS, **machine()}, options.record)

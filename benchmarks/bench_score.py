@@ -29,8 +29,9 @@ from anchorscope.detect.detector import Detector
 from anchorscope.detect.detector_file import About
 from anchorscope.detect.given_answers import tokenise
 from anchorscope.detect.trained import Trained
-from anchorscope.extract.axes import HEADLINE
-from anchorscope.extract.run import path_for, run_workload
+from anchorscope.engine.door import Engine
+from anchorscope.extract.axes import EXACT, HEADLINE
+from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import Workload, build_workload
 from anchorscope.models.revision import tokenizer_hash
 
@@ -111,10 +112,10 @@ def compare(model: PreTrainedModel, options: argparse.Namespace) -> dict:
         )
 
     workload = sequences()
-    path = path_for(model, workload, HEADLINE.components, window=None)
+    path = Engine(model).prepare(workload.work(HEADLINE, layers, EXACT))
     runs = {
-        "extract": lambda: run_workload(model, workload, Nowhere(HEADLINE), batch_tokens=None, path=path),
-        "prepared": lambda: run_workload(model, sequences(), Nowhere(HEADLINE), batch_tokens=None),
+        "extract": lambda: run_workload(Engine(model), workload, Nowhere(HEADLINE), path=path),
+        "prepared": lambda: run_workload(Engine(model), sequences(), Nowhere(HEADLINE)),
         "score": lambda: detector.score(model, tokenizer, questions, answers),
         "score middle": lambda: detector.score(model, tokenizer, questions, answers, layer=layers // 2),
     }

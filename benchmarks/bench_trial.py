@@ -14,9 +14,10 @@ from pathlib import Path
 from common import arguments, machine, report
 
 from anchorscope.answer.prompts import PromptSet
+from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import EXACT, HEADLINE, passes_of
 from anchorscope.extract.job import NEEDED, ExtractSettings, extract_file
-from anchorscope.extract.run import analysed, path_for
+from anchorscope.extract.run import analysed
 from anchorscope.extract.sequences import build_workload
 from anchorscope.files.sealed_parquet import read_table
 from anchorscope.models.loading import load_fetched_tokenizer, load_model
@@ -38,7 +39,9 @@ def row(manifest: Path, answers: Path, settings: ExtractSettings) -> dict:
     prompts = settings.prompts.built(tokenizer)
     workload = build_workload(tokenizer, prompts, examples, passes=passes_of(EXACT), positions=settings.grid.positions)
     model = load_model(described, settings.dtype, settings.threads)
-    trial = spent(lambda: path_for(model, workload, settings.grid.components, window=None))
+    trial = spent(
+        lambda: Engine(model).prepare(workload.work(settings.grid, model.config.num_hidden_layers, settings.knockout))
+    )
     with tempfile.TemporaryDirectory() as folder:
         job = spent(lambda: extract_file(answers, manifest=manifest, folder=Path(folder) / "x", settings=settings))
     return {

@@ -17,7 +17,8 @@ from transformers import PreTrainedModel
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "workflow"))
 
-from anchorscope.extract.sequences import TokenSequence, Workload  # noqa: E402
+from anchorscope.engine.work import Variant  # noqa: E402
+from anchorscope.extract.sequences import Workload  # noqa: E402
 from anchorscope.models.hardware import processor  # noqa: E402
 from anchorscope.models.precision import has_matrix_units  # noqa: E402
 
@@ -99,9 +100,9 @@ def synthetic_workload(
         tail = draw.integers(1000, 40000, length)
         keep = [prefix + length - 2, prefix + length - 1, prefix + length - 6][:positions]
         ids = {name: np.concatenate([start, tail]) for name, start in starts.items()}
-        sequences.append([TokenSequence(ids[prompt], cuts[intervention], keep) for prompt, intervention in passes])
+        sequences.append([Variant(ids[prompt], keep, cuts[intervention]) for prompt, intervention in passes])
     keys = [{"id": str(number), "right": True, "subject": None, "popularity": None} for number in range(count)]
-    return Workload(keys=keys, sequences=sequences, shared=dict.fromkeys(starts, prefix), passes=passes)
+    return Workload(keys, sequences, passes)
 
 
 def arguments(**options: dict) -> argparse.Namespace:

@@ -8,18 +8,17 @@ import pytest
 from transformers import LlamaConfig
 
 from anchorscope.answer.answers import answer_questions, remarks
-from anchorscope.answer.generate import stop_tokens
+from anchorscope.answer.ends import stop_tokens
 from anchorscope.answer.prompts import (
     BUNDLED_PROMPTS,
     chat_prompt,
-    check_length,
-    common_prefix,
     decoded_offsets,
     encode,
     few_shot_prompt,
     tokens_over,
 )
 from anchorscope.engine.batches import plan_batches
+from anchorscope.engine.door import Engine, check_length
 from anchorscope.text.content_words import Span, exact_question_spans
 from small_things import tiny_model
 
@@ -156,9 +155,7 @@ def test_a_prompt_longer_than_the_models_positions_is_refused(tokenizer):
     model = tiny_model("llama", len(tokenizer), layers=2)  # of 512 positions
     questions = [{"question": f"Who wrote {'a very ' * 600}long book?", "gold": ["X"], "spans": []}]
     with pytest.raises(ValueError, match=r"^The longest prompt with its answer has \d+ tokens, more than .* 512 "):
-        answer_questions(
-            model, tokenizer, few_shot_prompt(SHOTS), questions=questions, max_new_tokens=4, batch_tokens=None
-        )
+        answer_questions(Engine(model), tokenizer, few_shot_prompt(SHOTS), questions=questions, max_new_tokens=4)
 
 
 def test_an_end_of_text_that_is_no_token_stops_nothing_or_is_refused(tokenizer):
@@ -199,15 +196,6 @@ def test_an_offered_refusal_is_no_echo_and_the_prompt_that_offers_it_shows_one()
     shots = [*SHOTS, {"question": "Who was there?", "answer": "I don't know"}]
     assert remarks(["I don't know", "I don't know", "Rome"], shots) == []
     assert len(remarks(["Jane Austen", "Jane Austen", "Rome"], shots)) == 1
-
-
-def test_the_shared_prefix_ends_before_the_first_question_token(tokenizer):
-    encoded = encode(tokenizer, few_shot_prompt(SHOTS), ["Who is it?", "Who was she?"])
-    shared = common_prefix(encoded)
-    assert shared == min(encoded[0].question_tokens)  # although both begin with "Who"
-    assert encoded[0].ids[:shared] == encoded[1].ids[:shared]
-    (alone,) = encode(tokenizer, few_shot_prompt(SHOTS), ["Who is it?"])
-    assert common_prefix([alone]) == shared
 
 
 def test_batches_hold_every_example_once_within_the_budget():

@@ -5,8 +5,9 @@ import pytest
 import torch
 from scipy.stats import chi2
 
-from anchorscope.answer.generate import Said, sample
 from anchorscope.engine import self_check
+from anchorscope.engine.work import Said
+from engines import continuations
 from reference import plain_sample, plain_sureness
 from rounding import assert_same, of_sureness
 from small_things import tiny_model
@@ -30,7 +31,7 @@ def uniforms(*shape: int) -> torch.Tensor:
 
 
 def drawn(model, asked, numbers, batch_tokens=None) -> list[list[Said]]:
-    return sample(model, asked, numbers, shared=PREFIX, stops=stops(every=9), batch_tokens=batch_tokens)
+    return continuations(model, asked, stops(every=9), numbers.shape[2], numbers, batch_tokens)
 
 
 def test_the_first_token_is_drawn_with_the_probabilities_of_the_model():

@@ -16,6 +16,7 @@ from anchorscope.detect.again_job import AgainSettings, run_again
 from anchorscope.detect.ask_about import ask_about
 from anchorscope.detect.samples_job import SampleSettings, own_uniforms, sample_file
 from anchorscope.engine import self_check
+from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import Headline
 from anchorscope.extract.run import analysed
 from anchorscope.files.provenance import provenance
@@ -80,9 +81,9 @@ def test_a_model_says_of_many_answers_what_it_says_of_each_alone(style, family, 
     model, answered = tiny_model(family, len(tokenizer)), dict(zip(questions, cycle(ANSWERS), strict=False))
     askings = build_askings(tokenizer, prompts(style), list(answered), list(answered.values()))
     wanted = expected(model, tokenizer, style, answered)
-    packed = ask_about(model, askings, batch_tokens=100)
+    packed = ask_about(Engine(model, 100), askings)
     monkeypatch.setattr(self_check._Trial, "packed_fault", lambda trial: "a test wants it so")
-    plain = ask_about(model, askings, batch_tokens=1000)
+    plain = ask_about(Engine(model, 1000), askings)
     for some in (packed, plain):
         torch.testing.assert_close(some, wanted, atol=1e-4, rtol=0)
     assert wanted[0].diff(dim=1).std() > 0.1, "the model says the same of every answer"
@@ -92,7 +93,7 @@ def test_askings_that_share_nothing_are_asked_too():
     model = tiny_model("llama", 200)
     draw = torch.Generator().manual_seed(0)
     sequences = [[torch.randint(5, 200, (size,), generator=draw).tolist() for size in (3, 1, 6)] for _ in range(2)]
-    found = ask_about(model, [Asking(some, [7, 8]) for some in sequences], batch_tokens=None)
+    found = ask_about(Engine(model), [Asking(some, [7, 8]) for some in sequences])
     with torch.inference_mode():
         wanted = [
             torch.stack([model(input_ids=torch.tensor([ids])).logits[0, -1, [7, 8]] for ids in some])
@@ -127,7 +128,7 @@ def answered(tokenizer, tmp_path_factory):
     ]
     model = tiny_model("llama", len(tokenizer), layers=2)
     prompt = few_shot_prompt(TEXTS["few_shot"]["first"])
-    table = answer_questions(model, tokenizer, prompt, questions, max_new_tokens=5, batch_tokens=None)
+    table = answer_questions(Engine(model), tokenizer, prompt, questions, max_new_tokens=5)
     rows = [row | {"right": index % 2 == 0, "refused": index == 4} for index, row in enumerate(table.to_pylist())]
     write_table(folder / "answers.parquet", pa.Table.from_pylist(rows, schema=SCHEMA), {})
     return folder

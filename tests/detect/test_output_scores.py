@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from anchorscope.answer.answers import grade
-from anchorscope.answer.generate import answer_ends
+from anchorscope.answer.ends import answer_ends
 from anchorscope.detect.output_scores import (
     asked_scores,
     belong,

@@ -15,11 +15,11 @@ from anchorscope.detect.reweight import (
     reweighted_states,
     workload_of,
 )
-from anchorscope.engine.parts import find_parts
+from anchorscope.engine.parts import MODULES, find_parts
 from anchorscope.engine.self_check import choose_path
 from anchorscope.extract.axes import Headline
-from anchorscope.extract.recorder import MODULES
 from architectures import VOCABULARY, small_model
+from engines import engine_on
 from few_examples import ALIKE, QUESTIONS, examples, prompts
 from reference import plain_reweighted
 from small_things import tiny_model
@@ -29,21 +29,14 @@ HEADLINE = Headline("resid", "answer_last")
 DRAWN = np.random.default_rng(0).random((len(ALIKE), len(GATES)))
 
 
-def marked(
-    tokenizer, position: str = "answer_last", questions: list[str] = QUESTIONS
-) -> tuple[list[MarkedExample], int]:
-    """The few examples, and how many tokens all of them begin with."""
+def marked(tokenizer, position: str = "answer_last", questions: list[str] = QUESTIONS) -> list[MarkedExample]:
     rows = examples(tokenizer, questions)
-    workload = workload_of(tokenizer, prompts()["first"], rows, position)
-    return marked_examples(workload, rows, position), workload.shared["first"]
+    return marked_examples(workload_of(tokenizer, prompts()["first"], rows, position), rows, position)
 
 
-def found_by(
-    model, some: list[MarkedExample], shared: int, *, headline=HEADLINE, way=None, gates=DRAWN, batch_tokens=None
-):
-    path = choose_path(model, max((example.ids.tolist() for example in some), key=len), shared)
-    path = path if way is None else replace(path, name=way)
-    return reweighted_states(model, path, headline, some, gates[: len(some)], shared=shared, batch_tokens=batch_tokens)
+def found_by(model, some: list[MarkedExample], *, headline=HEADLINE, way=None, gates=DRAWN, batch_tokens=None):
+    path = choose_path(model, max((example.ids.tolist() for example in some), key=len), 10)
+    return reweighted_states(engine_on(path, model, way, batch_tokens), headline, some, gates[: len(some)])
 
 
 def expected_of(model, some: list[MarkedExample], headline=HEADLINE, gates=DRAWN) -> torch.Tensor:
@@ -78,30 +71,30 @@ def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
 @pytest.mark.parametrize("family", ["llama", "mistral", "gemma2", "gemma3"])  # three with windows, one with a cap
 def test_states_are_those_of_one_pass_each_with_the_bias_in_the_models_own_mask(family, questions, tokenizer):
     model = tiny_model(family, len(tokenizer), layers=LAYERS)
-    some, shared = marked(tokenizer, questions=questions)
+    some = marked(tokenizer, questions=questions)
     expected = expected_of(model, some)
     assert difference(expected[1:], expected[[1]].expand_as(expected[1:])) > 0.01, "nothing happens that could differ"
     for way in ("packed", "plain"):
-        assert difference(found_by(model, some, shared, way=way), expected) < 1e-5
+        assert difference(found_by(model, some, way=way), expected) < 1e-5
 
 
 @pytest.mark.parametrize("kind", ["gpt_oss", "bloom"])  # with attention sinks, with scores of rows times heads
 def test_models_that_cannot_be_packed_are_reweighted_in_their_own_attention(kind, tokenizer):
     model = small_model(kind)
-    some, shared = marked(tokenizer)
+    some = marked(tokenizer)
     some = [replace(example, ids=example.ids % VOCABULARY) for example in some]
-    assert choose_path(model, some[2].ids.tolist(), shared).name == "plain"
-    assert difference(found_by(model, some, shared), expected_of(model, some)) < 1e-5
+    assert choose_path(model, some[2].ids.tolist(), 10).name == "plain"
+    assert difference(found_by(model, some), expected_of(model, some)) < 1e-5
 
 
 @pytest.mark.parametrize(("component", "position"), [("attn", "final"), ("mlp", "before_answer")])
 def test_other_components_and_positions_can_be_read(component, position, tokenizer):
     model = tiny_model("qwen3", len(tokenizer), layers=LAYERS)
-    some, shared = marked(tokenizer, position)
+    some = marked(tokenizer, position)
     headline = Headline(component, position)
     expected = expected_of(model, some, headline=headline)
     for way in ("packed", "plain"):
-        assert difference(found_by(model, some, shared, headline=headline, way=way), expected) < 1e-5
+        assert difference(found_by(model, some, headline=headline, way=way), expected) < 1e-5
 
 
 def test_the_bias_is_the_formulas():
@@ -118,15 +111,15 @@ def test_the_bias_is_the_formulas():
 
 def test_states_without_anything_to_favour_are_the_clean_ones(tokenizer):
     model = tiny_model("llama", len(tokenizer), layers=LAYERS)
-    some, shared = marked(tokenizer)
+    some = marked(tokenizer)
     clean = expected_of(model, [replace(example, exact_question=[], exact_answer=[]) for example in some])
     assert difference(clean[2:], clean[[1]].expand_as(clean[2:])) == 0
     to_question, to_answer = np.ones_like(DRAWN), np.zeros_like(DRAWN)
     for name, gates in (("exact_question", to_question), ("exact_answer", to_answer)):
         nothing = [replace(example, **{name: []}) for example in some]
         for way in ("packed", "plain"):
-            assert difference(found_by(model, nothing, shared, way=way, gates=gates), clean) < 1e-5
-            assert difference(found_by(model, some, shared, way=way, gates=gates)[1:], clean[1:]) > 0.01
+            assert difference(found_by(model, nothing, way=way, gates=gates), clean) < 1e-5
+            assert difference(found_by(model, some, way=way, gates=gates)[1:], clean[1:]) > 0.01
 
 
 def test_an_example_that_is_read_before_its_answer_begins_is_clean(tokenizer):
@@ -136,7 +129,7 @@ def test_an_example_that_is_read_before_its_answer_begins_is_clean(tokenizer):
     some = marked_examples(workload, rows, "before_answer")
     assert all(example.read == example.answer - 1 == len(example.ids) - 1 for example in some)
     model = tiny_model("llama", len(tokenizer), layers=LAYERS)
-    found = found_by(model, some, workload.shared["first"])
+    found = found_by(model, some)
     for vectors in found[2:]:
         torch.testing.assert_close(vectors, found[1], atol=1e-6, rtol=0)
     assert difference(found, expected_of(model, some)) < 1e-5
@@ -144,23 +137,23 @@ def test_an_example_that_is_read_before_its_answer_begins_is_clean(tokenizer):
 
 def test_batches_of_any_size_give_the_same(tokenizer):
     model = tiny_model("qwen3", len(tokenizer), layers=LAYERS)
-    some, shared = marked(tokenizer)
-    together = found_by(model, some, shared)
-    assert difference(found_by(model, some, shared, batch_tokens=1), together) < 1e-5
+    some = marked(tokenizer)
+    together = found_by(model, some)
+    assert difference(found_by(model, some, batch_tokens=1), together) < 1e-5
 
 
 @pytest.mark.parametrize("way", ["packed", "plain"])
 def test_later_layers_are_not_run_and_the_model_is_left_as_it_was(way, tokenizer):
     model = tiny_model("llama", len(tokenizer), layers=LAYERS)
-    some, shared = marked(tokenizer)
-    path = replace(choose_path(model, some[2].ids.tolist(), shared), name=way)
+    some = marked(tokenizer)
+    engine = engine_on(choose_path(model, some[2].ids.tolist(), 10), model, way)
     before = model(torch.arange(9)[None]).logits
     ran: list[int] = []
     handles = [
         block.register_forward_hook(lambda *_, layer=layer: ran.append(layer))
         for layer, block in enumerate(model.get_decoder().layers)
     ]
-    reweighted_states(model, path, HEADLINE, some, DRAWN, shared=shared, batch_tokens=None)
+    reweighted_states(engine, HEADLINE, some, DRAWN[: len(some)])
     assert set(ran) == {0, 1, 2}
     ran.clear()
     torch.testing.assert_close(model(torch.arange(9)[None]).logits, before)
@@ -173,13 +166,13 @@ def test_later_layers_are_not_run_and_the_model_is_left_as_it_was(way, tokenizer
 def test_marked_tokens_are_those_of_the_answers_file(tokenizer):
     rows = examples(tokenizer).to_pylist()
     for position, last in (("answer_last", "exact_last"), ("final", "answer_final")):
-        some, shared = marked(tokenizer, position)
+        some = marked(tokenizer, position)
         for example, row in zip(some, rows, strict=True):
             assert example.ids[example.answer :].tolist() == row["generated_ids"][: row[last] + 1]
             assert example.read == len(example.ids) - 1
             exact = row["generated_ids"][row["exact_first"] : row["exact_last"] + 1]
             assert example.ids[example.exact_answer].tolist() == exact
-            assert shared <= example.question_last < example.answer
+            assert 20 < example.question_last < example.answer
             assert row["question"].endswith(tokenizer.decode([example.ids[example.question_last]]).strip())
             words = tokenizer.decode(example.ids[example.exact_question])
             assert all(row["question"][span["start"] : span["end"]] in words for span in row["spans"])

@@ -13,7 +13,7 @@ from anchorscope.detect.again_job import AgainSettings, gates_of, run_again
 from anchorscope.detect.names import AMOUNTS, GATES, SHIFTS
 from anchorscope.detect.reweight import marked_examples, reweighted_states, workload_of
 from anchorscope.detect.reweighted_file import COLUMNS, read_reweighted, write_reweighted
-from anchorscope.engine.self_check import choose_path
+from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import Headline
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from, read_table, write_table
@@ -73,15 +73,7 @@ def test_a_job_writes_the_states_of_its_examples_and_what_they_are(files, tokeni
     model = tiny_model("llama", len(tokenizer), layers=2)
     gates = read_table(files["gates"]).to_pylist()
     chances = np.array([[row[gate] for gate in GATES] for name in found.ids for row in gates if row["id"] == name])
-    expected = reweighted_states(
-        model,
-        choose_path(model, workload.sequences[2][0].ids.tolist(), workload.shared["first"]),
-        HEADLINE,
-        marked_examples(workload, rows, "answer_last"),
-        chances,
-        shared=workload.shared["first"],
-        batch_tokens=None,
-    )
+    expected = reweighted_states(Engine(model), HEADLINE, marked_examples(workload, rows, "answer_last"), chances)
     rounding = of_a_pass(model, longest(workload), expected)  # the job's model lies in memory otherwise
     assert_same(found.question_last, expected[0], rounding)
     assert list(found.states) == [(gate, amount) for gate in GATES for amount in AMOUNTS if amount]

@@ -2,8 +2,11 @@
 
 import ast
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -52,8 +55,45 @@ def inserted(text: str, how: str, anchor: str, code: str) -> str:
     assert len(places) == 1, f"{len(places)} places to add {how} {anchor}"
     (place,) = places
     code = textwrap.indent(code, place[1] if how == "before" else "    ")
-    gap = "\n\n" if code.startswith("def ") else ""
+    gap = "\n\n" if code.startswith(("def ", "@")) else ""
     return text[: place.end()] + code + gap + text[place.end() :]
+
+
+# One pass for a bias on one of four heads, in the mask that the model's own code adds to its scores.
+BIASED = """
+import numpy as np, torch
+from anchorscope.engine.self_check import choose_path
+from anchorscope.engine.work import HeadBias, Variant, Work
+from engines import collected, engine_on
+from rounding import assert_same, of_a_pass
+from small_things import tiny_model
+
+ids, start = np.random.default_rng(0).integers(5, 200, 16), 11
+of_keys = np.zeros(16, np.float32)
+of_keys[[3, 5]] = 2.0
+variant = Variant(ids, read=[15], bias=HeadBias(start, of_keys, head=2, heads=4))
+model = tiny_model("llama", 200, layers=2)
+path = choose_path(model, ids.tolist(), 4)
+work = Work([[[variant]]], ["resid"], range(2))
+packed, plain = (collected(engine_on(path, model, way), work)[0, :, 0] for way in ("packed", "plain"))
+
+def shifting(module, args, kwargs):
+    mask = kwargs["attention_mask"].expand(1, 4, -1, -1).clone()
+    mask[0, 2, start:] += torch.from_numpy(of_keys)
+    return args, {**kwargs, "attention_mask": mask}
+
+slow, kept = tiny_model("llama", 200, layers=2, attention="eager"), []
+for layer in slow.get_decoder().layers:
+    layer.self_attn.register_forward_pre_hook(shifting, with_kwargs=True)
+    layer.register_forward_hook(lambda module, args, out: kept.append(out[0, -1]))
+with torch.inference_mode():
+    slow(torch.from_numpy(ids)[None])
+expected = torch.stack(kept)
+for found in (packed, plain):
+    assert_same(found, expected, of_a_pass(slow, 16, expected))
+clean = collected(engine_on(path, model), Work([[[Variant(ids, read=[15])]]], ["resid"], range(2)))[0, :, 0]
+assert (clean - expected).abs().max() > 0.01, "nothing happened that could differ"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +116,7 @@ def carried_on(finished, tmp_path_factory):
 
 
 def test_every_piece_of_the_page_belongs_to_an_addition():
-    assert list(SECTIONS) == ["an intervention", "a component", "a dataset", "a figure"]
+    assert list(SECTIONS) == ["an intervention", "a variant", "a component", "a dataset", "a figure"]
     for beginning, pattern in {"New file `": NEW, ", add ": INSERT, ", replace": REPLACE}.items():
         read = sum(len(pattern.findall(section)) for section in SECTIONS.values())
         assert read == PAGE.read_text().count(beginning) > 0, beginning
@@ -87,6 +127,19 @@ def test_each_addition_stands_alone(name, tmp_path):
     for path in carry_on(SECTIONS[name], copy_project(tmp_path)):
         if path.suffix == ".py":
             ast.parse(path.read_text())
+
+
+def test_the_new_variant_is_computed_in_packs_and_in_plain_batches(tmp_path):
+    carry_on(SECTIONS["a variant"], copy_project(tmp_path))
+    paths = [str(tmp_path / "workflow"), str(ROOT / "tests/helpers")]
+    done = subprocess.run(
+        [sys.executable, "-c", BIASED],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

@@ -18,13 +18,14 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from anchorscope.engine.attention import _padded, packed_attention
 from anchorscope.engine.batches import run_batches
+from anchorscope.engine.door import Engine
 from anchorscope.engine.fused import fused
 from anchorscope.engine.packing import Pack
-from anchorscope.engine.parts import find_parts
+from anchorscope.engine.packs import grow_tree
+from anchorscope.engine.parts import check_components, find_parts
 from anchorscope.engine.self_check import choose_path, shortest_window, without_middle
-from anchorscope.extract.recorder import check_components
 from anchorscope.extract.run import run_workload
-from anchorscope.extract.sequences import build_workload, grow_tree
+from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import PASSES, ActivationReader, ActivationWriter
 from anchorscope.extract.writer import writing
 from anchorscope.fingerprint import PACKAGE, reachable, read_sources
@@ -67,7 +68,7 @@ def test_each_branch_alone_as_a_causal_sequence_is_the_tree_under_its_mask():
 def activations(model, tokenizer, path, batch_tokens=4096):
     with ActivationWriter(path, layers=4, width=32, dtype=torch.float32, made_from={}) as writer:
         workload = build_workload(tokenizer, prompts(), examples(tokenizer))
-        run_workload(model, workload, writer, batch_tokens=batch_tokens)
+        run_workload(Engine(model, batch_tokens), workload, writer)
     return ActivationReader([path])
 
 
@@ -102,7 +103,7 @@ def test_an_example_that_never_fits_is_one_sentence():
         raise torch.OutOfMemoryError
 
     with pytest.raises(MemoryError, match="A single example of 30 tokens does not fit into memory"):
-        run_batches(run, [10, 30], budget=64, what="trying")
+        run_batches(run, [10, 30], budget=64)
 
 
 def test_a_failed_allocation_on_the_host_counts_as_out_of_memory_and_other_errors_do_not():
@@ -113,10 +114,10 @@ def test_a_failed_allocation_on_the_host_counts_as_out_of_memory_and_other_error
             torch.empty(2**60)
         done.extend(batch)
 
-    run_batches(run, [8] * 5, budget=64, what="trying")
+    run_batches(run, [8] * 5, budget=64)
     assert sorted(done) == list(range(5))
     with pytest.raises(RuntimeError, match="size of tensor"):
-        run_batches(lambda batch: torch.ones(2) + torch.ones(3), [8] * 5, budget=64, what="trying")
+        run_batches(lambda batch: torch.ones(2) + torch.ones(3), [8] * 5, budget=64)
 
 
 def test_a_number_that_is_not_finite_stops_the_job_and_is_named(tokenizer, tmp_path):
@@ -281,15 +282,14 @@ def test_a_model_is_left_as_it_was():
     assert model(torch.arange(5)[None]).logits.isfinite().all()
 
 
-def test_the_first_tokens_are_shared_whatever_the_order_of_the_prompts(tokenizer):
+def test_sequences_are_the_same_whatever_the_order_of_the_prompts(tokenizer):
     rows = examples(tokenizer)
     backwards = dict(reversed(prompts().items()))
     found, expected = (build_workload(tokenizer, some, rows) for some in (backwards, prompts()))
-    assert found.shared == expected.shared
     for some, other in zip(found.sequences, expected.sequences, strict=True):
         for sequence, same in zip(some, other, strict=True):
             assert (sequence.ids == same.ids).all()
-            assert (sequence.cut, sequence.keep) == (same.cut, same.keep)
+            assert (sequence.cut, sequence.read) == (same.cut, same.read)
 
 
 def test_the_commands_import_nothing_beyond_torch_transformers_numpy_and_pyarrow():

@@ -4,28 +4,25 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from accelerate import dispatch_model
 
-from anchorscope.answer.generate import generate
 from anchorscope.detect.names import GATES
 from anchorscope.detect.reweight import MarkedExample, reweighted_states
+from anchorscope.engine.door import Engine
 from anchorscope.engine.fused import fused
-from anchorscope.engine.self_check import choose_path
-from anchorscope.extract.axes import COMPONENTS, HEADLINE, PASSES, Headline
-from anchorscope.extract.passes import passes_on
-from anchorscope.extract.recorder import recording
-from anchorscope.extract.run import path_for, run_workload
+from anchorscope.extract.axes import FULL, HEADLINE, PASSES, Headline
+from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.models.gpus import give_back, take
 from anchorscope.models.loading import leave_cards
 from anchorscope.probe.delta import measure
 from anchorscope.probe.scores import score
+from engines import collected, engine_on, greedy, tried_engine
 from few_examples import forest
 from small_things import FAMILIES, tiny_model
 
@@ -41,18 +38,17 @@ def workload(copies: int = 1) -> Workload:
     sequences = [item + item[:1] for item in forest(30, PREFIX)] * copies
     ids = [f"{number:05d}" for number in range(len(sequences))]
     keys = [{"id": name, "right": True, "subject": None, "popularity": None, "cut": 1} for name in ids]
-    return Workload(keys=keys, sequences=sequences, shared={"first": PREFIX, "second": PREFIX}, passes=PASSES_HERE)
+    return Workload(keys, sequences, PASSES_HERE)
 
 
 def states(model, name: str = "packed") -> torch.Tensor:
     """[components, layers, passes, positions, examples, width] on the CPU, in float32."""
-    work = workload()
-    path = path_for(model, work, COMPONENTS, window=None)
+    some, layers = workload(), model.config.num_hidden_layers
+    work = some.work(FULL, layers, "exact_question")
+    path = Engine(model).prepare(work)
     assert path.name == "packed"
-    path = path if name == "packed" else path.plain()
-    with torch.inference_mode(), path.running(model), recording(path.parts) as recorder:
-        passes = passes_on(path, model, recorder, workload=work)
-        return torch.cat([block.float().cpu() for block in passes.run(work.sequences)], dim=1)
+    found = collected(engine_on(path, model, name, batch_tokens=10**6), work).float().cpu()
+    return found.unflatten(2, (len(PASSES_HERE), 3, len(some.sequences)))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -89,9 +85,8 @@ def reweighted(model, name: str = "packed") -> torch.Tensor:
         for item in forest(30, PREFIX)
     ]
     gates = np.random.default_rng(0).random((len(some), len(GATES)))
-    path = replace(choose_path(model, some[-1].ids.tolist(), PREFIX), name=name)
-    headline = Headline("resid", "answer_last")
-    return reweighted_states(model, path, headline, some, gates, shared=PREFIX, batch_tokens=None).float()
+    engine = tried_engine(model, some[-1].ids.tolist(), PREFIX, name)
+    return reweighted_states(engine, Headline("resid", "answer_last"), some, gates).float()
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gemma3"])  # plain, capped and sliding attention
@@ -127,9 +122,8 @@ def test_generation_on_the_gpu_equals_the_cpu():
     stops = torch.zeros(500, dtype=torch.bool)
     stops[::5] = True
     prompts = [[*range(PREFIX), *item[0].ids[PREFIX:].tolist()] for item in workload().sequences]
-    how = {"shared": PREFIX, "max_new_tokens": 12, "batch_tokens": 128}
-    expected = generate(model, prompts, stops=stops, **how)
-    found = generate(model.cuda(), prompts, stops=stops.cuda(), **how)
+    expected = greedy(model, prompts, stops, 12, batch_tokens=128)
+    found = greedy(model.cuda(), prompts, stops.cuda(), 12, batch_tokens=128)
     assert [answer.ids for answer in found] == [answer.ids for answer in expected]
     for some, other in zip(found, expected, strict=True):
         torch.testing.assert_close(some.logprobs, other.logprobs, atol=1e-4, rtol=0)
@@ -156,7 +150,7 @@ def test_a_batch_too_large_for_the_card_is_halved(tmp_path, caplog):
         torch.cuda.empty_cache()
         torch.cuda.set_per_process_memory_fraction(room)
         with ActivationWriter(tmp_path / name, layers=2, width=32, dtype=torch.float32, made_from={}) as writer:
-            run_workload(model, work, writer, batch_tokens=10**6)
+            run_workload(Engine(model, 10**6), work, writer)
         reader = ActivationReader([tmp_path / name])
         read.append([reader.read("resid", "final", *run, layers=range(2)) for run in PASSES])
     torch.cuda.set_per_process_memory_fraction(1.0)
@@ -183,7 +177,7 @@ def test_the_card_is_free_and_empty_while_the_last_batch_is_still_written(tmp_pa
         left.set()
 
     with Slow(tmp_path / "a", layers=2, width=32, dtype=torch.float32, made_from={}) as writer:
-        run_workload(model, work, writer, batch_tokens=10**6, computed=computed)
+        run_workload(Engine(model, 10**6), work, writer, computed=computed)
     assert seen[1:] == [True]
     assert seen[0] < 2**26, "no more than the matrix library keeps for itself"
     assert len(ActivationReader([tmp_path / "a"]).keys) == len(work.keys)

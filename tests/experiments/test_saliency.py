@@ -10,11 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from anchorscope.engine.gradients import Gradients, Probes, Route
+from anchorscope.engine.door import Engine
+from anchorscope.engine.gradients import Gradients
 from anchorscope.engine.parts import find_parts
 from anchorscope.engine.scores import own_attention
-from anchorscope.experiments.saliency import Measured, Routes, build_routes, drawn, layers_read, saliency
-from anchorscope.extract.axes import HEADLINE, Headline
+from anchorscope.engine.work import Probes, Route, Verdicts, shared_tokens
+from anchorscope.experiments.saliency import build_routes, drawn, layers_read
+from anchorscope.extract.axes import HEADLINE
 from anchorscope.extract.store import ActivationReader
 from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.examples import examples_of
@@ -36,7 +38,7 @@ def some_probes(count: int) -> Probes:
     )
 
 
-def routes_of(tokenizer) -> Routes:
+def routes_of(tokenizer) -> list[Route]:
     return build_routes(tokenizer, prompts()["first"], examples(tokenizer), "answer_last")
 
 
@@ -73,15 +75,17 @@ def gradients_of(model, prefix) -> Gradients:
 def test_flows_are_what_autograd_says_of_the_models_own_weights(family, tokenizer):
     model = tiny_model(family, len(tokenizer), layers=3, attention="eager")
     routes = routes_of(tokenizer)
-    assert len({route.start for route in routes.routes}) > 1
-    probes = some_probes(len(routes.routes))
-    slow = expected(model, routes.routes, probes)
+    assert len({route.start for route in routes}) > 1
+    shared = shared_tokens([route.ids[: route.start].tolist() for route in routes])
+    assert shared > 20
+    probes = some_probes(len(routes))
+    slow = expected(model, routes, probes)
     assert slow.min() > 0
-    whole, _ = gradients_of(model, None).run(routes.routes, probes)
+    whole, _ = gradients_of(model, None).run(routes, probes)
     np.testing.assert_allclose(whole, slow, rtol=1e-4, atol=1e-7)
-    for index, route in enumerate(routes.routes):
+    for index, route in enumerate(routes):
         own = Probes(probes.weight[:, [index]], probes.bias[:, [index]])
-        reused, _ = gradients_of(model, routes.prefix()).run([route], own)
+        reused, _ = gradients_of(model, routes[0].ids[:shared]).run([route], own)
         np.testing.assert_allclose(reused[..., 0], slow[..., index], rtol=1e-4, atol=1e-7)
 
 
@@ -128,10 +132,10 @@ def test_flows_are_what_the_loss_does_when_a_weight_is_nudged():
         assert float(values[1, flow, 0]) == pytest.approx(total / 3, rel=1e-3)
 
 
-def stored(model, routes: Routes) -> torch.Tensor:
+def stored(model, routes: list[Route]) -> torch.Tensor:
     """The states that extraction would have kept, [layers, examples, width]."""
     with own_attention(model, "eager"):
-        return gradients_of(model, None).run(routes.routes, some_probes(len(routes.routes)))[1]
+        return gradients_of(model, None).run(routes, some_probes(len(routes)))[1]
 
 
 @pytest.mark.parametrize(("family", "reused"), [("qwen3", True), ("mistral", False)])
@@ -139,13 +143,12 @@ def test_batches_of_mixed_lengths_say_what_single_examples_say(family, reused, t
     """A gap in a row moves the edge of a sliding window; then nothing is reused."""
     model = tiny_model(family, len(tokenizer), layers=3)
     routes = routes_of(tokenizer)
-    probes = some_probes(len(routes.routes))
-    measured = Measured(READ, probes, stored(model, routes), rounding=0.0)
-    headline = Headline("resid", "answer_last")
+    probes = some_probes(len(routes))
+    measured = Verdicts(READ, probes, stored(model, routes), rounding=0.0)
     before = model.config._attn_implementation
-    found = saliency(model, routes, measured, headline, batch_tokens=200)
+    found = Engine(model, 200).flows(routes, measured, "resid", what="a test")
     assert model.config._attn_implementation == before, "the model is left as it was"
-    np.testing.assert_allclose(found, expected(model, routes.routes, probes), rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(found, expected(model, routes, probes), rtol=1e-4, atol=1e-7)
     assert bool(caplog.messages) is not reused
 
 
@@ -153,23 +156,23 @@ def test_states_that_are_not_the_stored_ones_are_one_sentence(tokenizer):
     model = tiny_model("llama", len(tokenizer), layers=3)
     routes = routes_of(tokenizer)
     other = stored(tiny_model("llama", len(tokenizer), layers=3, seed=1), routes)
-    measured = Measured(READ, some_probes(len(routes.routes)), other, rounding=0.0)
+    measured = Verdicts(READ, some_probes(len(routes)), other, rounding=0.0)
     with pytest.raises(ValueError, match=r"^The states of the model are not those that were extracted \(.*\); extract"):
-        saliency(model, routes, measured, Headline("resid", "answer_last"), batch_tokens=None)
+        Engine(model).flows(routes, measured, "resid", what="a test")
 
 
 def test_routes_lead_from_the_words_that_are_cut_to_the_answer_up_to_the_token_that_is_read(tokenizer):
     rows = examples(tokenizer).to_pylist()
     for position, last in (("answer_last", "exact_last"), ("final", "answer_final")):
         for route, row in zip(
-            build_routes(tokenizer, prompts()["first"], examples(tokenizer), position).routes, rows, strict=True
+            build_routes(tokenizer, prompts()["first"], examples(tokenizer), position), rows, strict=True
         ):
             assert route.ids[route.start :].tolist() == row["generated_ids"][: row[last] + 1]
             exact, control = route.keys
             assert len(exact) == len(control) > 0
             assert not set(exact) & set(control)
             assert max(exact + control) < route.start
-    before = build_routes(tokenizer, prompts()["first"], examples(tokenizer), "before_answer").routes
+    before = build_routes(tokenizer, prompts()["first"], examples(tokenizer), "before_answer")
     assert [len(route.ids) - route.start for route in before] == [1] * len(rows)
 
 

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 import torch
 
+from anchorscope.engine.door import Engine
 from anchorscope.experiments.scores import score_experiment
 from anchorscope.extract.axes import EXACT, HEADLINE, REPLACING, Headline
 from anchorscope.extract.replaced_sequences import build_replaced
@@ -29,7 +30,7 @@ def scores(tmp_path_factory) -> pl.DataFrame:
     tables = []
     with ActivationWriter(folder, **shape) as writer:
         built = build_workload(tokenizer, prompts(), table, positions=HEADLINE.positions)
-        run_workload(model, built, writer, batch_tokens=2048)
+        run_workload(Engine(model, 2048), built, writer)
     probes = main_runs_probes(folder, tmp_path_factory.mktemp("probes") / "probes.parquet")
     for name in REPLACING:
         with ActivationWriter(folder, **shape, knockout=name) as writer:
@@ -41,7 +42,7 @@ def scores(tmp_path_factory) -> pl.DataFrame:
                 experiment=name,
                 positions=HEADLINE.positions,
             )
-            run_workload(model, built, writer, batch_tokens=2048)
+            run_workload(Engine(model, 2048), built, writer)
         reader = ActivationReader([folder], HEADLINE, [EXACT, name])
         tables.append(score_experiment(reader, name, probes, folds=5, seed=0, where="here", on_card=False))
     person = pl.col("cluster").is_in(list(HOME))

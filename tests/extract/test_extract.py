@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from anchorscope.answer.answers import answer_questions
-from anchorscope.answer.generate import answer_ends, generate, stop_tokens
-from anchorscope.answer.prompts import common_prefix, encode
+from anchorscope.answer.ends import answer_ends, stop_tokens
+from anchorscope.answer.prompts import encode
+from anchorscope.engine.door import Engine
 from anchorscope.engine.openings import find_openings
+from anchorscope.engine.work import beginning, shared_tokens
 from anchorscope.extract import store
 from anchorscope.extract.axes import (
     COMPONENTS,
@@ -30,6 +32,7 @@ from anchorscope.extract.job import counted
 from anchorscope.extract.run import analysed, balanced, run_workload
 from anchorscope.extract.sequences import Workload, build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter, check_finite, column, grid_of, remove_added
+from engines import greedy
 from few_examples import ALIKE, QUESTIONS, examples, longest, prompts
 from reference import plain_greedy, plain_states, plain_sureness
 from rounding import assert_same, of_a_pass, of_sureness
@@ -46,7 +49,7 @@ def extract(folder: Path, model, tokenizer, *, knockout: str = EXACT, batch_toke
     workload = build_workload(tokenizer, prompts(), rows or examples(tokenizer), passes=passes_of(knockout))
     shape = {"layers": model.config.num_hidden_layers, "width": 32, "dtype": torch.float32}
     with ActivationWriter(folder, **shape, made_from={}, knockout=knockout) as writer:
-        run_workload(model, workload, writer, batch_tokens=batch_tokens)
+        run_workload(Engine(model, batch_tokens), workload, writer)
     return workload
 
 
@@ -67,7 +70,7 @@ def extract(folder: Path, model, tokenizer, *, knockout: str = EXACT, batch_toke
 def test_stored_activations_equal_the_plain_reference(family, batch_tokens, knockout, tokenizer, tmp_path):
     rows = examples(tokenizer)
     workload = stored_as_in_the_reference(family, tokenizer, tmp_path, rows, knockout, batch_tokens)
-    shared = workload.shared["first"]
+    shared = shared_tokens([beginning(item[:1]).tolist() for item in workload.sequences])
     assert shared > 20, "the shared prefix is what this test is about"
     if knockout == EXACT:
         assert any(min(item[2].cut) < shared for item in workload.sequences), "no control reaches back"
@@ -78,7 +81,7 @@ def test_stored_activations_equal_the_plain_reference(family, batch_tokens, knoc
 def test_what_questions_begin_with_alike_is_computed_once_and_changes_nothing(alike, knockout, tokenizer, tmp_path):
     rows = examples(tokenizer, ALIKE)
     workload = stored_as_in_the_reference(alike, tokenizer, tmp_path, rows, knockout, batch_tokens=4096)
-    assert find_openings([tuple(item[0].ids[workload.shared["first"] :]) for item in workload.sequences], most=99)
+    assert find_openings([tuple(beginning(item[:1])) for item in workload.sequences], most=99)
 
 
 def stored_as_in_the_reference(
@@ -97,7 +100,7 @@ def stored_as_in_the_reference(
         for run, sequence in zip(workload.passes, passes, strict=True):
             for layer in range(4):
                 expected = plain_states(
-                    slow, sequence.ids.tolist(), cut=sequence.cut, keep=sequence.keep, layer=layer, window=window
+                    slow, sequence.ids.tolist(), cut=sequence.cut, keep=sequence.read, layer=layer, window=window
                 )
                 for component in COMPONENTS:
                     for place, position in enumerate(POSITIONS):
@@ -118,12 +121,12 @@ def test_the_kept_positions_are_the_ones_that_the_method_names(tokenizer):
         for (prompt, _), sequence in zip(PASSES, passes, strict=True):
             (encoded,) = encode(tokenizer, prompts()[prompt], [example["question"]])
             whole = encoded.ids + example["generated_ids"]
-            answer_last, final, before_answer = sequence.keep
+            answer_last, final, before_answer = sequence.read
             assert whole[answer_last] == example["generated_ids"][example["exact_last"]]
             assert whole[final + 1] == 198, "the newline follows the answer's text"
             assert whole[before_answer + 1] == example["generated_ids"][example["exact_first"]]
             assert sequence.ids.tolist() == whole[: len(sequence.ids)]
-    assert built[0][0].keep[2] == len(encode(tokenizer, prompts()["first"], [rows[0]["question"]])[0].ids) - 1
+    assert built[0][0].read[2] == len(encode(tokenizer, prompts()["first"], [rows[0]["question"]])[0].ids) - 1
 
 
 def test_the_knockout_changes_every_stored_layer(tokenizer, tmp_path):
@@ -132,8 +135,8 @@ def test_the_knockout_changes_every_stored_layer(tokenizer, tmp_path):
     built = build_workload(tokenizer, prompts(), examples(tokenizer)).sequences
     clean, cut = built[0][0], built[0][1]
     for layer in range(4):
-        before = plain_states(slow, clean.ids.tolist(), cut=[], keep=clean.keep, layer=layer)["resid"]
-        after = plain_states(slow, cut.ids.tolist(), cut=cut.cut, keep=cut.keep, layer=layer)["resid"]
+        before = plain_states(slow, clean.ids.tolist(), cut=[], keep=clean.read, layer=layer)["resid"]
+        after = plain_states(slow, cut.ids.tolist(), cut=cut.cut, keep=cut.read, layer=layer)["resid"]
         assert (before - after).abs().max() > 10 * of_a_pass(slow, len(clean.ids), before)
 
 
@@ -144,7 +147,7 @@ def test_generation_equals_greedy_decoding_one_token_at_a_time(family, questions
     stops[torch.arange(0, len(stops), 3)] = True  # so that rows stop at different times
     encoded = encode(tokenizer, prompts()["first"], questions)
     ids = [item.ids for item in encoded]
-    answers = generate(model, ids, shared=common_prefix(encoded), stops=stops, max_new_tokens=12, batch_tokens=96)
+    answers = greedy(model, ids, stops, 12, batch_tokens=96)
     assert [said.ids for said in answers] == [plain_greedy(model, prompt, stops, limit=12) for prompt in ids]
     assert len({len(said.ids) for said in answers}) > 1
     rounding = of_sureness(model, max(map(len, ids)) + 12)
@@ -169,7 +172,7 @@ def test_answers_keep_the_generated_ids_and_point_into_them(tokenizer):
         for i, text in enumerate(QUESTIONS)
     ]
     table = answer_questions(
-        model, tokenizer, prompts()["first"], questions=questions, max_new_tokens=16, batch_tokens=4096
+        Engine(model, 4096), tokenizer, prompts()["first"], questions=questions, max_new_tokens=16
     ).to_pylist()
     encoded = encode(tokenizer, prompts()["first"], QUESTIONS)
     stops = stop_tokens(model, answer_ends(tokenizer))
@@ -185,7 +188,7 @@ def test_a_batch_of_no_examples_writes_a_file_of_no_rows(tokenizer, tmp_path):
     model = tiny_model("llama", len(tokenizer), layers=1)
     writer = ActivationWriter(tmp_path / "a", layers=1, width=32, dtype=torch.float32, made_from={})
     workload = build_workload(tokenizer, prompts(), examples(tokenizer).slice(0, 0))
-    run_workload(model, workload, writer, batch_tokens=4096)
+    run_workload(Engine(model, 4096), workload, writer)
     writer.close()
     files = sorted((tmp_path / "a").iterdir())
     assert len(files) == 9
@@ -238,7 +241,7 @@ def test_a_part_of_the_grid_holds_what_the_whole_grid_holds_of_it(grid, tokenize
             tmp_path / name, layers=4, width=32, dtype=torch.float32, made_from={}, grid=kept
         ) as writer:
             workload = build_workload(tokenizer, prompts(), rows, positions=kept.positions)
-            run_workload(model, workload, writer, batch_tokens=4096)
+            run_workload(Engine(model, 4096), workload, writer)
     assert grid_of(tmp_path / "part") == grid
     whole, part = (ActivationReader([tmp_path / name]) for name in ("whole", "part"))
     for place in grid.places():

@@ -9,14 +9,14 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from anchorscope.answer.prompts import Encoded, chat_prompt, encode, few_shot_prompt
 from anchorscope.engine.packing import Pack
+from anchorscope.engine.packs import grow_tree
 from anchorscope.engine.self_check import choose_path
+from anchorscope.engine.work import Variant, Work
 from anchorscope.extract.axes import CONTROLS, PASSES, knockouts_of, passes_of
 from anchorscope.extract.interventions import CONTROL_REACH, PromptedQuestion, cut_tokens
-from anchorscope.extract.passes import passes_on
-from anchorscope.extract.recorder import recording
-from anchorscope.extract.sequences import TokenSequence, Workload, grow_tree
 from anchorscope.text.content_words import exact_question_spans
 from anchorscope.text.spans import Span
+from engines import collected, engine_on
 from rounding import assert_same, of_a_pass
 from small_things import tiny_model
 
@@ -57,15 +57,10 @@ def copying_toy() -> LlamaForCausalLM:
 
 def states(model, ids: list[int], cut: list[int], keep: list[int]) -> torch.Tensor:
     """Residual states [layers, positions, width] of one sequence."""
-    sequence = TokenSequence(np.array(ids), cut, keep)
-    workload = Workload(keys=[], sequences=[[sequence]], shared={"first": 0}, passes=[("first", "exact_question")])
-    found = []
     path = choose_path(model, ids, 0)
     assert path.name == "packed"
-    for way in (path, path.plain()):
-        with way.running(model), recording(way.parts) as recorder, torch.inference_mode():
-            passes = passes_on(way, model, recorder, workload=workload)
-            found.append(passes.run([[sequence]])[0][0, :, 0, :, 0])
+    work = Work([[[Variant(np.array(ids), read=keep, cut=cut)]]], ["resid"], range(len(path.parts.blocks)))
+    found = [collected(engine_on(path, model, way), work)[0] for way in ("packed", "plain")]
     assert_same(*found, of_a_pass(model, len(ids), found[0]))
     return found[0]
 
@@ -107,7 +102,7 @@ def test_later_tokens_do_not_depend_on_the_identity_of_knocked_out_ones(family):
 def test_the_mask_of_a_tree_is_the_written_definition(prefix, sliding):
     """Every computed token of a knocked-out sequence sees what the method says, and clean ones see all before them."""
     length, cut = 9, [3, 5]
-    sequence, clean = TokenSequence(np.arange(length), cut, [8]), TokenSequence(np.arange(length), [], [8])
+    sequence, clean = Variant(np.arange(length), read=[8], cut=cut), Variant(np.arange(length), read=[8])
     tree = grow_tree([clean, sequence], np.arange(prefix))
     group, *_ = Pack([tree], prefix).on(torch.device("cpu")).padded
     mask = group.mask(sliding)[0, 0]
@@ -128,9 +123,9 @@ def test_the_mask_of_a_tree_is_the_written_definition(prefix, sliding):
             assert all(name == ("branch" if place >= cut[0] else "trunk") for place, name in whose.items())
 
 
-def test_a_token_that_is_cut_cannot_be_kept():
-    with pytest.raises(ValueError, match="A token that is cut cannot be kept"):
-        TokenSequence(np.arange(6), [2, 3], [3])
+def test_a_token_that_is_cut_cannot_be_read():
+    with pytest.raises(ValueError, match="A token that is cut cannot be read"):
+        Variant(np.arange(6), read=[3], cut=[2, 3])
 
 
 def question(tokenizer, text: str) -> Encoded:

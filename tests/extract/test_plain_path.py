@@ -5,13 +5,15 @@ import polars as pl
 import pytest
 import torch
 
-from anchorscope.answer.generate import generate
 from anchorscope.engine import self_check
+from anchorscope.engine.door import Engine
+from anchorscope.engine.work import Variant
 from anchorscope.extract.axes import EXACT, HEADLINE, PASSES, passes_of, windowed
-from anchorscope.extract.run import path_for, run_workload
-from anchorscope.extract.sequences import TokenSequence, Workload
+from anchorscope.extract.run import run_workload
+from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.probe.delta import measure
+from engines import greedy
 from rounding import assert_same, of_a_pass, of_sureness
 from small_things import tiny_model
 
@@ -38,14 +40,11 @@ def workload(knockout: str = EXACT) -> Workload:
         ids = np.concatenate([start, draw.integers(5, 500, 8 + index % 5)])
         ids[PREFIX + 2] = 7 if right == (draw.random() < 0.8) else 8
         cuts = [[], [PREFIX + 2, PREFIX + 3], [PREFIX + 1], [], [PREFIX + 2, PREFIX + 3]]
-        sequences.append([TokenSequence(ids, cut, [len(ids) - 1]) for cut in cuts])
+        sequences.append([Variant(ids, read=[len(ids) - 1], cut=cut) for cut in cuts])
         keys.append({"id": f"q{index:02d}", "right": right, "subject": None, "popularity": None, "cut": 2})
     if knockout != EXACT:
-        return Workload(
-            keys=keys, sequences=[[some[1]] for some in sequences], shared={"first": PREFIX}, passes=passes_of(knockout)
-        )
-    shared = {"first": PREFIX, "second": PREFIX}
-    return Workload(keys=keys, sequences=sequences, shared=shared, passes=PASSES)
+        return Workload(keys, [[some[1]] for some in sequences], passes_of(knockout))
+    return Workload(keys, sequences, PASSES)
 
 
 def tables(model, folder) -> tuple[ActivationReader, list[pl.DataFrame]]:
@@ -53,7 +52,7 @@ def tables(model, folder) -> tuple[ActivationReader, list[pl.DataFrame]]:
     shape = {"layers": 4, "width": 32, "dtype": torch.float32, "made_from": {}, "grid": HEADLINE}
     for knockout in (EXACT, windowed(2)):
         with ActivationWriter(folder, **shape, knockout=knockout) as writer:
-            run_workload(model, workload(knockout), writer, batch_tokens=512)
+            run_workload(Engine(model, 512), workload(knockout), writer)
     reader = ActivationReader([folder])
     return reader, list(measure(reader, folds=3, repeats=1, seed=0, where="here")[:3])
 
@@ -62,7 +61,7 @@ def test_tables_of_both_paths_are_the_same_to_the_printed_digit(tmp_path, forced
     model = tiny_model("llama", 500)
     packed, expected = tables(model, tmp_path / "packed")
     forced()
-    assert path_for(model, workload(), ["resid"], window=None).name == "plain"
+    assert Engine(model).prepare(workload().work(HEADLINE, 4, EXACT)).name == "plain"
     plain, found = tables(model, tmp_path / "plain")
     for run in [*PASSES, *passes_of(windowed(2))]:
         read = [reader.read("resid", "answer_last", *run, layers=range(4)) for reader in (plain, packed)]
@@ -81,11 +80,10 @@ def test_both_paths_say_the_same(forced):
     prompts = [item[0].ids.tolist() for item in workload().sequences[:9]]
     stops = torch.zeros(500, dtype=torch.bool)
     stops[::6] = True
-    how = {"shared": PREFIX, "stops": stops, "max_new_tokens": 9, "batch_tokens": 64}
-    expected = generate(model, prompts, **how)
+    expected = greedy(model, prompts, stops, 9, batch_tokens=64)
     assert len({len(answer.ids) for answer in expected}) > 1
     forced()
-    found = generate(model, prompts, **how)
+    found = greedy(model, prompts, stops, 9, batch_tokens=64)
     assert [answer.ids for answer in found] == [answer.ids for answer in expected]
     rounding = of_sureness(model, PREFIX + 12 + 9)  # the longest prompt, and what is said
     for some, other in zip(found, expected, strict=True):

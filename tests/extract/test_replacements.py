@@ -10,11 +10,14 @@ import torch
 
 from anchorscope.answer.prompts import encode
 from anchorscope.engine import self_check
+from anchorscope.engine.door import Engine
+from anchorscope.engine.packs import grow_tree
+from anchorscope.engine.work import Variant
 from anchorscope.extract.axes import COMPONENTS, POSITIONS, REPLACING
 from anchorscope.extract.replaced_sequences import build_replaced
 from anchorscope.extract.replacements import QuestionTokens, patch_question, patch_random, replaced_prompt
 from anchorscope.extract.run import run_workload
-from anchorscope.extract.sequences import TokenSequence, build_workload, grow_tree
+from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from few_examples import examples, longest, prompts
 from reference import plain_states
@@ -134,12 +137,12 @@ def test_stored_activations_equal_a_plain_pass_over_the_replaced_tokens(
     analysed = table.take([4, 0, 3, 1])  # a donor need not be analysed
     shape = {"layers": 4, "width": 32, "dtype": torch.float32, "made_from": {}}
     with ActivationWriter(tmp_path, **shape) as writer:
-        run_workload(fast, build_workload(tokenizer, prompts(), analysed), writer, batch_tokens=4096)
+        run_workload(Engine(fast, 4096), build_workload(tokenizer, prompts(), analysed), writer)
     workload = build_replaced(
         tokenizer, prompts()["first"], analysed, asked=table, experiment=experiment, positions=POSITIONS
     )
     with ActivationWriter(tmp_path, **shape, knockout=experiment) as writer:
-        run_workload(fast, workload, writer, batch_tokens=256)
+        run_workload(Engine(fast, 256), workload, writer)
     reader = ActivationReader([tmp_path], knockouts=["exact_question", experiment])
     stored, plain = defaultdict(list), defaultdict(list)
     for index, key in enumerate(reader.keys):
@@ -149,7 +152,7 @@ def test_stored_activations_equal_a_plain_pass_over_the_replaced_tokens(
             if run[1] == "answer_only":
                 before = [tokenizer.bos_token_id]
             elif run[1] == "patch_random":
-                before = sequence.ids[: sequence.keep[2] - row["exact_first"] + 1].tolist()
+                before = sequence.ids[: sequence.read[2] - row["exact_first"] + 1].tolist()
             else:
                 before = slow_prompt(row, rows, run[1], tokenizer)
             ids = before + row["generated_ids"]
@@ -202,13 +205,12 @@ def test_without_a_token_before_the_answer_nothing_counts_as_done(tokenizer):
         nameless, prompts()["first"], first, asked=first, experiment="answer_only", positions=["before_answer"]
     )
     assert [key["answer_only/replaced"] > 0 for key in built.keys] == [False, True, False, True, True]
-    assert all(len(some[1].ids) > 0 and some[1].keep == [0] for some in built.sequences)
-    assert built.shared["none"] == 0
+    assert all(len(some[1].ids) > 0 and some[1].read == [0] for some in built.sequences)
 
 
 def test_a_tree_computes_replaced_tokens_and_what_follows_them_once(tokenizer):
-    own = TokenSequence(np.array([7, 8, 9, 10, 11, 12]), [], [5])
-    other = TokenSequence(np.array([7, 8, 9, 50, 11, 12]), [], [5])
+    own = Variant(np.array([7, 8, 9, 10, 11, 12]), read=[5])
+    other = Variant(np.array([7, 8, 9, 50, 11, 12]), read=[5])
     tree = grow_tree([own, other, own], known=np.arange(1))
     assert [branch.tokens.tolist() for branch in tree.branches] == [[8, 9, 10, 11, 12], [], [50, 11, 12], []]
     assert [branch.fork for branch in tree.branches[1:]] == [6, 3, 6]

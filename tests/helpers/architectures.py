@@ -22,13 +22,11 @@ from transformers import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging
 
-from anchorscope.answer.generate import generate
+from anchorscope.engine.door import Engine
+from anchorscope.engine.parts import MODULES
 from anchorscope.engine.scores import own_attention
-from anchorscope.engine.self_check import Path as EnginePath
-from anchorscope.extract.passes import passes_on
-from anchorscope.extract.recorder import MODULES, recording
-from anchorscope.extract.run import path_for
-from anchorscope.extract.sequences import TokenSequence, Workload
+from anchorscope.engine.work import Variant, Work
+from engines import collected, greedy
 from reference import plain_greedy
 from small_things import ROOT
 
@@ -290,28 +288,25 @@ class Found:
         return max(self.clean, self.knockout, self.window) < 1e-4 and self.generation
 
 
-def sequences() -> list[list[TokenSequence]]:
+def sequences() -> list[list[Variant]]:
     """Two examples after a common beginning, each clean and with a cut; the longer one exceeds a sliding window."""
     draw = np.random.default_rng(0)
     start = draw.integers(5, VOCABULARY, 10)
     found = []
     for length in (14, 19):
         ids = np.concatenate([start, draw.integers(5, VOCABULARY, length)])
-        found.append([TokenSequence(ids, cut, [len(ids) - 3, len(ids) - 1]) for cut in ([], [12, 14, 15])])
+        found.append([Variant(ids, read=[len(ids) - 3, len(ids) - 1], cut=cut) for cut in ([], [12, 14, 15])])
     return found
 
 
-def workload() -> Workload:
-    passes = [("first", "clean"), ("first", "exact_question")]
-    return Workload(keys=[{"id": "a"}, {"id": "b"}], sequences=sequences(), shared={"first": 10}, passes=passes)
+def work(window: int | None = None) -> Work:
+    return Work([[some] for some in sequences()], ["resid"], range(LAYERS), window)
 
 
-def measured(model: PreTrainedModel, path: EnginePath, window: int | None = None) -> Tensor:
+def measured(engine: Engine, window: int | None = None) -> Tensor:
     """[passes, examples, layers, positions, width] of the block outputs, as extraction computes them."""
-    with torch.inference_mode(), path.running(model), recording(path.parts, ["resid"]) as recorder:
-        passes = passes_on(path, model, recorder, workload=workload(), window=window)
-        (block,) = passes.run(workload().sequences)  # [components, layers, passes, positions, examples, width]
-    return block[0].permute(1, 3, 0, 2, 4)
+    found = collected(engine, work(window))[0].unflatten(1, (2, 2, 2))  # [layers, passes, positions, examples, width]
+    return found.permute(1, 3, 0, 2, 4)
 
 
 def expected(model: PreTrainedModel, window: int | None = None) -> Tensor:
@@ -323,7 +318,7 @@ def expected(model: PreTrainedModel, window: int | None = None) -> Tensor:
                     torch.stack(
                         [
                             masked_states(
-                                model, one.ids.tolist(), cut=one.cut, keep=one.keep, layer=layer, window=window
+                                model, one.ids.tolist(), cut=one.cut, keep=one.read, layer=layer, window=window
                             )
                             for layer in range(LAYERS)
                         ]
@@ -337,20 +332,20 @@ def expected(model: PreTrainedModel, window: int | None = None) -> Tensor:
 
 
 def same_answers(model: PreTrainedModel) -> bool:
-    """Whether `generate` says what the model says token by token."""
+    """Whether the engine says what the model says token by token."""
     prompts = [item[0].ids.tolist() for item in sequences()]
     stops = torch.zeros(model.config.get_text_config().vocab_size, dtype=torch.bool)
     stops[::7] = True
-    said = generate(model, prompts, shared=10, stops=stops, max_new_tokens=6, batch_tokens=None)
+    said = greedy(model, prompts, stops, 6)
     return [one.ids for one in said] == [plain_greedy(model, prompt, stops, limit=6) for prompt in prompts]
 
 
 def compare(model: PreTrainedModel) -> Found:
     """Run a small model on its path and the slow way."""
-    path = path_for(model, workload(), ["resid"], window=None)
-    differences = []
+    engine, differences = Engine(model), []
+    path = engine.prepare(work())
     for window in (None, WINDOW):
-        mine = measured(model, path_for(model, workload(), ["resid"], window), window)
+        mine = measured(engine, window)
         with own_attention(model, "eager"):
             slow = expected(model, window)
         differences.append((mine - slow).abs().amax(dim=(1, 2, 3, 4)) / slow.abs().amax().clamp(min=1))

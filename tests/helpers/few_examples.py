@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from anchorscope.answer.prompts import Prompt, few_shot_prompt
-from anchorscope.extract.sequences import TokenSequence, Workload
+from anchorscope.engine.work import Variant
+from anchorscope.extract.sequences import Workload
 from anchorscope.text.content_words import exact_question_spans
 from anchorscope.text.forms import question_form
 
@@ -70,7 +71,7 @@ def examples(tokenizer, questions: list[str] = QUESTIONS) -> pa.Table:
     return pa.Table.from_pylist(rows)
 
 
-def forest(trees: int, prefix: int) -> list[list[TokenSequence]]:
+def forest(trees: int, prefix: int) -> list[list[Variant]]:
     """Clean and cut sequences of different lengths after a common prefix; some cuts reach into it."""
     draw = np.random.default_rng(0)
     start = draw.integers(0, 500, prefix)
@@ -78,7 +79,7 @@ def forest(trees: int, prefix: int) -> list[list[TokenSequence]]:
     for index in range(trees):
         ids = np.concatenate([start, draw.integers(0, 500, 7 + index)])
         cuts = [[], [prefix + 1, prefix + 3], [prefix - 2, prefix], [prefix + 4]]
-        sequences.append([TokenSequence(ids, cut, [len(ids) - 2, len(ids) - 1, prefix + 6]) for cut in cuts])
+        sequences.append([Variant(ids, read=[len(ids) - 2, len(ids) - 1, prefix + 6], cut=cut) for cut in cuts])
     return sequences
 
 

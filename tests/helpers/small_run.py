@@ -11,9 +11,10 @@ from pathlib import Path
 
 import yaml
 
-from anchorscope.answer.generate import answer_ends, generate, stop_tokens
-from anchorscope.answer.prompts import common_prefix, decoded_offsets, encode, few_shot_prompt
+from anchorscope.answer.ends import answer_ends, stop_tokens
+from anchorscope.answer.prompts import decoded_offsets, encode, few_shot_prompt
 from anchorscope.text.normal_words import normal_words
+from engines import greedy
 from small_things import ROOT, tiny_model
 
 COPIED = ["Snakefile", "config.yaml", "requirements.lock", "workflow", "scripts", "envs", "profiles"]
@@ -63,7 +64,7 @@ def write_questions(path: Path, tokenizer, count: int, start: int = 0) -> None:
     model = tiny_model("llama", len(tokenizer), layers=2, seed=0)
     encoded = encode(tokenizer, few_shot_prompt(shots), questions)
     stops = stop_tokens(model, answer_ends(tokenizer))
-    answers = generate(model, [item.ids for item in encoded], common_prefix(encoded), stops, 32, 2048)
+    answers = greedy(model, [item.ids for item in encoded], stops, 32, batch_tokens=2048)
     with open(path, "w", encoding="utf-8") as file:
         for index, (question, answer) in enumerate(zip(questions, answers, strict=True)):
             said = [word for word, _ in normal_words(decoded_offsets(tokenizer, answer.ids)[0].split("\n")[0])]

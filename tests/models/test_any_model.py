@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from anchorscope.answer.answers import answer_questions
 from anchorscope.answer.prompts import PromptSet
+from anchorscope.engine.door import Engine
 from anchorscope.models.describe import describe
 from anchorscope.models.fetch import fetch
 from anchorscope.models.loading import load_fetched_tokenizer, load_model
@@ -90,7 +91,7 @@ def test_any_model_is_loaded_rightly_or_refused_in_a_sentence(cases, good, tmp_p
             tokenizer = load_fetched_tokenizer(manifest)
             prompt = PromptSet.bundled(style).built(tokenizer)["first"]
             model = load_model(manifest, "float32", threads=1)
-            answers = [answer_questions(model, tokenizer, prompt, QUESTIONS, 4, None) for _ in range(2)]
+            answers = [answer_questions(Engine(model), tokenizer, prompt, QUESTIONS, 4) for _ in range(2)]
         except Exception as error:
             sentence_of(error, ("mine", "model's"))
             return False

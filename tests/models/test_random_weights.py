@@ -9,6 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBa
 
 from anchorscope.answer.answers import answer_questions
 from anchorscope.answer.prompts import few_shot_prompt
+from anchorscope.engine.door import Engine
 from anchorscope.models.describe import describe
 from anchorscope.models.fetch import fetch
 from anchorscope.models.loading import load_model, load_tokenizer, random_model
@@ -115,9 +116,7 @@ def test_it_answers_although_its_tokens_and_its_end_of_text_lie_beyond_the_token
     question = {"id": "q", "question": "who is it", "gold": ["he"], "subject": None, "popularity": None, "spans": []}
     prompt = few_shot_prompt([{"question": "who was it", "answer": "she"}])
     model = load_model(manifest, "float32", threads=1)
-    (row,) = answer_questions(
-        model, tokenizer, prompt, questions=[question], max_new_tokens=8, batch_tokens=512
-    ).to_pylist()
+    (row,) = answer_questions(Engine(model), tokenizer, prompt, questions=[question], max_new_tokens=8).to_pylist()
     assert 1 <= len(row["generated_ids"]) <= 8
     assert max(row["generated_ids"]) >= len(tokenizer)
 

@@ -14,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 
 from anchorscope.answer.answers import grade
 from anchorscope.answer.prompts import decoded_offsets, tokens_over
+from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import Grid
 from anchorscope.extract.run import analysed, run_workload
 from anchorscope.extract.sequences import build_workload
@@ -217,7 +218,7 @@ def test_random_weights_read_no_more_at_the_exact_answer_than_at_the_end(answers
     grid = Grid(("resid",), ("answer_last", "final"))
     with ActivationWriter(tmp_path, layers=2, width=32, dtype=torch.float32, made_from={}, grid=grid) as writer:
         workload = build_workload(tokenizer, prompts(), kept, positions=grid.positions)
-        run_workload(tiny_model("llama", len(tokenizer), layers=2), workload, writer, batch_tokens=None)
+        run_workload(Engine(tiny_model("llama", len(tokenizer), layers=2)), workload, writer)
     reader = ActivationReader([tmp_path], grid)
     examples = examples_of(reader.keys, folds=5, repeats=1, seed=0, where="test")
     last, final = (

@@ -15,9 +15,8 @@ import psutil
 import torch
 from transformers import PreTrainedConfig
 
-from anchorscope.engine.batches import GPU_TOKENS
+from anchorscope.engine.door import GPU_TOKENS, KEPT_BYTES
 from anchorscope.extract.axes import HEADLINE, PASSES, Grid
-from anchorscope.extract.run import KEPT_BYTES
 from anchorscope.extract.store import GROUP_BYTES, GROUP_EXAMPLES, example_bytes
 from anchorscope.files.plain import fault_of_file
 from anchorscope.models.gpus import cards

@@ -5,20 +5,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from anchorscope.answer.donors import DONORS, Lengths, find_donors
-from anchorscope.answer.generate import Said, answer_ends, generate, sample, stop_tokens
-from anchorscope.answer.prompts import (
-    Demonstrations,
-    Encoded,
-    Prompt,
-    check_length,
-    common_prefix,
-    decoded_offsets,
-    encode,
-    tokens_over,
-)
+from anchorscope.answer.ends import answer_ends, stop_tokens
+from anchorscope.answer.prompts import Demonstrations, Encoded, Prompt, decoded_offsets, encode, tokens_over
+from anchorscope.engine.door import Engine
+from anchorscope.engine.work import Prompts, Said
 from anchorscope.text.forms import answer_form, answer_in_question
 from anchorscope.text.grading import label
 from anchorscope.text.spans import Span
@@ -54,17 +47,11 @@ SCHEMA = pa.schema(
 
 
 def answer_questions(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    prompt: Prompt,
-    questions: list[dict],
-    max_new_tokens: int,
-    batch_tokens: int | None,
+    engine: Engine, tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[dict], max_new_tokens: int
 ) -> pa.Table:
     """Ask every question under `prompt`: one row per question, refusals included."""
     asked = plan(tokenizer, prompt, questions)
-    generated = ask(model, asked, max_new_tokens=max_new_tokens, batch_tokens=batch_tokens)
-    return grade_all(tokenizer, questions, generated, asked.lengths)
+    return grade_all(tokenizer, questions, ask(engine, asked, max_new_tokens), asked.lengths)
 
 
 @dataclass(frozen=True)
@@ -72,7 +59,6 @@ class Asked:
     """What can be prepared for some questions without the model."""
 
     prompts: list[list[int]]  # token ids
-    shared: int  # how many leading tokens they have in common
     ends: list[int]  # tokens that end an answer
     lengths: list[Lengths]  # of the questions, by which donors are found
 
@@ -80,9 +66,8 @@ class Asked:
 def plan(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[dict]) -> Asked:
     """Everything that needs no model."""
     encoded = encode(tokenizer, prompt, [question["question"] for question in questions])
-    shared = common_prefix(encoded) if encoded else 0
     lengths = [_lengths(item, question["spans"]) for item, question in zip(encoded, questions, strict=True)]
-    return Asked([item.ids for item in encoded], shared, answer_ends(tokenizer), lengths)
+    return Asked([item.ids for item in encoded], answer_ends(tokenizer), lengths)
 
 
 def _lengths(encoded: Encoded, spans: Sequence[dict]) -> Lengths:
@@ -90,34 +75,16 @@ def _lengths(encoded: Encoded, spans: Sequence[dict]) -> Lengths:
     return Lengths(len(exact), len(encoded.question_tokens))
 
 
-def ask(model: PreTrainedModel, asked: Asked, max_new_tokens: int, batch_tokens: int | None) -> list[Said]:
+def ask(engine: Engine, asked: Asked, max_new_tokens: int) -> list[Said]:
     """Every answer, in the order of the prompts."""
-    if not asked.prompts:
-        return []
-    check_length(max(map(len, asked.prompts)) + max_new_tokens, model.config)
-    return generate(
-        model,
-        asked.prompts,
-        shared=asked.shared,
-        stops=stop_tokens(model, asked.ends),
-        max_new_tokens=max_new_tokens,
-        batch_tokens=batch_tokens,
-    )
+    work = Prompts(asked.prompts, stop_tokens(engine.model, asked.ends), max_new_tokens)
+    return [said for (said,) in engine.continued(work, what="answering questions")]
 
 
-def ask_again(model: PreTrainedModel, asked: Asked, uniforms: Tensor, batch_tokens: int | None) -> list[list[Said]]:
+def ask_again(engine: Engine, asked: Asked, uniforms: Tensor) -> list[list[Said]]:
     """Several answers to each prompt at temperature 1, drawn by `uniforms` [prompts, answers, tokens]."""
-    if not asked.prompts:
-        return []
-    check_length(max(map(len, asked.prompts)) + uniforms.shape[2], model.config)
-    return sample(
-        model,
-        asked.prompts,
-        uniforms,
-        shared=asked.shared,
-        stops=stop_tokens(model, asked.ends),
-        batch_tokens=batch_tokens,
-    )
+    work = Prompts(asked.prompts, stop_tokens(engine.model, asked.ends), uniforms.shape[-1], uniforms)
+    return engine.continued(work, what="drawing samples")
 
 
 def grade_all(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, ask, grade_all, plan, remarks
 from anchorscope.answer.prompts import PromptSet
+from anchorscope.engine.door import Engine
 from anchorscope.files.logs import log
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import read_table, write_table
@@ -38,7 +39,7 @@ def answer_file(questions: Path | str, manifest: Path | str, target: Path | str,
     asked = plan(tokenizer, prompt, shard)
     model = load_model(described, settings.dtype, settings.threads)
     computed = computed_on(model)
-    generated = ask(model, asked, max_new_tokens=MAX_NEW_TOKENS, batch_tokens=settings.batch_tokens)
+    generated = ask(Engine(model, settings.batch_tokens), asked, MAX_NEW_TOKENS)
     leave_cards(model)
     answers = grade_all(tokenizer, shard, generated, asked.lengths)
     verdicts = answers.column("right").to_pylist()

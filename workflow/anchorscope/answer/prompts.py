@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
-from anchorscope.engine.packing import shared_tokens
 from anchorscope.files.identity import read_json
 from anchorscope.models.rendering import render_within_limits
 from anchorscope.text.spans import Span
@@ -160,16 +159,6 @@ def refuse_control_tokens(tokenizer: PreTrainedTokenizerBase, texts: Sequence[st
             )
 
 
-def check_length(tokens: int, config: PreTrainedConfig) -> None:
-    """Refuse sequences longer than the model's positions, if it has a limit: what it says there means nothing."""
-    positions = getattr(config.get_text_config(), "max_position_embeddings", None)
-    if positions and tokens > positions:
-        raise ValueError(
-            f"The longest prompt with its answer has {tokens} tokens, more than the model's {positions} positions "
-            "(max_position_embeddings); take long questions out of the dataset."
-        )
-
-
 def _beginning(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
@@ -210,8 +199,3 @@ def decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
 def _shared(text: str, other: str) -> int:
     limit = min(len(text), len(other))
     return next((index for index in range(limit) if text[index] != other[index]), limit)
-
-
-def common_prefix(encoded: list[Encoded]) -> int:
-    """How many leading tokens all prompts have in common, up to the first token of a question."""
-    return min(shared_tokens([item.ids for item in encoded]), min(min(item.question_tokens) for item in encoded))

@@ -11,8 +11,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
 from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
-from anchorscope.engine.parts import in_eval_mode
-from anchorscope.engine.self_check import Path as EnginePath
+from anchorscope.engine.door import Engine
+from anchorscope.engine.door import Path as EnginePath
 from anchorscope.extract.axes import (
     COMPONENTS,
     CONTROLS,
@@ -25,9 +25,8 @@ from anchorscope.extract.axes import (
     Headline,
     knockouts_of,
     passes_of,
-    window_of,
 )
-from anchorscope.extract.run import analysed, path_for, run_workload
+from anchorscope.extract.run import analysed, run_workload
 from anchorscope.extract.sequences import build_workload, tell_uncut
 from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of, remove_added
 from anchorscope.files.arguments import check_choices, check_whole, is_list, is_path, is_text
@@ -87,24 +86,16 @@ def extract(
     log.info("prompt: %s", style)
     grid, bundled = Grid.of(components, positions), PromptSet.bundled(style)
     prompts = bundled.built(tokenizer)
-    with in_eval_mode(model):
-        answers = answer_questions(
-            model,
-            tokenizer,
-            prompts["first"],
-            questions=questions.to_dicts(),
-            max_new_tokens=MAX_NEW_TOKENS,
-            batch_tokens=batch_tokens,
-        )
-        kept = analysed(answers, balance, seed)
-        remove_added(folder)
-        for knockout in knockouts_of(interventions, windows):
-            passes = passes_of(knockout)
-            workload = build_workload(tokenizer, prompts, kept, passes=passes, positions=grid.positions)
-            tell_uncut(workload, knockout)
-            way = path_for(model, workload, grid.components, window_of(knockout))
-            with _writer(folder, model, grid, prompts=bundled, knockout=knockout, way=way) as writer:
-                run_workload(model, workload, writer, path=way, batch_tokens=batch_tokens)
+    engine = Engine(model, batch_tokens)
+    answers = answer_questions(engine, tokenizer, prompts["first"], questions.to_dicts(), MAX_NEW_TOKENS)
+    kept = analysed(answers, balance, seed)
+    remove_added(folder)
+    for knockout in knockouts_of(interventions, windows):
+        workload = build_workload(tokenizer, prompts, kept, passes=passes_of(knockout), positions=grid.positions)
+        tell_uncut(workload, knockout)
+        path = engine.prepare(workload.work(grid, engine.layers, knockout))
+        with _writer(folder, model, grid, prompts=bundled, knockout=knockout, path=path) as writer:
+            run_workload(engine, workload, writer, path=path)
     return cast(pl.DataFrame, pl.from_arrow(answers))
 
 
@@ -115,7 +106,7 @@ def _writer(
     *,
     prompts: PromptSet,
     knockout: str,
-    way: EnginePath | None,
+    path: EnginePath | None,
 ) -> ActivationWriter:
     config = model.config.get_text_config()
     made_from = provenance(
@@ -123,7 +114,7 @@ def _writer(
         model={"weights": GIVEN},
         prompts=prompts.texts,
         computed=computed_on(model),
-        path=way and way.as_json(),
+        path=path and path.as_json(),
     )
     return ActivationWriter(
         folder,

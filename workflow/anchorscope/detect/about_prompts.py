@@ -14,7 +14,7 @@ from anchorscope.answer.prompts import (
     chat_prompt,
     encode,
 )
-from anchorscope.engine.packing import shared_tokens
+from anchorscope.engine.work import shared_tokens
 
 TRUE, SURE = ASKED = ("about_true", "about_sure")  # whether the answer is true, and how sure the model is of that
 OPTIONS = {TRUE: ("yes", "no"), SURE: tuple("0123456789")}

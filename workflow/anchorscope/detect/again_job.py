@@ -5,7 +5,7 @@ Both in one job: to load a model and to try it takes as long as to ask about man
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +20,10 @@ from anchorscope.detect.asked_file import write_asked
 from anchorscope.detect.names import GATES, SHIFTS, layer_read
 from anchorscope.detect.reweight import MarkedExample, marked_examples, reweighted_states, workload_of
 from anchorscope.detect.reweighted_file import write_reweighted
-from anchorscope.engine.self_check import Path as RunPath
-from anchorscope.extract.axes import Balance, Headline
+from anchorscope.engine.door import Engine
+from anchorscope.extract.axes import EXACT, Balance, Headline
 from anchorscope.extract.job import NEEDED as EXTRACTED
-from anchorscope.extract.run import analysed, path_for
+from anchorscope.extract.run import analysed
 from anchorscope.extract.sequences import Workload
 from anchorscope.files.sealed_parquet import made_from, read_table
 from anchorscope.models.hardware import computed_on
@@ -108,15 +108,11 @@ def _work(examples: pa.Table, gates: Path | str | None, described: Manifest, set
 
 def _run(model: PreTrainedModel, work: Work, settings: AgainSettings) -> tuple[list[Tensor], Tensor | None, dict]:
     """Logits [examples, options] of each asking, states [1 + shifts, examples, width], and how they were computed."""
-    headline = settings.headline
-    path = cast(RunPath, path_for(model, work.workload, [headline.component], window=None))  # there are examples
-    how = {"computed": computed_on(model), "path": path.as_json()}
-    said = ask_about(model, work.askings, settings.batch_tokens, path)
-    if work.gates is None:
-        return said, None, how
-    shared, batch_tokens = work.workload.shared["first"], settings.batch_tokens
-    states = reweighted_states(model, path, headline, work.marked, work.gates, shared=shared, batch_tokens=batch_tokens)
-    return said, states, how
+    engine, headline = Engine(model, settings.batch_tokens), settings.headline
+    engine.prepare(work.workload.work(headline.grid(), engine.layers, EXACT))
+    how = {"computed": computed_on(model), "path": engine.how()}
+    said = ask_about(engine, work.askings)
+    return said, None if work.gates is None else reweighted_states(engine, headline, work.marked, work.gates), how
 
 
 def gates_of(file: Path | str, ids: list[str]) -> np.ndarray:

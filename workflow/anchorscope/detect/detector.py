@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -11,9 +12,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.detect.detector_file import About, read_detector
 from anchorscope.detect.given_answers import tokenise
-from anchorscope.detect.score import Scoring, Ways
+from anchorscope.detect.score import Scoring
 from anchorscope.detect.trained import Trained
-from anchorscope.engine.parts import in_eval_mode
+from anchorscope.engine.door import Engine, Tried
 from anchorscope.extract.store import DTYPES
 from anchorscope.files.arguments import check_texts, check_whole
 from anchorscope.files.logs import log
@@ -27,7 +28,10 @@ class Detector:
 
     trained: Trained
     about: About
-    ways: Ways = field(default_factory=Ways, repr=False, compare=False)
+    # How models are run, each tried out once: the trial takes longer than to score a few answers.
+    tried: WeakKeyDictionary[PreTrainedModel, Tried] = field(
+        default_factory=WeakKeyDictionary, repr=False, compare=False
+    )
 
     def score(
         self,
@@ -65,11 +69,11 @@ class Detector:
             position=self.about.position,
             layer=read,
             probe=self.trained.layers(slice(read, read + 1)),
-            ways=self.ways,
-            batch_tokens=batch_tokens,
         )
-        with in_eval_mode(model):
-            logits = scoring.logits(model, tokenise(tokenizer, prompt, questions, answers), answers)
+        engine = Engine(model, batch_tokens, self.tried.get(model))
+        logits = scoring.logits(engine, tokenise(tokenizer, prompt, questions, answers), answers)
+        if engine.tried:
+            self.tried[model] = engine.tried
         return torch.sigmoid(logits.double()).numpy()
 
     def _layer(self, asked: int | None) -> int:

@@ -39,11 +39,10 @@ class Given:
 
 @dataclass(frozen=True)
 class Answered:
-    """Some of the answers that are scored, and how many leading tokens their prompts have in common."""
+    """Some of the answers that are scored."""
 
-    numbers: list[int]  # of the answers among all
+    numbers: list[int]  # among all
     given: list[Given]
-    shared: int
 
 
 def tokenise(
@@ -68,8 +67,7 @@ def tokenise(
             _given(tokenizer, prompt, questions[number], said[number], encoding)
             for number, encoding in zip(numbers, encodings, strict=True)
         ]
-        asked = next((n for n, (_, end) in enumerate(encodings[0].offsets) if end > len(prompt.before)), 0)
-        yield Answered(numbers, given, shared=_common(given, most=asked))
+        yield Answered(numbers, given)
 
 
 def _one_ahead(make: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
@@ -118,12 +116,3 @@ def _apart(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: str, questi
     before = backend.encode(text, add_special_tokens=prompt.special_tokens).ids
     after = backend.encode(said, add_special_tokens=False)
     return Given(question, said, before + after.ids, first=len(before), offsets=after.offsets)
-
-
-def _common(given: Sequence[Given], most: int) -> int:
-    """How many of the first `most` tokens all have in common."""
-    beginning = given[0].ids[:most]
-    for one in given:
-        while one.ids[: len(beginning)] != beginning:
-            beginning.pop()
-    return len(beginning)

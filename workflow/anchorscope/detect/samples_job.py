@@ -10,6 +10,7 @@ from torch import Tensor
 from anchorscope.answer.answers import MAX_NEW_TOKENS, ask_again, plan
 from anchorscope.answer.draws import own_draw
 from anchorscope.answer.prompts import PromptSet, decode
+from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import WITHIN, Balance
 from anchorscope.extract.run import analysed
 from anchorscope.files.provenance import provenance
@@ -49,7 +50,7 @@ def sample_file(answers: Path | str, manifest: Path | str, target: Path | str, s
     asked = plan(tokenizer, prompt, examples.select(["question", "spans"]).to_pylist())
     model = load_model(described, settings.dtype, settings.threads)
     computed = computed_on(model)
-    said = ask_again(model, asked, own_uniforms(ids, settings.samples), settings.batch_tokens)
+    said = ask_again(Engine(model, settings.batch_tokens), asked, own_uniforms(ids, settings.samples))
     leave_cards(model)
     texts = [[decode(tokenizer, one.ids).split("\n", 1)[0].strip() for one in mine] for mine in said]
     made_from = provenance(

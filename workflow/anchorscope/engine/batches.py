@@ -1,13 +1,11 @@
 """Which examples are computed together. The plan is fixed, so that a rerun repeats every rounding."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
-from transformers import PreTrainedModel
 
-from anchorscope.files.logs import log, progress
+from anchorscope.files.logs import log
 
-GPU_TOKENS, CPU_TOKENS = 16384, 2048
 # Python, numpy and torch's caching allocators have their own errors for a lack of memory. All others raise a
 # RuntimeError that only its words tell apart, and these differ between systems and libraries:
 NO_MEMORY = (
@@ -19,11 +17,6 @@ NO_MEMORY = (
     "alloc_failed",  # CUBLAS_STATUS_ALLOC_FAILED, and cuDNN's
     "could not create a memory object",  # oneDNN
 )
-
-
-def default_tokens(model: PreTrainedModel) -> int:
-    """As many tokens per batch as keep the model's device busy. More are hardly faster and take more memory."""
-    return GPU_TOKENS if model.device.type == "cuda" else CPU_TOKENS
 
 
 def plan_batches(sizes: list[int], budget: int) -> list[list[int]]:
@@ -44,14 +37,10 @@ def plan_batches(sizes: list[int], budget: int) -> list[list[int]]:
     return plan
 
 
-def run_batches(run: Callable[[list[int]], None], sizes: list[int], budget: int, what: str) -> None:
-    """Call `run` on batches of examples until all are done. `what` names the work in the log."""
-    for _ in progress(finished_batches(run, sizes, budget), len(sizes), what, weight=len):
-        pass
-
-
-def finished_batches(run: Callable[[list[int]], None], sizes: list[int], budget: int) -> Iterator[list[int]]:
-    """Call `run` on batches of examples until all are done, and give each batch when it is.
+def run_batches(
+    run: Callable[[list[int]], None], sizes: list[int], budget: int, done: Callable[[int], None] = lambda count: None
+) -> None:
+    """Call `run` on batches of examples until all are done; `done` is told how many each batch had.
 
     When memory runs out, the budget is halved for that batch and all that follow. `run` must leave nothing behind when
     it fails.
@@ -59,7 +48,7 @@ def finished_batches(run: Callable[[list[int]], None], sizes: list[int], budget:
     plan = plan_batches(sizes, budget)
     while plan:
         if _fits(run, plan[0]):
-            yield plan.pop(0)
+            done(len(plan.pop(0)))
             continue
         tokens = sum(sizes[index] for index in plan[0])
         if len(plan[0]) == 1:

@@ -16,33 +16,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
+from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.packing import to_device
-from anchorscope.engine.parts import Parts, decoder_of, input_device, layers_listed
+from anchorscope.engine.parts import MODULES, Parts, decoder_of, input_device, layers_listed
 from anchorscope.engine.scores import Scores
+from anchorscope.engine.self_check import allowed, relative_difference
+from anchorscope.engine.work import Probes, Route, Verdicts, shared_tokens
+from anchorscope.files.logs import log
 
 WEIGHED = (torch.softmax, Tensor.softmax, F.softmax)  # what returns weights
-
-
-@dataclass(frozen=True)
-class Route:
-    """A sequence up to the token that is read, the first of the queries, which go on to its end, and sets of keys."""
-
-    ids: np.ndarray
-    start: int
-    keys: list[list[int]]  # one list for each flow
-
-
-@dataclass(frozen=True)
-class Probes:
-    """Of each row the probe whose loss is differentiated: logit = state . weight + bias."""
-
-    weight: Tensor  # [layers, rows, width]
-    bias: Tensor  # [layers, rows]
-
-    def loss(self, layer: int, states: Tensor) -> Tensor:
-        """The summed log loss of the probes' own verdicts on states [rows, width]."""
-        logits = (states * self.weight[layer].to(states.device)).sum(-1) + self.bias[layer].to(states.device)
-        return F.softplus(-logits.abs()).sum()
 
 
 class Weights(Scores):
@@ -204,3 +186,32 @@ def _flow(loss: Tensor, weights: dict[int, list[Tensor]], queries: Tensor, keys:
             flow = product.sum(1)[..., : keys.shape[-1]].cpu()  # [rows, queries, keys], without attention sinks
             total += torch.einsum("rqk,rq,frk->fr", flow, queries, keys)
     return total / len(weights)
+
+
+def ready(model: PreTrainedModel, parts: Parts, routes: list[Route], verdicts: Verdicts, component: str) -> Gradients:
+    """Keys and values are reused where that gives the stored states of two routes of unlike length, else nothing is.
+
+    Run together, the shorter one has a gap, which all layers must skip.
+    """
+    modules: dict[int, Any] = {layer: MODULES[component](parts.blocks[layer]) for layer in verdicts.layers}
+    by_start = sorted(range(len(routes)), key=lambda index: routes[index].start)
+    tried = list(dict.fromkeys([by_start[0], by_start[-1]]))
+    expected = verdicts.states[:, tried].float().flatten(0, 1)
+    shared = shared_tokens([route.ids[: route.start].tolist() for route in routes])
+    for prefix in (routes[0].ids[:shared], None):
+        try:
+            gradients = Gradients(model, parts, modules, prefix)
+            _, states = gradients.run([routes[index] for index in tried], verdicts.of(tried))
+        except (RuntimeError, TypeError, AttributeError, KeyError, IndexError) as error:  # from the model's own code
+            if out_of_memory(error) or prefix is None:
+                raise
+            continue
+        difference = relative_difference(states.flatten(0, 1), expected, model.dtype)
+        if difference <= allowed(model.dtype, verdicts.rounding):
+            return gradients
+        if prefix is not None:
+            log.warning("keys and values cannot be reused, which is slower (relative difference %.2g)", difference)
+    raise ValueError(
+        f"The states of the model are not those that were extracted (relative difference {difference:.2g}); extract "
+        "the activations again, or take saliency out of `experiments`."
+    )

@@ -13,7 +13,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from anchorscope.engine.attention import compute_prefix, extended_past
-from anchorscope.engine.packing import Pack, shared_tokens, trunk
+from anchorscope.engine.packing import Pack, trunk
+from anchorscope.engine.work import shared_tokens
 
 SHARERS = 4  # how many sequences have an opening at least; with fewer, there are more openings but hardly more is saved
 MOST = 1024  # tokens of openings: they are computed in one pass, before any batch has shown how much memory there is
@@ -24,17 +25,13 @@ Tokens = tuple[int, ...]
 class Openings:
     """A pool with the tokens that sequences begin with, and where in it those of each sequence are."""
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        sequences: Sequence[Sequence[int] | np.ndarray],
-        prefix: int,
-        last: nn.Module | None = None,
-    ):
-        """All sequences begin with the same `prefix` tokens. With `last`, the model runs no further than that."""
+    def __init__(self, model: PreTrainedModel, sequences: Sequence[np.ndarray], last: nn.Module | None = None):
+        """With `last`, the model runs no further than that."""
+        begun = [tuple(ids.tolist()) for ids in sequences]
+        prefix = shared_tokens(begun)
         self.prefix = np.arange(prefix)
-        self.past = compute_prefix(model, sequences[0][:prefix], last)
-        openings = find_openings([self._own(ids) for ids in sequences], MOST)
+        self.past = compute_prefix(model, begun[0][:prefix], last)
+        openings = find_openings([ids[prefix:] for ids in begun], MOST)
         self.places: dict[Tokens, np.ndarray] = {}  # in the pool, of each opening
         if openings:
             pack = Pack([trunk(self.prefix, opening) for opening in openings], prefix)
@@ -43,13 +40,9 @@ class Openings:
                 self.places[opening] = prefix + start + np.arange(len(opening))
         self.lengths = sorted({len(opening) for opening in openings}, reverse=True)
 
-    def _own(self, ids: Sequence[int] | np.ndarray) -> Tokens:
-        own = ids[len(self.prefix) :]
-        return tuple(own.tolist() if isinstance(own, np.ndarray) else own)
-
-    def known(self, ids: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The pool places of the tokens that a sequence begins with, as many as are there."""
-        own = self._own(ids)
+    def known(self, ids: np.ndarray) -> np.ndarray:
+        """The pool places of the tokens that one of the sequences begins with, as many as are there."""
+        own = tuple(ids[len(self.prefix) :].tolist())
         found = [self.places[own[:length]] for length in self.lengths if own[:length] in self.places]
         return np.concatenate([self.prefix, *found[:1]])
 

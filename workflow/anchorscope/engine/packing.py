@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from anchorscope.engine.work import Bias
+
 # The position of padding: later than any query, so that none sees it.
 NOWHERE = 2**30
 # A pack is filled up to a multiple of one of these: matrix libraries keep memory for every shape they have seen.
@@ -27,8 +29,7 @@ class Branch:
     tokens: np.ndarray
     positions: np.ndarray
     fork: int
-    # Added to the scores of the key at each position of the sequence, for all of these tokens; None for nothing.
-    bias: np.ndarray | None = None
+    bias: Bias | None = None  # of these tokens' attention
 
 
 @dataclass(frozen=True)
@@ -172,25 +173,27 @@ class Padded:
         return mask[:, None]
 
     def added(self, sliding: int | None, dtype: torch.dtype) -> Tensor:
-        """What is added to the scores, [trees, 1, queries, keys]: the branches' bias, or -inf where the mask hides."""
+        """What is added to the scores, [trees, 1 or heads, queries, keys]: a branch's bias, or -inf where it hides."""
         if (sliding, dtype) not in self._added:
             self._added[sliding, dtype] = self._bias.to(dtype).masked_fill(~self.mask(sliding), -torch.inf)
         return self._added[sliding, dtype]
 
     @cached_property
     def _bias(self) -> Tensor:
-        """[trees, 1, queries, keys]"""
-        biases = [[branch.bias for branch in tree.branches] for tree in self.trees]
-        longest = max((len(bias) for some in biases for bias in some if bias is not None), default=0)
-        of_keys = np.zeros((len(biases), max(map(len, biases)), longest + 1), np.float32)  # the last is for padding
-        for tree, some in enumerate(biases):
-            for branch, bias in enumerate(some):
-                if bias is not None:
-                    of_keys[tree, branch, : len(bias)] = bias
-        trees = torch.arange(len(biases), device=self.device)[:, None, None]
-        branches = self._standing.query_branch[:, :, None]
-        positions = self._standing.key_position.clamp(max=longest)[:, None, :]
-        return self._tensor(of_keys)[trees, branches, positions][:, None]
+        """[trees, 1 or heads, queries, keys]"""
+        keys = self._standing.key_position.cpu().numpy()
+        found: dict[tuple[int, int], np.ndarray] = {}  # by tree and first query
+        for number, tree in enumerate(self.trees):
+            start = 0
+            for branch in tree.branches:
+                if branch.bias is not None:
+                    found[number, start] = branch.bias.on(branch.positions, keys[number])
+                start += len(branch.tokens)
+        heads = max((len(own) for own in found.values()), default=1)
+        added = np.zeros((len(self.trees), heads, self.width, keys.shape[1]), np.float32)
+        for (number, start), own in found.items():
+            added[number, :, start : start + own.shape[1]] = own
+        return self._tensor(added)
 
 
 class Placed:
@@ -280,9 +283,3 @@ def trunk(known: np.ndarray | Sequence[int], tokens: np.ndarray | Sequence[int])
     places = np.asarray(known, np.int64)
     positions = np.arange(len(places), len(places) + len(tokens))
     return Tree(places, [Branch(np.asarray(tokens, np.int64), positions, len(places))])
-
-
-def shared_tokens(sequences: Sequence[list[int]] | Sequence[tuple[int, ...]]) -> int:
-    """How many leading tokens all sequences have in common: as many as the first and the last in their order."""
-    first, last = min(sequences), max(sequences)
-    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))

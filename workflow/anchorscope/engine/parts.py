@@ -1,7 +1,7 @@
 """Where a model's blocks, their attention and their MLPs are: found by watching a short pass, not by name."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -49,6 +49,25 @@ class Parts:
         """All that a block hands on, as a view whose first axis is the rows."""
         states = cast(Tensor, first_tensor(output))
         return states if states.dim() < 4 or self.stream is None else states.transpose(0, 1)
+
+
+# Which part of a block each component is the output of; None where a block has no such part.
+MODULES: dict[str, Callable[[Block], Any]] = {
+    "resid": lambda block: block.module,
+    "attn": lambda block: block.attention_out,
+    "mlp": lambda block: block.mlp,
+}
+
+
+def check_components(parts: Parts, components: Sequence[str], kind: str) -> None:
+    """Refuse a component that some layer does not have."""
+    for name in components:
+        lacking = [layer for layer, block in enumerate(parts.blocks) if MODULES[name](block) is None]
+        if lacking:
+            raise ValueError(
+                f"{kind} models have no {name} in {layers_listed(lacking)}; leave it out of `components`, and name "
+                "another as the headline's `component`."
+            )
 
 
 def layers_listed(numbers: list[int]) -> str:

@@ -37,7 +37,7 @@ class Scores(TorchFunctionMode):
             self._masks.clear()
 
     def favour(self, bias: Tensor | None) -> None:
-        """From now on, add this to the scores: float [rows, 1, queries, keys]."""
+        """From now on, add this to the scores: float [rows, 1 or heads, queries, keys]."""
         self._bias = bias
         self._masks.clear()
 
@@ -69,7 +69,7 @@ class Scores(TorchFunctionMode):
         return scores
 
     def _shaped(self, change: Tensor, scores: Tensor) -> Tensor:
-        """What is changed [rows, 1, queries, keys], in the shape of the scores; nothing in a column beside the keys."""
+        """What is changed [rows, 1 or heads, queries, keys], in the scores' shape; nothing beside the keys."""
         beside = scores.shape[-1] - self.queries
         if beside > 1:
             raise ValueError(f"their attention sees {beside} states beside those of tokens, which may hold what is cut")

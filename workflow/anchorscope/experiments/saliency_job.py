@@ -9,16 +9,9 @@ import pyarrow.compute as pc
 import torch
 
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.engine.gradients import Probes
-from anchorscope.experiments.saliency import (
-    SCHEMA,
-    Measured,
-    build_routes,
-    drawn,
-    layers_read,
-    saliency,
-    saliency_table,
-)
+from anchorscope.engine.door import Engine
+from anchorscope.engine.work import Probes, Verdicts
+from anchorscope.experiments.saliency import SCHEMA, build_routes, drawn, layers_read, saliency_table
 from anchorscope.extract.axes import EXACT, Headline
 from anchorscope.extract.job import NEEDED
 from anchorscope.extract.store import ActivationReader, open_activations
@@ -79,7 +72,7 @@ def saliency_file(
     chosen = drawn([key["id"] for key in reader.keys], [key["right"] for key in reader.keys], settings.seed)
     rounding = made_from(activations[0])["path"]["rounding"]
     (first, *_) = read_probes(probes)
-    measured = _measured(reader, read_table(layers), first[FULL], chosen, settings, rounding)
+    verdicts = _verdicts(reader, read_table(layers), first[FULL], chosen, settings, rounding)
     asked = _answered(answers, [reader.keys[index]["id"] for index in chosen])
     tokenizer = load_fetched_tokenizer(described)
     routes = build_routes(
@@ -87,20 +80,21 @@ def saliency_file(
     )
     model = load_model(described, _fine(settings.dtype), settings.threads)
     computed = computed_on(model)
-    values = saliency(model, routes, measured, settings.headline, settings.batch_tokens)
+    engine = Engine(model, settings.batch_tokens)
+    values = engine.flows(routes, verdicts, settings.headline.component, what="differentiating")
     leave_cards(model)
-    table = saliency_table(values, asked.select(["id", "right"]).to_pylist(), routes, measured)
+    table = saliency_table(values, asked.select(["id", "right"]).to_pylist(), routes, verdicts.layers)
     write_table(target, table, provenance(**made, computed=computed))
 
 
-def _measured(
+def _verdicts(
     reader: ActivationReader,
     layers: pa.Table,
     probes: FittedProbes,
     chosen: list[int],
     settings: SaliencySettings,
     rounding: float,
-) -> Measured:
+) -> Verdicts:
     """The probes of the examples' own folds in the first repeat, which never saw them, and what they read."""
     component, position = settings.headline.component, settings.headline.position
     at = (pc.field("component") == component) & (pc.field("position") == position) & pc.field("is_reference")
@@ -110,7 +104,7 @@ def _measured(
     )
     examples = examples_of(reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=settings.dataset)
     own = torch.from_numpy(examples.splits[0].folds)[chosen]
-    return Measured(read, Probes(probes.weight[read][:, own], probes.bias[read][:, own]), clean[:, chosen], rounding)
+    return Verdicts(read, Probes(probes.weight[read][:, own], probes.bias[read][:, own]), clean[:, chosen], rounding)
 
 
 def _answered(files: Sequence[Path | str], ids: list[str]) -> pa.Table:

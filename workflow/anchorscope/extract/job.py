@@ -8,9 +8,10 @@ from transformers import PreTrainedTokenizerBase
 
 from anchorscope.answer.donors import DONORS
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.extract.axes import REPLACING, WITHIN, Balance, Grid, passes_of, window_of
+from anchorscope.engine.door import Engine
+from anchorscope.extract.axes import REPLACING, WITHIN, Balance, Grid, passes_of
 from anchorscope.extract.replaced_sequences import build_replaced
-from anchorscope.extract.run import analysed, path_for, run_workload
+from anchorscope.extract.run import analysed, run_workload
 from anchorscope.extract.sequences import Workload, build_workload, tell_uncut
 from anchorscope.extract.store import KEYS, ActivationWriter
 from anchorscope.files.provenance import provenance
@@ -53,7 +54,8 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
     tokenizer = load_fetched_tokenizer(described)
     workload = _workload(tokenizer, examples, judged, settings)
     model = load_model(described, settings.dtype, settings.threads)
-    path = path_for(model, workload, settings.grid.components, window_of(settings.knockout))
+    engine = Engine(model, settings.batch_tokens)
+    path = engine.prepare(workload.work(settings.grid, engine.layers, settings.knockout))
     made_from = provenance(
         stage="extract",
         model=described.as_json(),
@@ -74,14 +76,7 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
         knockout=settings.knockout,
     )
     with writer:
-        run_workload(
-            model,
-            workload,
-            writer,
-            path=path,
-            batch_tokens=settings.batch_tokens,
-            computed=lambda: leave_cards(model),
-        )
+        run_workload(engine, workload, writer, path=path, computed=lambda: leave_cards(model))
 
 
 def _workload(

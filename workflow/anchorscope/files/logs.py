@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
@@ -62,10 +63,9 @@ def raised_here(trace: TracebackType | None) -> bool:
     return ours and linecache.getline(frame.f_code.co_filename, line).lstrip().startswith("raise ")
 
 
-def progress(
-    items: Iterable[Item], total: int, what: str, weight: Callable[[Item], int] = lambda item: 1
-) -> Iterator[Item]:
-    """Yield `items`; show rate and time left on a terminal, and log them every few seconds.
+@contextmanager
+def meter(total: int, what: str) -> Iterator[Callable[[int], None]]:
+    """A function to tell how many more are done: rate and time left on a terminal, in the log every few seconds.
 
     Where no job has set up a log, as in a notebook, the standard error is told whatever it is.
     """
@@ -82,10 +82,21 @@ def progress(
         ) as bar,
     ):
         last = time.monotonic()
-        for item in items:
-            yield item
-            bar.update(weight(item))
+
+        def done(count: int) -> None:
+            nonlocal last
+            bar.update(count)
             if time.monotonic() - last > SECONDS_BETWEEN_LINES:
                 log.info(str(bar))
                 last = time.monotonic()
+
+        yield done
     log.info("%s: %d done in %.1f s", what, bar.n, bar.format_dict["elapsed"])
+
+
+def progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+    """Yield `items`, and tell how far they are."""
+    with meter(total, what) as done:
+        for item in items:
+            yield item
+            done(1)

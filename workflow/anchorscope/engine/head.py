@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.parts import decoder_of, input_device
 from anchorscope.engine.scores import own_attention
-from anchorscope.engine.self_check import Path, choose_path
+from anchorscope.engine.self_check import Path
 
 TRIED = 8  # tokens
 
@@ -37,21 +37,8 @@ class Head:
                 decoder.forward = own
 
 
-def choose_way(model: PreTrainedModel, ids: list[int], shared: int) -> tuple[Path, Head | None]:
-    """The path on which the model's logits are computed, found by trying one sequence, and for packs its head."""
-    return way_on(choose_path(model, ids, shared), model, ids)
-
-
-def way_on(path: Path, model: PreTrainedModel, ids: list[int]) -> tuple[Path, Head | None]:
-    """The same for a path that was found before."""
-    head = _head_of(path, model, ids) if path.name == "packed" else None
-    if path.name == "packed" and head is None:
-        path = path.plain("their own code does not take the decoder's states alone")
-    return path, head
-
-
-def _head_of(path: Path, model: PreTrainedModel, ids: list[int]) -> Head | None:
-    """The model's head; None where its own code wants more than the decoder's states."""
+def find_head(path: Path, model: PreTrainedModel, ids: list[int]) -> Head | None:
+    """The model's head, tried on one sequence; None where its own code wants more than the decoder's states."""
     tokens = torch.tensor([ids[-TRIED:]], device=input_device(model))
     with own_attention(model, "eager"):
         whole = model(input_ids=tokens, use_cache=False).logits[0]

@@ -1,0 +1,101 @@
+"""Keeps what blocks, their attention and their MLPs give at a few tokens, on the device that made it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from anchorscope.engine.forward import Forward
+from anchorscope.engine.packing import to_device
+from anchorscope.engine.parts import MODULES, Parts, ending_after
+from anchorscope.engine.work import Work
+
+
+class Recorder:
+    """Hooks on a model's blocks that do nothing until a forward pass is recorded."""
+
+    def __init__(self, parts: Parts, work: Work):
+        self.parts, self.work = parts, work
+        modules = {
+            (layer, component): MODULES[name](parts.blocks[layer])
+            for layer in work.layers
+            for component, name in enumerate(work.components)
+        }
+        # Nothing after the last module that is read need be run.
+        self.last: nn.Module = parts.blocks[max(work.layers)].module
+        if len(work.components) == 1:
+            self.last = modules[max(work.layers), 0]
+        self.devices = {layer: next(parts.blocks[layer].module.parameters()).device for layer in work.layers}
+        self.keep: dict[int, tuple[Tensor, Tensor]] = {}  # by layer: which tokens, and where to: [components, ...]
+        self.back: list[tuple[Tensor, Tensor]] = []
+        self.handles = [
+            module.register_forward_hook(self._keep(component, layer)) for (layer, component), module in modules.items()
+        ]
+        if work.window:
+            self.handles += [
+                block.module.register_forward_pre_hook(self._set_back(layer))
+                for layer, block in enumerate(parts.blocks)
+                if layer
+            ]
+
+    def _keep(self, component: int, layer: int) -> Callable[[nn.Module, Any, Any], None]:
+        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+            states = self.parts.states(output)
+            self.devices[layer] = states.device
+            if layer in self.keep:
+                places, into = self.keep[layer]
+                torch.index_select(states.flatten(0, -2), 0, places.to(states.device), out=into[component])
+
+        return hook
+
+    def _set_back(self, layer: int) -> Callable[[nn.Module, Any], None]:
+        def hook(module: nn.Module, inputs: Any) -> None:
+            if self.back:
+                states = inputs[0]  # [..., tokens, width]
+                copies, clean = (places.to(states.device) for places in self.back[layer % len(self.back)])
+                states.index_copy_(-2, copies, states.index_select(-2, clean))
+
+        return hook
+
+    def blocks(self, forwards: list[Forward], width: int, dtype: torch.dtype) -> list[Tensor]:
+        """The vectors of some forward passes after each other, [components, layers, vectors, width] for each device."""
+        counts = [sum(map(len, forward.places[0])) for forward in forwards]
+        found = [
+            torch.empty(len(self.work.components), layers, sum(counts), width, dtype=dtype, device=device)
+            for device, layers in Counter(self.devices.values()).items()
+        ]
+        begin = 0
+        for forward, count in zip(forwards, counts, strict=True):
+            parts = [layer for block in found for layer in block[:, :, begin : begin + count].unbind(1)]
+            self._record(forward, dict(zip(self.work.layers, parts, strict=True)))
+            begin += count
+        return found
+
+    def _record(self, forward: Forward, into: dict[int, Tensor]) -> None:
+        device = next(iter(into.values())).device
+        places = [to_device(self._ordered(some), device) for some in forward.places]
+        self.keep = {layer: (places[forward.of_layer[layer]], target) for layer, target in into.items()}
+        self.back = [(to_device(copies, device), to_device(clean, device)) for copies, clean in forward.back]
+        try:
+            with ending_after(self.last):
+                forward.run()
+        finally:
+            self.keep, self.back = {}, []
+
+    def _ordered(self, places: list[list[int]]) -> np.ndarray:
+        return np.concatenate(places) if self.work.by_item else np.array(places).T.ravel()
+
+
+@contextmanager
+def recording(parts: Parts, work: Work) -> Iterator[Recorder]:
+    """A recorder of what a work reads, while the block runs."""
+    recorder = Recorder(parts, work)
+    try:
+        yield recorder
+    finally:
+        for handle in recorder.handles:
+            handle.remove()
