@@ -155,12 +155,6 @@ def test_where_prompt_and_answer_would_merge_the_prompts_own_tokens_stay():
     assert one.offsets == [(0, 2), (2, 3), (3, 4)]
 
 
-def test_the_prompts_beginning_is_shared_and_no_more(tokenizer):
-    (answered,) = tokenise(tokenizer, few_shot_prompt(SHOTS), ["Who?", "Who wrote Dune?"], ["Me", "You"])
-    shared = tokenizer.decode(answered.given[0].ids[: answered.shared])
-    assert shared == few_shot_prompt(SHOTS).before.rstrip(), "the space belongs to the question's first token"
-
-
 def test_what_a_tokenizer_did_before_is_no_reason_to_refuse_it(model, tokenizer, detector):
     tokenizer.backend_tokenizer.enable_padding(length=400)
     tokenizer.backend_tokenizer.enable_truncation(2)

@@ -1,1 +1,1 @@
-"""The packed forward pass that the answer and extract stages share: trees, their attention, and batches of them."""
+"""Runs models. What is wanted of one is described in the words of `work`, and goes through `door`."""

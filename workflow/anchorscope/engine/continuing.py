@@ -1,10 +1,10 @@
 """Continuations of prompts, greedy or sampled, many at a time; what prompts begin with alike is computed once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ from transformers.generation import LogitsProcessor, LogitsProcessorList, Stoppi
 
 from anchorscope.engine.attention import Past, run_decoder
 from anchorscope.engine.batches import out_of_memory
-from anchorscope.engine.choices import Choice, Chosen, Draws, likeliest, with_sureness
 from anchorscope.engine.head import TRIED, Head
 from anchorscope.engine.openings import Openings
 from anchorscope.engine.packing import Pack, trunk
@@ -24,6 +23,50 @@ from anchorscope.engine.work import Prompts, Said
 # Most samples have no more tokens than these. A batch is planned for them, not for the longest that there can be: its
 # last passes compute a few rows each, and take nearly as long as full ones.
 SHORT = 8
+
+
+class Chosen(NamedTuple):
+    """Tokens of several answers with what `Said` has of each; all of one shape."""
+
+    ids: Tensor
+    logprobs: Tensor
+    entropies: Tensor
+
+
+class Choice(Protocol):
+    """How the next tokens are chosen."""
+
+    def __call__(self, logits: Tensor, answers: Sequence[int], step: int) -> Tensor:
+        """The tokens [rows] that come next, of logits [rows, vocabulary].
+
+        `answers` says which answer of the batch each row is of, and `step` how many tokens it has already.
+        """
+        ...
+
+
+def likeliest(logits: Tensor, answers: Sequence[int], step: int) -> Tensor:
+    """Greedy decoding."""
+    return logits.argmax(dim=-1)
+
+
+class Draws:
+    """Chooses tokens with the probabilities that the model gives them: by uniform numbers [answers, tokens]."""
+
+    def __init__(self, uniforms: Tensor):
+        self.uniforms = uniforms
+
+    def __call__(self, logits: Tensor, answers: Sequence[int], step: int) -> Tensor:
+        # Float64, because the sum of a large vocabulary's probabilities would lose the smallest ones.
+        reached = logits.float().softmax(dim=-1).double().cumsum(dim=-1)
+        wanted = self.uniforms[list(answers), step].to(reached.device) * reached[:, -1]
+        drawn = torch.searchsorted(reached, wanted[:, None], right=True)[:, 0]
+        return drawn.clamp(max=logits.shape[-1] - 1)
+
+
+def with_sureness(logits: Tensor, ids: Tensor) -> Chosen:
+    """The tokens `ids` [rows], chosen from logits [rows, vocabulary], and how sure the model was of each."""
+    chances = logits.float().softmax(dim=-1)
+    return Chosen(ids, chances.gather(1, ids[:, None])[:, 0].log(), torch.special.entr(chances).sum(dim=-1))
 
 
 class Continuing:

@@ -8,9 +8,9 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from anchorscope.engine.attention import run_decoder
-from anchorscope.engine.forward import Forward, Places
 from anchorscope.engine.openings import Openings
 from anchorscope.engine.packing import Branch, Pack, Tree, trunk
+from anchorscope.engine.recorder import Forward, Places
 from anchorscope.engine.work import Item, Trunk, beginning
 
 

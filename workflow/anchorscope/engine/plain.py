@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from anchorscope.engine.forward import Forward, Places
 from anchorscope.engine.packing import to_device
 from anchorscope.engine.parts import Parts, decoder_of, input_device
+from anchorscope.engine.recorder import Forward, Places
 from anchorscope.engine.scores import Scores
 from anchorscope.engine.work import Bias, Item, Trunk, Variant
 

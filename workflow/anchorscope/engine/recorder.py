@@ -1,18 +1,31 @@
-"""Keeps what blocks, their attention and their MLPs give at a few tokens, on the device that made it."""
+"""Forward passes, however they are made, and what is kept of them: what parts of blocks give at a few tokens."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from anchorscope.engine.forward import Forward
 from anchorscope.engine.packing import to_device
 from anchorscope.engine.parts import MODULES, Parts, ending_after
 from anchorscope.engine.work import Work
+
+Places = list[list[int]]  # of each item, among all tokens of a pass
+
+
+@dataclass(frozen=True)
+class Forward:
+    """What runs a pass, and where the items are read in it: at the same tokens in all layers, but for a window."""
+
+    run: Callable[[], Tensor]  # what the model gives for every token, [tokens, ...]
+    places: list[Places]
+    of_layer: list[int]  # which of these places hold in each layer
+    # With a window, tokens that are set back before a layer, and the clean ones that they become: in turn.
+    back: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
 
 class Recorder:
