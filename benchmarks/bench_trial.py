@@ -16,7 +16,7 @@ from common import arguments, machine, report
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.extract.axes import EXACT, HEADLINE, passes_of
 from anchorscope.extract.job import NEEDED, ExtractSettings, extract_file
-from anchorscope.extract.run import analysed, path_for
+from anchorscope.extract.run import path_for
 from anchorscope.extract.sequences import build_workload
 from anchorscope.files.sealed_parquet import read_table
 from anchorscope.models.loading import load_fetched_tokenizer, load_model
@@ -30,9 +30,9 @@ def spent(work: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - clock, time.process_time() - processor
 
 
-def row(manifest: Path, answers: Path, settings: ExtractSettings) -> dict:
+def row(manifest: Path, chosen: Path, settings: ExtractSettings) -> dict:
     """One shard: its trial and its job."""
-    examples = analysed(read_table(answers, NEEDED), settings.balance, settings.seed)
+    examples = read_table(chosen, NEEDED)
     described = Manifest.read(manifest)
     tokenizer = load_fetched_tokenizer(described)
     prompts = settings.prompts.built(tokenizer)
@@ -40,9 +40,9 @@ def row(manifest: Path, answers: Path, settings: ExtractSettings) -> dict:
     model = load_model(described, settings.dtype, settings.threads)
     trial = spent(lambda: path_for(model, workload, settings.grid.components, window=None))
     with tempfile.TemporaryDirectory() as folder:
-        job = spent(lambda: extract_file(answers, manifest=manifest, folder=Path(folder) / "x", settings=settings))
+        job = spent(lambda: extract_file(chosen, manifest=manifest, folder=Path(folder) / "x", settings=settings))
     return {
-        "dataset": answers.parent.name,
+        "dataset": chosen.parent.name,
         "examples": examples.num_rows,
         "trial s": trial[0],
         "job s": job[0],
@@ -65,13 +65,11 @@ def main() -> None:
         dtype="auto",
         threads=options.threads,
         batch_tokens=None,
-        balance=True,
-        seed=0,
         knockout=EXACT,
         code="",
     )
     with chdir(options.run):  # a manifest's paths begin there
-        files = sorted(Path("results/answers", options.model).glob("*/*.parquet"))[: options.shards]
+        files = sorted(Path("results/chosen", options.model).glob("*/*.parquet"))[: options.shards]
         rows = [row(Path("results/models", f"{options.model}.json"), file, settings) for file in files]
     report(rows, machine(), options.record)
 

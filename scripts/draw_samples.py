@@ -22,8 +22,6 @@ if __name__ == "__main__":
         dtype=params.dtype,
         threads=snakemake.threads,
         batch_tokens=params.batch_tokens,
-        balance=params.balance,
-        seed=params.seed,
         code=params.code,
     )
-    sample_file(files.answers, manifest=files.manifest, target=snakemake.output[0], settings=settings)
+    sample_file(files.chosen, manifest=files.manifest, target=snakemake.output[0], settings=settings)

@@ -1,6 +1,6 @@
-"""Run the passes of one knockout over a shard's answers and keep the vectors that are probed.
+"""Run the passes of one knockout over a shard's chosen examples and keep the vectors that are probed.
 
-Writes a file for each component and position that the config asks for: one row per analysed example, one column per
+Writes a file for each component and position that the config asks for: one row per example, one column per
 prompt, intervention and layer. The clean passes are in the files of the first knockout, `exact_question`.
 """
 
@@ -26,10 +26,8 @@ if __name__ == "__main__":
         dtype=params.dtype,
         threads=snakemake.threads,
         batch_tokens=params.batch_tokens,
-        balance=params.balance,
-        seed=params.seed,
         knockout=params.knockout,
         code=params.code,
     )
     folder = Path(snakemake.output[0]).parent
-    extract_file(files.answers, manifest=files.manifest, folder=folder, settings=settings)
+    extract_file(files.chosen, manifest=files.manifest, folder=folder, settings=settings, answers=files.get("answers"))

@@ -28,12 +28,10 @@ if __name__ == "__main__":
         dtype=params.dtype,
         threads=snakemake.threads,
         batch_tokens=params.batch_tokens,
-        balance=params.balance,
-        seed=params.seed,
         code=params.code,
     )
     run_again(
-        files.answers,
+        files.chosen,
         gates=files.gates,
         manifest=files.manifest,
         asked=snakemake.output.asked,

@@ -32,7 +32,7 @@ if __name__ == "__main__":
     )
     saliency_file(
         files.activations,
-        answers=files.answers,
+        chosen=files.chosen,
         layers=files.layers,
         probes=files.probes,
         manifest=files.manifest,

@@ -123,7 +123,7 @@ def added(knockout):
 
 def own_settings(wildcards):
     """A model's entry in the config; a salmon has that of its trained model."""
-    return MODELS[wildcards.model.removesuffix(SALMON)]
+    return MODELS[trained(wildcards)]
 
 
 wildcard_constraints:
@@ -241,21 +241,26 @@ def drawn(kind, width):
     return [report(file, **shown) if file.endswith("svg") else file for file in files]
 
 
-def answer_files():
-    """The answers of every model to every shard of every dataset."""
-    return expand("results/answers/{model}/{dataset}/{shard}.parquet", model=MODELS, dataset=DATASETS, shard=SHARDS)
+def shard_files(kind, models=MODELS, datasets=DATASETS):
+    """The files of one kind of every shard."""
+    return expand(
+        f"results/{kind}/{{model}}/{{dataset}}/{{shard}}.parquet", model=models, dataset=datasets, shard=SHARDS
+    )
 
 
-def answers_of(wildcards):
-    """The answers that activations are of; a salmon is given those of its trained model."""
-    model = wildcards.model.removesuffix(SALMON)
-    return f"results/answers/{model}/{wildcards.dataset}/{wildcards.shard}.parquet"
+def trained(wildcards):
+    """The model that answered: a salmon is given the answers of its trained model, and so the examples chosen of them."""
+    return wildcards.model.removesuffix(SALMON)
 
 
-def all_answers_of(wildcards):
-    """The same of all shards."""
-    model = wildcards.model.removesuffix(SALMON)
-    return [f"results/answers/{model}/{wildcards.dataset}/{shard}.parquet" for shard in SHARDS]
+def of_shard(kind):
+    """The file of one kind that belongs to a job's shard."""
+    return lambda wildcards: f"results/{kind}/{trained(wildcards)}/{wildcards.dataset}/{wildcards.shard}.parquet"
+
+
+def chosen_of(wildcards):
+    """The examples chosen of all shards of a job's model and dataset."""
+    return shard_files("chosen", trained(wildcards), wildcards.dataset)
 
 
 def activation_files(models, datasets, shards, places=PLACES, ends=tuple(map(added, KNOCKOUTS))):
@@ -279,10 +284,7 @@ def replaced_files(models, datasets, shards, experiments):
 def read_by_methods(datasets):
     """What the methods of detection read of some datasets of a model, by kind; the files of one dataset together."""
     kinds = ["answers", "asked", "reweighted", *(["samples"] if "samples" in config else [])]
-    files = {
-        kind: expand(f"results/{kind}/{{{{model}}}}/{{dataset}}/{{shard}}.parquet", dataset=datasets, shard=SHARDS)
-        for kind in kinds
-    }
+    files = {kind: shard_files(kind, "{model}", datasets) for kind in kinds}
     places = {"places": [HEADLINE_PLACE], "ends": [added(EXACT)]}
     return files | {"activations": activation_files("{model}", datasets, SHARDS, **places)}
 
@@ -307,11 +309,7 @@ def with_salmons(file):
 def measured_by(wildcards):
     """What an experiment is estimated from, besides groups and reference layers."""
     if wildcards.experiment == "boundary":
-        shards = {"model": wildcards.model, "dataset": wildcards.dataset, "shard": SHARDS}
-        return {
-            kind: expand(f"results/{kind}/{{model}}/{{dataset}}/{{shard}}.parquet", **shards)
-            for kind in ("answers", "unsure")
-        }
+        return {kind: shard_files(kind, wildcards.model, wildcards.dataset) for kind in ("chosen", "unsure")}
     return {"measured": "results/experiments/{experiment}/{model}/{dataset}.parquet".format(**wildcards)}
 
 
@@ -336,11 +334,10 @@ def tables():
 
 def experiment_files():
     """What the experiments of the config measure for each model and dataset."""
-    unsure = "results/unsure/{model}/{dataset}/{shard}.parquet"
     measured = "results/experiments/{experiment}/{model}/{dataset}.parquet"
     others = [name for name in EXPERIMENTS if name != "boundary"]
     return [
-        *(expand(unsure, model=MODELS, dataset=DATASETS, shard=SHARDS) if "boundary" in EXPERIMENTS else []),
+        *(shard_files("unsure") if "boundary" in EXPERIMENTS else []),
         *expand(measured, experiment=others, model=MODELS, dataset=DATASETS),
     ]
 

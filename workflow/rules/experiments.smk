@@ -1,5 +1,5 @@
 # The other experiments, where the config names them: what each shows under both groupings.
-# In:  results/delta/…, results/layers/…, results/probes/…, results/activations/…, results/answers/…, results/unsure/…,
+# In:  results/delta/…, results/layers/…, results/probes/…, results/activations/…, results/chosen/…, results/unsure/…,
 #      results/experiments/saliency/{model}/{dataset}.parquet       how much of a verdict flows from the question
 # Out: results/experiments/{patching,answer_only}/{model}/{dataset}.parquet   what the probes say where tokens were replaced
 #      results/experiments/awareness/{model}/{dataset}.parquet      what readers of clean states say of the groups
@@ -93,7 +93,6 @@ rule estimate_experiment:
         headline=canonical_json(config["headline"]),
         draws=config["bootstrap_draws"],
         seed=config["seed"],
-        balance=config["balance"],
         code=code("estimate_experiment.py"),
     script:
         "../../scripts/estimate_experiment.py"

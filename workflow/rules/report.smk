@@ -34,7 +34,7 @@ rule report:
             expand("results/probes/{model}.{format}", model=MODELS, format=["safetensors", "md"])
         ),
         asked=expand("results/questions/{dataset}.parquet", dataset=DATASETS),
-        answers=answer_files(),
+        answers=shard_files("answers"),
         style=local(ancient(str(STYLE))),
     output:
         report("results/report.html", caption="../report/page.rst", category="Report"),
@@ -66,7 +66,7 @@ rule provenance:
     input:
         manifests=local(expand("results/models/{model}.json", model=MODELS)),
         # Which machine computed is in the metadata of what it wrote; every file of a shard has the same.
-        answers=answer_files(),
+        answers=shard_files("answers"),
         activations=[
             *activation_files(MODELS, DATASETS, SHARDS, PLACES[:1]),
             *replaced_files(MODELS, DATASETS, SHARDS, REPLACING_ASKED),

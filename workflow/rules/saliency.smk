@@ -1,5 +1,5 @@
 # Saliency: how much of a verdict flows from the question's words to the answer, by attention times gradient.
-# In:  results/activations/{model}/{dataset}/*/{headline}.parquet, results/answers/{model}/{dataset}/*.parquet,
+# In:  results/activations/{model}/{dataset}/*/{headline}.parquet, results/chosen/{model}/{dataset}/*.parquet,
 #      results/layers/{model}/{dataset}.parquet, results/probes/{model}/{dataset}.parquet, results/models/{model}.json
 # Out: results/experiments/saliency/{model}/{dataset}.parquet
 
@@ -8,7 +8,7 @@ rule saliency:
     """Measure the flow from exact question words, and from as many other words, to the answer."""
     input:
         activations=activation_files("{model}", "{dataset}", SHARDS, places=[HEADLINE_PLACE], ends=[added(EXACT)]),
-        answers=all_answers_of,
+        chosen=chosen_of,
         layers="results/layers/{model}/{dataset}.parquet",
         probes="results/probes/{model}/{dataset}.parquet",
         manifest=local("results/models/{model}.json"),

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
 from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
+from anchorscope.choose.balance import WITHIN, Balance, analysed
 from anchorscope.engine.parts import in_eval_mode
 from anchorscope.engine.self_check import Path as EnginePath
 from anchorscope.extract.axes import (
@@ -19,15 +20,13 @@ from anchorscope.extract.axes import (
     EXACT,
     HEADLINE,
     POSITIONS,
-    WITHIN,
-    Balance,
     Grid,
     Headline,
     knockouts_of,
     passes_of,
     window_of,
 )
-from anchorscope.extract.run import analysed, path_for, run_workload
+from anchorscope.extract.run import path_for, run_workload
 from anchorscope.extract.sequences import build_workload, tell_uncut
 from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of, remove_added
 from anchorscope.files.arguments import check_choices, check_whole, is_list, is_path, is_text

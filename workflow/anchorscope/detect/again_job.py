@@ -21,21 +21,21 @@ from anchorscope.detect.names import GATES, SHIFTS, layer_read
 from anchorscope.detect.reweight import MarkedExample, marked_examples, reweighted_states, workload_of
 from anchorscope.detect.reweighted_file import write_reweighted
 from anchorscope.engine.self_check import Path as RunPath
-from anchorscope.extract.axes import Balance, Headline
+from anchorscope.extract.axes import Headline
 from anchorscope.extract.job import NEEDED as EXTRACTED
-from anchorscope.extract.run import analysed, path_for
+from anchorscope.extract.run import path_for
 from anchorscope.extract.sequences import Workload
 from anchorscope.files.sealed_parquet import made_from, read_table
 from anchorscope.models.hardware import computed_on
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 
-NEEDED = list(dict.fromkeys([*EXTRACTED, "answer"]))
+NEEDED = [*EXTRACTED, "answer"]
 
 
 @dataclass(frozen=True)
 class AgainSettings:
-    """Which examples of a file of answers are run, and how."""
+    """How the chosen examples of a shard are run."""
 
     headline: Headline  # what is read where attention is shifted
     prompts: PromptSet  # of one prompt, the first
@@ -43,8 +43,6 @@ class AgainSettings:
     dtype: str
     threads: int
     batch_tokens: int | None  # computed together; None for what suits the device
-    balance: Balance  # as in extraction
-    seed: int  # of the balanced draw
     code: str  # fingerprint
 
 
@@ -58,19 +56,19 @@ class Work(NamedTuple):
 
 
 def run_again(
-    answers: Path | str,
+    chosen: Path | str,
     gates: Path | str,
     manifest: Path | str,
     asked: Path | str,
     reweighted: Path | str,
     settings: AgainSettings,
 ) -> None:
-    """Write what the model says of its analysed answers in a shard, and its states under shifted attention.
+    """Write what the model says of its chosen answers in a shard, and its states under shifted attention.
 
     Without gates there are no such states. Everything that needs no card is done before one is taken.
     """
     described, gated = Manifest.read(manifest), made_from(gates)
-    examples = analysed(read_table(answers, NEEDED), settings.balance, settings.seed)
+    examples = read_table(chosen, NEEDED)
     ids = examples["id"].to_pylist()
     made = {"stage": "run_again", "model": described.as_json(), "dtype": settings.dtype, "code": settings.code}
     shift = {

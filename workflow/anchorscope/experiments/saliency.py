@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.prompts import Prompt
+from anchorscope.choose.balance import balanced
 from anchorscope.engine.batches import default_tokens, out_of_memory, run_batches
 from anchorscope.engine.gradients import Gradients, Probes, Route
 from anchorscope.engine.parts import Parts, find_parts
@@ -17,7 +18,6 @@ from anchorscope.engine.scores import own_attention
 from anchorscope.engine.self_check import allowed, relative_difference
 from anchorscope.extract.axes import CONTROLS, EXACT, Headline, Pass
 from anchorscope.extract.recorder import MODULES
-from anchorscope.extract.run import balanced
 from anchorscope.extract.sequences import build_workload
 from anchorscope.files.logs import log
 

@@ -50,7 +50,7 @@ class SaliencySettings:
 
 def saliency_file(
     activations: Sequence[Path | str],
-    answers: Sequence[Path | str],
+    chosen: Sequence[Path | str],
     layers: Path | str,
     probes: Path | str,
     manifest: Path | str,
@@ -76,11 +76,11 @@ def saliency_file(
         return
     torch.set_num_threads(settings.threads)
     reader = open_activations(activations, settings.headline.grid(), [EXACT])
-    chosen = drawn([key["id"] for key in reader.keys], [key["right"] for key in reader.keys], settings.seed)
+    picked = drawn([key["id"] for key in reader.keys], [key["right"] for key in reader.keys], settings.seed)
     rounding = made_from(activations[0])["path"]["rounding"]
     (first, *_) = read_probes(probes)
-    measured = _measured(reader, read_table(layers), first[FULL], chosen, settings, rounding)
-    asked = _answered(answers, [reader.keys[index]["id"] for index in chosen])
+    measured = _measured(reader, read_table(layers), first[FULL], picked, settings, rounding)
+    asked = _answered(chosen, [reader.keys[index]["id"] for index in picked])
     tokenizer = load_fetched_tokenizer(described)
     routes = build_routes(
         tokenizer, settings.prompts.built(tokenizer)["first"], asked, position=settings.headline.position
@@ -97,7 +97,7 @@ def _measured(
     reader: ActivationReader,
     layers: pa.Table,
     probes: FittedProbes,
-    chosen: list[int],
+    picked: list[int],
     settings: SaliencySettings,
     rounding: float,
 ) -> Measured:
@@ -109,8 +109,8 @@ def _measured(
         [reader.read(component, position, "first", "clean", layers=range(layer, layer + 1)).float() for layer in read]
     )
     examples = examples_of(reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=settings.dataset)
-    own = torch.from_numpy(examples.splits[0].folds)[chosen]
-    return Measured(read, Probes(probes.weight[read][:, own], probes.bias[read][:, own]), clean[:, chosen], rounding)
+    own = torch.from_numpy(examples.splits[0].folds)[picked]
+    return Measured(read, Probes(probes.weight[read][:, own], probes.bias[read][:, own]), clean[:, picked], rounding)
 
 
 def _answered(files: Sequence[Path | str], ids: list[str]) -> pa.Table:

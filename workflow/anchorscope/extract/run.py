@@ -4,12 +4,9 @@ The state at layer l depends only on layers 0 ... l. So one pass with the knocko
 for every l.
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -17,52 +14,16 @@ from transformers import PreTrainedModel
 from anchorscope.answer.prompts import check_length
 from anchorscope.engine.batches import default_tokens, run_batches
 from anchorscope.engine.self_check import Path, choose_path, relative_difference
-from anchorscope.extract.axes import WITHIN, Balance, Grid, window_of
+from anchorscope.extract.axes import Grid, window_of
 from anchorscope.extract.passes import passes_on
 from anchorscope.extract.recorder import check_components, recording
 from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationWriter, example_bytes
 from anchorscope.extract.writer import writing
-from anchorscope.files.logs import log
 
 # What is kept of a batch of examples of mean length. At most four batches are on their way from the device to the file,
 # and memory for them comes in powers of two: so even batches of the shortest examples fit into a gigabyte each.
 KEPT_BYTES = 5 * 2**27
-
-
-def balanced(ids: list[str], right: list[bool], within: Sequence[str | None], seed: int) -> list[int]:
-    """Which examples to keep: all of the smaller class and an equal, seeded draw of the larger one.
-
-    Classes are balanced among the examples that have the same value in `within`. Their order does not depend on the
-    classes, so which examples share a batch does not either.
-    """
-    drawn = sorted(range(len(ids)), key=lambda index: hashlib.sha256(f"{seed}\n{ids[index]}".encode()).digest())
-    parts: dict[str | None, tuple[list[int], list[int]]] = {}
-    for index in drawn:
-        parts.setdefault(within[index], ([], []))[right[index]].append(index)
-    kept = {index for wrong, fine in parts.values() for pair in zip(wrong, fine, strict=False) for index in pair}
-    return [index for index in drawn if index in kept]
-
-
-def analysed(answers: pa.Table, balance: Balance, seed: int) -> pa.Table:
-    """The answers that are analysed: no refusals, and with `balance` as many right as wrong ones.
-
-    With `balance` "property", there are as many among the questions about each property; with "form", among those of
-    each form.
-    """
-    usable = answers.filter(~pc.field("refused"))
-    ids, right = (usable[name].to_pylist() for name in ("id", "right"))
-    within = usable[WITHIN[balance]].to_pylist() if isinstance(balance, str) else [None] * len(ids)
-    if balance == "property" and not any(within):
-        log.info("no question names the property that it asks about, so right and wrong are balanced over all of them")
-    # Arrow cannot know that an empty list would hold numbers.
-    examples = usable.take(pa.array(balanced(ids, right, within, seed=seed), pa.int64())) if balance else usable
-    log.info(
-        "%d answers can be analysed, %d are left out to balance right and wrong",
-        len(usable),
-        len(usable) - len(examples),
-    )
-    return examples
 
 
 @torch.inference_mode()
