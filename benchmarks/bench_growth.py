@@ -95,7 +95,7 @@ def make_answers(tokenizer: PreTrainedTokenizerBase, count: int) -> list[dict]:
 def run(manifest: Path, answers: list[dict], folder: Path, options) -> dict:
     """Run the stage once, and delete its output."""
     source, target, log = (folder / name for name in ("chosen.parquet", "activations", "extract.log"))
-    made_from = provenance(stage="choose", prompt={"style": "few_shot"})
+    made_from = provenance(stage="choose", prompts={"style": "few_shot"})
     write_table(source, pa.Table.from_pylist(answers, schema=SCHEMA), made_from)
     command = ["-m", "anchorscope", "extract", manifest, source, target, "--log", log]
     command += ["--dtype", options.dtype, "--threads", options.threads]

@@ -56,7 +56,7 @@ def test_a_shard_without_a_right_answer_has_no_examples():
     assert len(analysed(wrong, balance=False, seed=0)) == len(wrong)
 
 
-ASKED = {"model": {"name": "tiny"}, "prompt": {"style": "few_shot"}}
+ASKED = {"model": {"name": "tiny"}, "prompts": {"style": "few_shot"}}
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_the_file_has_the_chosen_rows_of_the_answers_and_what_there_was_before(a
     assert {key: said[key] for key in ("stage", "balance", "seed", "code")} == {
         **{"stage": "choose", "balance": True, "seed": 0, "code": "a test"},
     }
-    assert (said["model"], said["prompt"]) == (ASKED["model"], ASKED["prompt"])
+    assert (said["model"], said["prompts"]) == (ASKED["model"], ASKED["prompts"])
     assert said["before_balance"] == {"right": 3, "hallucinated": 5, "refused": 2}
     assert before_balance([target, target]) == {"right": 6, "hallucinated": 10, "refused": 4}
 

@@ -91,7 +91,7 @@ def extract(options: argparse.Namespace) -> None:
     if made["stage"] != "choose":
         raise ValueError(f"{options.chosen} has no chosen examples; name a file of results/chosen.")
     settings = ExtractSettings(
-        prompts=PromptSet.bundled(made["prompt"]["style"]),
+        prompts=PromptSet.bundled(made["prompts"]["style"]),
         grid=Grid.of(options.components, options.positions),
         dtype=options.dtype,
         threads=options.threads,

@@ -26,7 +26,7 @@ rule answer:
     params:
         rows=shard_slice,
         # Answers are generated under the first prompt; the second cannot change them.
-        prompt=lambda wildcards: prompt_of(wildcards, ["first"]),
+        prompts=lambda wildcards: prompt_of(wildcards, ["first"]),
         dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
         batch_tokens=config.get("batch_tokens"),
         libraries=locked("torch", "transformers", "tokenizers"),
@@ -55,7 +55,7 @@ rule ask_unsure:
         runtime=grows(240),
     params:
         rows=shard_slice,
-        prompt=lambda wildcards: prompt_of(wildcards, ["unsure"]),
+        prompts=lambda wildcards: prompt_of(wildcards, ["unsure"]),
         dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
         batch_tokens=config.get("batch_tokens"),
         libraries=locked("torch", "transformers", "tokenizers"),

@@ -14,7 +14,7 @@ def choose_file(answers: Path | str, target: Path | str, *, balance: Balance, se
     made = provenance(
         stage="choose",
         model=asked["model"],
-        prompt=asked["prompt"],
+        prompts=asked["prompts"],
         balance=balance,
         seed=seed,
         before_balance=counted(judged),

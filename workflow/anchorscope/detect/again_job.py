@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from anchorscope.answer.prompts import PromptSet
+from anchorscope.answer.settings import ModelSettings
 from anchorscope.detect.about_prompts import ASKED, OPTIONS, Asking, build_askings
 from anchorscope.detect.ask_about import ask_about
 from anchorscope.detect.asked_file import write_asked
@@ -34,16 +35,11 @@ NEEDED = [*EXTRACTED, "answer"]
 
 
 @dataclass(frozen=True)
-class AgainSettings:
-    """How the chosen examples of a shard are run."""
+class AgainSettings(ModelSettings):
+    """How the chosen examples of a shard are run, under the first prompt."""
 
     headline: Headline  # what is read where attention is shifted
-    prompts: PromptSet  # of one prompt, the first
     about: PromptSet  # the parts of the prompts that ask about answers
-    dtype: str
-    threads: int
-    batch_tokens: int | None  # computed together; None for what suits the device
-    code: str  # fingerprint
 
 
 class Work(NamedTuple):
@@ -70,9 +66,8 @@ def run_again(
     described, gated = Manifest.read(manifest), made_from(gates)
     examples = read_table(chosen, NEEDED)
     ids = examples["id"].to_pylist()
-    made = {"stage": "run_again", "model": described.as_json(), "dtype": settings.dtype, "code": settings.code}
+    made = settings.made("run_again", described)
     shift = {
-        "prompts": settings.prompts.as_json(),
         "headline": [settings.headline.component, settings.headline.position],
         "layer": layer_read(described.layers),
     }

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, ask_again, plan
 from anchorscope.answer.draws import own_draw
-from anchorscope.answer.prompts import PromptSet, decode
+from anchorscope.answer.prompts import decode
+from anchorscope.answer.settings import ModelSettings
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import read_table, write_table
 from anchorscope.models.hardware import computed_on
@@ -21,15 +22,10 @@ SCHEMA = pa.schema([("id", pa.string()), ("samples", pa.list_(pa.string()))])
 
 
 @dataclass(frozen=True)
-class SampleSettings:
-    """How samples are drawn for the chosen examples of a shard."""
+class SampleSettings(ModelSettings):
+    """How samples are drawn for the chosen examples of a shard, under the first prompt."""
 
     samples: int  # of each example
-    prompts: PromptSet  # of one prompt, the first
-    dtype: str
-    threads: int
-    batch_tokens: int | None  # computed together; None for what suits the device
-    code: str  # fingerprint
 
 
 def sample_file(chosen: Path | str, manifest: Path | str, target: Path | str, settings: SampleSettings) -> None:
@@ -48,16 +44,8 @@ def sample_file(chosen: Path | str, manifest: Path | str, target: Path | str, se
     said = ask_again(model, asked, own_uniforms(ids, settings.samples), settings.batch_tokens)
     leave_cards(model)
     texts = [[decode(tokenizer, one.ids).split("\n", 1)[0].strip() for one in mine] for mine in said]
-    made_from = provenance(
-        stage="draw_samples",
-        model=described.as_json(),
-        prompts=settings.prompts.as_json(),
-        samples=settings.samples,
-        dtype=settings.dtype,
-        computed=computed,
-        code=settings.code,
-    )
-    write_table(target, pa.table([ids, texts], schema=SCHEMA), made_from)
+    made = provenance(**settings.made("draw_samples", described), samples=settings.samples, computed=computed)
+    write_table(target, pa.table([ids, texts], schema=SCHEMA), made)
 
 
 def own_uniforms(ids: list[str], samples: int) -> Tensor:

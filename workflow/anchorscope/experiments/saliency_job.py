@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from anchorscope.answer.prompts import PromptSet
+from anchorscope.answer.settings import ModelSettings
 from anchorscope.engine.gradients import Probes
 from anchorscope.experiments.saliency import (
     SCHEMA,
@@ -34,18 +34,13 @@ from anchorscope.probe.logistic import FittedProbes
 
 
 @dataclass(frozen=True)
-class SaliencySettings:
-    """How saliency is measured on one dataset."""
+class SaliencySettings(ModelSettings):
+    """How saliency is measured on one dataset, under the first prompt."""
 
     dataset: str
     headline: Headline  # the probe whose verdict it is
-    prompts: PromptSet  # of one prompt, the first
-    dtype: str
-    threads: int
-    batch_tokens: int | None  # computed together; None for what suits the device
     folds: int  # as the probes'
     seed: int  # of the folds, and of the draw of examples
-    code: str  # fingerprint
 
 
 def saliency_file(
@@ -62,15 +57,7 @@ def saliency_file(
     Everything that needs no card is done before one is taken.
     """
     described, probed = Manifest.read(manifest), made_from(layers)
-    made = {
-        "stage": "saliency",
-        "dataset": settings.dataset,
-        "model": described.as_json(),
-        "prompts": settings.prompts.as_json(),
-        "dtype": settings.dtype,
-        "folds": settings.folds,
-        "code": settings.code,
-    }
+    made = {**settings.made("saliency", described), "dataset": settings.dataset, "folds": settings.folds}
     if "not_probed" in probed:
         write_table(target, SCHEMA.empty_table(), provenance(**made, not_probed=probed["not_probed"]))
         return

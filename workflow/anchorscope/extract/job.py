@@ -7,7 +7,7 @@ import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
 from anchorscope.answer.donors import DONORS
-from anchorscope.answer.prompts import PromptSet
+from anchorscope.answer.settings import ModelSettings
 from anchorscope.extract.axes import Grid, passes_of, window_of
 from anchorscope.extract.replaced_sequences import USED, build_replaced
 from anchorscope.extract.run import path_for, run_workload
@@ -28,16 +28,11 @@ NEEDED = [
 
 
 @dataclass(frozen=True)
-class ExtractSettings:
+class ExtractSettings(ModelSettings):
     """What is extracted from the chosen examples of a shard, and how."""
 
-    prompts: PromptSet
     grid: Grid  # what is kept of every example
-    dtype: str
-    threads: int
-    batch_tokens: int | None  # computed together; None for what suits the device
     knockout: str  # which is run, with its control; or an experiment that replaces tokens
-    code: str  # fingerprint
 
 
 def extract_file(
@@ -60,13 +55,7 @@ def extract_file(
     model = load_model(described, settings.dtype, settings.threads)
     path = path_for(model, workload, settings.grid.components, window_of(settings.knockout))
     made_from = provenance(
-        stage="extract",
-        model=described.as_json(),
-        prompts=settings.prompts.as_json(),
-        dtype=settings.dtype,
-        computed=computed_on(model),
-        path=path and path.as_json(),
-        code=settings.code,
+        **settings.made("extract", described), computed=computed_on(model), path=path and path.as_json()
     )
     writer = ActivationWriter(
         folder,
