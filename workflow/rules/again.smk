@@ -25,16 +25,11 @@ rule run_again:
         "../../envs/model.yaml"
     threads: MODEL_THREADS
     resources:
-        mem_mb=model_memory,
-        gpu=lambda wildcards: MODELS[wildcards.model]["gpus"],
-        runtime=grows(240),
+        **MODEL_RESOURCES,
     params:
-        headline=canonical_json(config["headline"]),
-        prompts=lambda wildcards: prompt_of(wildcards, ["first"]),
+        **model_params(["first"]),
+        headline=HEADLINE,
         about=lambda wildcards: prompt_of(wildcards, ["about_header", "about_shots", "about_true", "about_sure"]),
-        dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
-        batch_tokens=config.get("batch_tokens"),
-        libraries=locked("torch", "transformers", "tokenizers"),
         code=code("run_again.py"),
     script:
         "../../scripts/run_again.py"
@@ -58,15 +53,10 @@ if "samples" in config:
             "../../envs/model.yaml"
         threads: MODEL_THREADS
         resources:
-            mem_mb=model_memory,
-            gpu=lambda wildcards: MODELS[wildcards.model]["gpus"],
-            runtime=grows(240),
+            **MODEL_RESOURCES,
         params:
+            **model_params(["first"]),
             samples=config["samples"],
-            prompts=lambda wildcards: prompt_of(wildcards, ["first"]),
-            dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
-            batch_tokens=config.get("batch_tokens"),
-            libraries=locked("torch", "transformers", "tokenizers"),
             code=code("draw_samples.py"),
         script:
             "../../scripts/draw_samples.py"

@@ -80,6 +80,7 @@ GRID = Grid.of(
     config.get("positions", [config["headline"]["position"]]),
 )
 PLACES = [".".join(place) for place in GRID.places()]
+HEADLINE = canonical_json(config["headline"])
 HEADLINE_PLACE = "{component}.{position}".format(**config["headline"])
 # In the order of the claims about them, whatever the config's order.
 EXPERIMENTS = [name for name in EXPERIMENT_NAMES if name in config["experiments"]]
@@ -192,6 +193,11 @@ def prompt_of(wildcards, names):
     )
 
 
+def of_datasets(key):
+    """What the config says under a key for each dataset, as canonical JSON."""
+    return canonical_json({name: dataset[key] for name, dataset in DATASETS.items()})
+
+
 def shard_slice(wildcards):
     """First row of a shard and the row after its last."""
     start = int(wildcards.shard) * config["shard_size"]
@@ -203,9 +209,32 @@ def grows(amount):
     return lambda wildcards, attempt: attempt * amount
 
 
+def by_size(times):
+    """The memory in MB of a job that holds so many times its inputs."""
+    return lambda wildcards, input, attempt: attempt * max(4000, 2000 + int(times * input.size_mb))
+
+
 def model_memory(wildcards, attempt):
     """The memory in MB that the config allows a model's jobs."""
     return attempt * int(1000 * own_settings(wildcards)["memory_gb"])
+
+
+# What every job that runs a model asks a scheduler for.
+MODEL_RESOURCES = {
+    "mem_mb": model_memory,
+    "gpu": lambda wildcards: own_settings(wildcards)["gpus"],
+    "runtime": grows(240),
+}
+
+
+def model_params(prompts):
+    """What every job that runs a model is told: the named prompts, and how it computes."""
+    return {
+        "prompts": lambda wildcards: prompt_of(wildcards, prompts),
+        "dtype": lambda wildcards: own_settings(wildcards)["dtype"],
+        "batch_tokens": config.get("batch_tokens"),
+        "libraries": locked("torch", "transformers", "tokenizers"),
+    }
 
 
 def families():

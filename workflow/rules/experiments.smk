@@ -28,11 +28,11 @@ rule score_experiment:
         "../../envs/probe.yaml"
     threads: THREADS
     resources:
-        mem_mb=lambda wildcards, input, attempt: attempt * max(4000, 2000 + int(1.5 * input.size_mb)),
+        mem_mb=by_size(1.5),
         gpu=min(1, gpu_count()),
         runtime=grows(120),
     params:
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         folds=config["folds"],
         repeats=config["repeats"],
         seed=config["seed"],
@@ -61,7 +61,7 @@ rule tell_groups:
         mem_mb=grows(4000),
         runtime=grows(120),
     params:
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         seed=config["seed"],
         libraries=locked("torch", "numpy"),
         code=code("tell_groups.py"),
@@ -90,7 +90,7 @@ rule estimate_experiment:
         mem_mb=grows(4000),
         runtime=grows(60),
     params:
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         draws=config["bootstrap_draws"],
         seed=config["seed"],
         code=code("estimate_experiment.py"),
@@ -118,7 +118,7 @@ rule summarise_experiments:
         runtime=grows(30),
     params:
         pairs=lambda wildcards: canonical_json(PAIRS + experiment_salmons(wildcards)),
-        sources=canonical_json({name: dataset["source"] for name, dataset in DATASETS.items()}),
+        sources=of_datasets("source"),
         code=code("summarise_experiments.py"),
     script:
         "../../scripts/summarise_experiments.py"

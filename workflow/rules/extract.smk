@@ -24,18 +24,13 @@ rule extract:
         "../../envs/model.yaml"
     threads: MODEL_THREADS
     resources:
-        mem_mb=model_memory,
-        gpu=lambda wildcards: own_settings(wildcards)["gpus"],
-        runtime=grows(240),
+        **MODEL_RESOURCES,
     params:
+        **model_params(["first", "second"]),
         # Snakemake does not compare a param that takes `output`: only missing files lead to a rerun, so that asking for
         # fewer of them reruns nothing.
         grid=lambda wildcards, output: canonical_json([GRID.components, GRID.positions]),
-        prompts=lambda wildcards: prompt_of(wildcards, ["first", "second"]),
-        dtype=lambda wildcards: own_settings(wildcards)["dtype"],
-        batch_tokens=config.get("batch_tokens"),
         knockout=lambda wildcards: wildcards.end.removeprefix(".") or EXACT,
-        libraries=locked("torch", "transformers", "tokenizers"),
         code=code("extract.py"),
     script:
         "../../scripts/extract.py"

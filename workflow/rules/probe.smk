@@ -32,7 +32,7 @@ rule probe:
     params:
         grid=canonical_json([GRID.components, GRID.positions]),
         knockouts=canonical_json(KNOCKOUTS),
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         folds=config["folds"],
         repeats=config["repeats"],
         seed=config["seed"],

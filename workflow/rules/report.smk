@@ -51,7 +51,7 @@ rule report:
         models=canonical_json([[name, model["title"]] for name, model in MODELS.items()]),
         datasets=canonical_json([[name, dataset["title"]] for name, dataset in DATASETS.items()]),
         figures=canonical_json({name: figure["models"] for name, figure in FIGURES.items()}),
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         outputs=lambda wildcards: canonical_json(final_outputs() + where_detected(detection_files())),
         chart_style=sha256_of_file(STYLE),
         templates=canonical_json({file.name: sha256_of_file(file) for file in sorted(TEMPLATES.iterdir())}),

@@ -24,17 +24,12 @@ rule saliency:
         "../../envs/model.yaml"
     threads: MODEL_THREADS
     resources:
-        mem_mb=model_memory,
-        gpu=lambda wildcards: own_settings(wildcards)["gpus"],
-        runtime=grows(240),
+        **MODEL_RESOURCES,
     params:
-        headline=canonical_json(config["headline"]),
-        prompts=lambda wildcards: prompt_of(wildcards, ["first"]),
-        dtype=lambda wildcards: own_settings(wildcards)["dtype"],
-        batch_tokens=config.get("batch_tokens"),
+        **model_params(["first"]),
+        headline=HEADLINE,
         folds=config["folds"],
         seed=config["seed"],
-        libraries=locked("torch", "transformers", "tokenizers"),
         code=code("saliency.py"),
     script:
         "../../scripts/saliency.py"

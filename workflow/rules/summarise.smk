@@ -27,7 +27,7 @@ rule estimate:
         mem_mb=grows(4000),
         runtime=grows(60),
     params:
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         draws=config["bootstrap_draws"],
         seed=config["seed"],
         code=code("estimate.py"),
@@ -55,7 +55,7 @@ rule weigh_kinds:
         mem_mb=grows(4000),
         runtime=grows(60),
     params:
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         draws=config["bootstrap_draws"],
         seed=config["seed"],
         libraries=locked("torch", "numpy"),
@@ -93,9 +93,9 @@ rule summarise:
         pairs=canonical_json(PAIRS),
         salmons=lambda wildcards: canonical_json(salmon_pairs()),
         families=canonical_json(families()),
-        layouts=canonical_json({name: dataset["layout"] for name, dataset in DATASETS.items()}),
-        sources=canonical_json({name: dataset["source"] for name, dataset in DATASETS.items()}),
-        headline=canonical_json(config["headline"]),
+        layouts=of_datasets("layout"),
+        sources=of_datasets("source"),
+        headline=HEADLINE,
         published=sha256_of_file(LANDMARKS),
         code=code("summarise.py"),
     script:
