@@ -96,7 +96,7 @@ FRAMES = {
             {"estimate", "weigh_kinds", "summarise", "report", *OF_EXPERIMENTS},
         ),
         ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report", "summarise_experiments"}),
-        ("extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract", "saliency", *ASKING}),
+        ("extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract", "saliency", "run_again"}),
         (
             "text/content_words.py",
             "please tell give",
@@ -145,7 +145,7 @@ STAGES = {
     "choose": {"choose", "saliency", "probe", "count_examples", "report"},
     "extract": {
         *("extract", "probe", "saliency", "score_experiment", "estimate", "weigh_kinds", "summarise", "draw", "report"),
-        *(*OF_EXPERIMENTS, "train_detector", *ASKING, *FITTING),
+        *(*OF_EXPERIMENTS, "train_detector", "run_again", *FITTING),
     },
     "probe": {
         *("probe", "read_text", "saliency", "score_experiment", "estimate", "weigh_kinds", "summarise", "report"),
