@@ -10,9 +10,11 @@ report: "workflow/report/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/files.smk"
 include: "workflow/rules/questions.smk"
 include: "workflow/rules/models.smk"
 include: "workflow/rules/answer.smk"
+include: "workflow/rules/choose.smk"
 include: "workflow/rules/extract.smk"
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/summarise.smk"
@@ -42,7 +44,7 @@ rule fetch:
 rule answers:
     """The graded answers of every model, and no later stage."""
     input:
-        answer_files(),
+        shard_files("answers"),
 
 
 rule activations:

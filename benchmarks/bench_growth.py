@@ -1,6 +1,6 @@
 """Host memory and time of the extract stage as the number of examples grows, through the command for a GPU node.
 
-`python -m anchorscope extract MANIFEST ANSWERS OUTPUT --all` runs in a process of its own for every number of examples,
+`python -m anchorscope extract MANIFEST CHOSEN OUTPUT` runs in a process of its own for every number of examples,
 on a small random Llama with a real tokenizer. The questions are the bundled ones, numbered so that no two are the same,
 in a seeded order of which the smaller runs take the beginning: every size has the same distribution of lengths. Answers
 have 2 to 6 random tokens.
@@ -94,10 +94,10 @@ def make_answers(tokenizer: PreTrainedTokenizerBase, count: int) -> list[dict]:
 
 def run(manifest: Path, answers: list[dict], folder: Path, options) -> dict:
     """Run the stage once, and delete its output."""
-    source, target, log = (folder / name for name in ("answers.parquet", "activations", "extract.log"))
-    made_from = provenance(stage="answer", prompt={"style": "few_shot"})
+    source, target, log = (folder / name for name in ("chosen.parquet", "activations", "extract.log"))
+    made_from = provenance(stage="choose", prompts={"style": "few_shot"})
     write_table(source, pa.Table.from_pylist(answers, schema=SCHEMA), made_from)
-    command = ["-m", "anchorscope", "extract", manifest, source, target, "--all", "--log", log]
+    command = ["-m", "anchorscope", "extract", manifest, source, target, "--log", log]
     command += ["--dtype", options.dtype, "--threads", options.threads]
     command += ["--batch-tokens", options.batch_tokens] if options.batch_tokens else []
     start = time.perf_counter()

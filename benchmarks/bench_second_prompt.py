@@ -78,14 +78,14 @@ def under_second(dataset: Path, second: Demonstrations | str, keys: list[dict], 
         for shard in sorted(dataset.iterdir()):
             prompts = prompts_of(shard, config)
             extract_file(
-                results / "answers" / model / name / f"{shard.name}.parquet",
+                results / "chosen" / model / name / f"{shard.name}.parquet",
                 manifest=results / "models" / f"{model}.json",
                 folder=Path(folder, shard.name),
                 settings=extract_settings(replace(prompts, texts=prompts.texts | {"second": second}), model, config),
             )
         reader = ActivationReader(sorted(Path(folder).iterdir()))
         if reader.keys != keys:
-            raise ValueError(f"{dataset} does not hold the examples that its answers give; run the workflow again.")
+            raise ValueError(f"{dataset} does not hold the examples that were chosen; run the workflow again.")
         passes = [run for run in PASSES if run[0] == "second"]
         return reader.read_passes(**config["headline"], passes=passes, layers=range(reader.layers))
 
@@ -98,8 +98,6 @@ def extract_settings(prompts: PromptSet, model: str, config: dict) -> ExtractSet
         dtype=config["models"][model]["dtype"],
         threads=torch.get_num_threads(),
         batch_tokens=config.get("batch_tokens"),
-        balance=config["balance"],
-        seed=config["seed"],
         knockout=EXACT,
         code="",
     )

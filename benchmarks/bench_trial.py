@@ -17,7 +17,6 @@ from anchorscope.answer.prompts import PromptSet
 from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import EXACT, HEADLINE, passes_of
 from anchorscope.extract.job import NEEDED, ExtractSettings, extract_file
-from anchorscope.extract.run import analysed
 from anchorscope.extract.sequences import build_workload
 from anchorscope.files.sealed_parquet import read_table
 from anchorscope.models.loading import load_fetched_tokenizer, load_model
@@ -31,9 +30,9 @@ def spent(work: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - clock, time.process_time() - processor
 
 
-def row(manifest: Path, answers: Path, settings: ExtractSettings) -> dict:
+def row(manifest: Path, chosen: Path, settings: ExtractSettings) -> dict:
     """One shard: its trial and its job."""
-    examples = analysed(read_table(answers, NEEDED), settings.balance, settings.seed)
+    examples = read_table(chosen, NEEDED)
     described = Manifest.read(manifest)
     tokenizer = load_fetched_tokenizer(described)
     prompts = settings.prompts.built(tokenizer)
@@ -43,9 +42,9 @@ def row(manifest: Path, answers: Path, settings: ExtractSettings) -> dict:
         lambda: Engine(model).prepare(workload.work(settings.grid, model.config.num_hidden_layers, settings.knockout))
     )
     with tempfile.TemporaryDirectory() as folder:
-        job = spent(lambda: extract_file(answers, manifest=manifest, folder=Path(folder) / "x", settings=settings))
+        job = spent(lambda: extract_file(chosen, manifest=manifest, folder=Path(folder) / "x", settings=settings))
     return {
-        "dataset": answers.parent.name,
+        "dataset": chosen.parent.name,
         "examples": examples.num_rows,
         "trial s": trial[0],
         "job s": job[0],
@@ -68,13 +67,11 @@ def main() -> None:
         dtype="auto",
         threads=options.threads,
         batch_tokens=None,
-        balance=True,
-        seed=0,
         knockout=EXACT,
         code="",
     )
     with chdir(options.run):  # a manifest's paths begin there
-        files = sorted(Path("results/answers", options.model).glob("*/*.parquet"))[: options.shards]
+        files = sorted(Path("results/chosen", options.model).glob("*/*.parquet"))[: options.shards]
         rows = [row(Path("results/models", f"{options.model}.json"), file, settings) for file in files]
     report(rows, machine(), options.record)
 

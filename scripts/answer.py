@@ -7,9 +7,7 @@ answer tokens.
 from typing import TYPE_CHECKING
 
 from anchorscope.answer.job import AnswerSettings, answer_file
-from anchorscope.answer.prompts import PromptSet
 from anchorscope.files.logs import configure_logging
-from anchorscope.models.manifest import Manifest
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake
@@ -17,12 +15,10 @@ if TYPE_CHECKING:
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files = snakemake.params, snakemake.input
-    settings = AnswerSettings(
-        rows=tuple(params.rows),
-        prompts=PromptSet.from_json(params.prompt, Manifest.read(files.manifest).prompt),
-        dtype=params.dtype,
+    settings = AnswerSettings.of(
+        params,
+        files.manifest,
         threads=snakemake.threads,
-        batch_tokens=params.batch_tokens,
-        code=params.code,
+        rows=tuple(params.rows),
     )
     answer_file(files.questions, manifest=files.manifest, target=snakemake.output[0], settings=settings)

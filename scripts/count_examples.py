@@ -17,9 +17,7 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files, outputs = snakemake.params, snakemake.input, snakemake.output
     questions = dict(zip(json.loads(params.datasets), files.questions, strict=True))
-    examples = count_examples(
-        pairs=json.loads(params.pairs), questions=questions, answers=files.answers, activations=files.activations
-    )
+    examples = count_examples(pairs=json.loads(params.pairs), questions=questions, chosen=files.chosen)
     for table, path in ((examples, outputs.examples), (count_questions(questions), outputs.questions)):
         with atomic(path) as target:
             table.write_csv(target)

@@ -5,10 +5,8 @@ Writes one row per analysed example, with the texts.
 
 from typing import TYPE_CHECKING
 
-from anchorscope.answer.prompts import PromptSet
 from anchorscope.detect.samples_job import SampleSettings, sample_file
 from anchorscope.files.logs import configure_logging
-from anchorscope.models.manifest import Manifest
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake
@@ -16,14 +14,10 @@ if TYPE_CHECKING:
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files = snakemake.params, snakemake.input
-    settings = SampleSettings(
-        samples=params.samples,
-        prompts=PromptSet.from_json(params.prompts, Manifest.read(files.manifest).prompt),
-        dtype=params.dtype,
+    settings = SampleSettings.of(
+        params,
+        files.manifest,
         threads=snakemake.threads,
-        batch_tokens=params.batch_tokens,
-        balance=params.balance,
-        seed=params.seed,
-        code=params.code,
+        samples=params.samples,
     )
-    sample_file(files.answers, manifest=files.manifest, target=snakemake.output[0], settings=settings)
+    sample_file(files.chosen, manifest=files.manifest, target=snakemake.output[0], settings=settings)

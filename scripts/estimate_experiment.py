@@ -24,7 +24,6 @@ if __name__ == "__main__":
         headline=Headline(**json.loads(params.headline)),
         draws=params.draws,
         seed=params.seed,
-        balance=params.balance,
     )
     if "not_probed" in probed:
         table = read_frame(files.delta)

@@ -1,6 +1,6 @@
-"""Run the passes of one knockout over a shard's answers and keep the vectors that are probed.
+"""Run the passes of one knockout over a shard's chosen examples and keep the vectors that are probed.
 
-Writes a file for each component and position that the config asks for: one row per analysed example, one column per
+Writes a file for each component and position that the config asks for: one row per example, one column per
 prompt, intervention and layer. The clean passes are in the files of the first knockout, `exact_question`.
 """
 
@@ -8,11 +8,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anchorscope.answer.prompts import PromptSet
 from anchorscope.extract.axes import Grid
 from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
-from anchorscope.models.manifest import Manifest
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake
@@ -20,16 +18,12 @@ if TYPE_CHECKING:
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files = snakemake.params, snakemake.input
-    settings = ExtractSettings(
-        prompts=PromptSet.from_json(params.prompts, Manifest.read(files.manifest).prompt),
-        grid=Grid(*map(tuple, json.loads(params.grid))),
-        dtype=params.dtype,
+    settings = ExtractSettings.of(
+        params,
+        files.manifest,
         threads=snakemake.threads,
-        batch_tokens=params.batch_tokens,
-        balance=params.balance,
-        seed=params.seed,
+        grid=Grid(*map(tuple, json.loads(params.grid))),
         knockout=params.knockout,
-        code=params.code,
     )
     folder = Path(snakemake.output[0]).parent
-    extract_file(files.answers, manifest=files.manifest, folder=folder, settings=settings)
+    extract_file(files.chosen, manifest=files.manifest, folder=folder, settings=settings, answers=files.get("answers"))

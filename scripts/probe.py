@@ -7,12 +7,12 @@ the figures.
 """
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 import torch
 
+from anchorscope.choose.counts import before_balance
 from anchorscope.extract.axes import Grid, Headline
 from anchorscope.extract.store import open_activations
 from anchorscope.files.frames import write_frame
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
     from snakemake.script import snakemake
 
 
-def before_balance(paths: list[str]) -> str:
-    """How many answers there were before the balance, from one file of each shard."""
-    shards = {Path(path).parent: path for path in paths}
-    counts = [made_from(path)["before_balance"] for path in shards.values()]
-    right, wrong = (sum(count[verdict] for count in counts) for verdict in ("right", "hallucinated"))
-    return f"Before the balance, which `balance: false` switches off, {right} were right and {wrong} hallucinated."
+def before(chosen: list[str]) -> str:
+    """How many answers there were before the balance."""
+    count = before_balance(chosen)
+    said = "Before the balance, which `balance: false` switches off"
+    return f"{said}, {count['right']} were right and {count['hallucinated']} hallucinated."
 
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     torch.set_num_threads(snakemake.threads)
     give_back_freed_blocks()
-    params, names, extracted = snakemake.params, snakemake.wildcards, made_from(snakemake.input[0])
+    params, names, files = snakemake.params, snakemake.wildcards, snakemake.input
+    extracted = made_from(files.activations[0])
     inherited = {key: extracted[key] for key in ("model", "path")}
     made = {"stage": "probe", "dataset": names.dataset, "folds": params.folds, "code": params.code, **inherited}
     made["repeats"] = params.repeats
     where, on_card = f"{names.model} on {names.dataset}", snakemake.resources.gpu > 0 and torch.cuda.is_available()
     try:
         grid = Grid(*map(tuple, json.loads(params.grid)))
-        reader = open_activations(snakemake.input, grid, json.loads(params.knockouts))
+        reader = open_activations(files.activations, grid, json.loads(params.knockouts))
         splits = {"folds": params.folds, "repeats": params.repeats, "seed": params.seed}
         headline = Headline(**json.loads(params.headline))
         delta, layers, errors, probes = measure(reader, **splits, where=where, on_card=on_card, headline=headline)
     except TooFew as error:
-        made["not_probed"] = f"{error} {before_balance(snakemake.input)}"
+        made["not_probed"] = f"{error} {before(files.chosen)}"
         log.warning("%s", made["not_probed"])
         delta = layers = errors = pl.DataFrame(schema={"id": pl.String})
         probes = delta.to_arrow()

@@ -20,20 +20,15 @@ if TYPE_CHECKING:
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files = snakemake.params, snakemake.input
-    style = Manifest.read(files.manifest).prompt
-    settings = AgainSettings(
-        headline=Headline(**json.loads(params.headline)),
-        prompts=PromptSet.from_json(params.prompts, style),
-        about=PromptSet.from_json(params.about, style),
-        dtype=params.dtype,
+    settings = AgainSettings.of(
+        params,
+        files.manifest,
         threads=snakemake.threads,
-        batch_tokens=params.batch_tokens,
-        balance=params.balance,
-        seed=params.seed,
-        code=params.code,
+        headline=Headline(**json.loads(params.headline)),
+        about=PromptSet.from_json(params.about, Manifest.read(files.manifest).prompt),
     )
     run_again(
-        files.answers,
+        files.chosen,
         gates=files.gates,
         manifest=files.manifest,
         asked=snakemake.output.asked,

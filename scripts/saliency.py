@@ -7,11 +7,9 @@ was probed, the table is empty.
 import json
 from typing import TYPE_CHECKING
 
-from anchorscope.answer.prompts import PromptSet
 from anchorscope.experiments.saliency_job import SaliencySettings, saliency_file
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
-from anchorscope.models.manifest import Manifest
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake
@@ -19,20 +17,18 @@ if TYPE_CHECKING:
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files = snakemake.params, snakemake.input
-    settings = SaliencySettings(
+    settings = SaliencySettings.of(
+        params,
+        files.manifest,
+        threads=snakemake.threads,
         dataset=snakemake.wildcards.dataset,
         headline=Headline(**json.loads(params.headline)),
-        prompts=PromptSet.from_json(params.prompts, Manifest.read(files.manifest).prompt),
-        dtype=params.dtype,
-        threads=snakemake.threads,
-        batch_tokens=params.batch_tokens,
         folds=params.folds,
         seed=params.seed,
-        code=params.code,
     )
     saliency_file(
         files.activations,
-        answers=files.answers,
+        chosen=files.chosen,
         layers=files.layers,
         probes=files.probes,
         manifest=files.manifest,

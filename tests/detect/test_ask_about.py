@@ -11,6 +11,7 @@ import torch
 
 from anchorscope.answer.answers import SCHEMA, answer_questions
 from anchorscope.answer.prompts import PromptSet, few_shot_prompt
+from anchorscope.choose.balance import analysed
 from anchorscope.detect.about_prompts import Asking, build_askings
 from anchorscope.detect.again_job import AgainSettings, run_again
 from anchorscope.detect.ask_about import ask_about
@@ -18,9 +19,8 @@ from anchorscope.detect.samples_job import SampleSettings, own_uniforms, sample_
 from anchorscope.engine import self_check
 from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import Headline
-from anchorscope.extract.run import analysed
 from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import write_table
+from anchorscope.files.sealed_parquet import read_table, write_table
 from anchorscope.models.fetch import fetch_model
 from few_examples import ALIKE, QUESTIONS
 from reference import plain_sample
@@ -117,7 +117,7 @@ def test_options_that_begin_with_the_same_token_are_refused_in_one_sentence(toke
 
 @pytest.fixture(scope="module")
 def answered(tokenizer, tmp_path_factory):
-    """A folder with a tiny model, its manifest and its answers, some of which count as right."""
+    """A folder with a tiny model, its manifest and its chosen answers, half of which count as right."""
     folder = tmp_path_factory.mktemp("answered")
     save_model(folder / "weights", tokenizer, seed=0)
     fetch_model("tiny", {"path": str(folder / "weights")}, folder=folder / "tiny", manifest=folder / "tiny.json")
@@ -130,22 +130,23 @@ def answered(tokenizer, tmp_path_factory):
     prompt = few_shot_prompt(TEXTS["few_shot"]["first"])
     table = answer_questions(Engine(model), tokenizer, prompt, questions, max_new_tokens=5)
     rows = [row | {"right": index % 2 == 0, "refused": index == 4} for index, row in enumerate(table.to_pylist())]
-    write_table(folder / "answers.parquet", pa.Table.from_pylist(rows, schema=SCHEMA), {})
+    chosen = analysed(pa.Table.from_pylist(rows, schema=SCHEMA), balance=True, seed=0)
+    write_table(folder / "chosen.parquet", chosen, {})
     return folder
 
 
 def settings(kind, **others):
-    shape = {"dtype": "float32", "threads": 1, "batch_tokens": None, "balance": True, "seed": 0, "code": "a test"}
+    shape = {"dtype": "float32", "threads": 1, "batch_tokens": None, "code": "a test"}
     return kind(**shape, **others)
 
 
-def ask_about_file(folder, answers: str, asked: str) -> None:
+def ask_about_file(folder, chosen: str, asked: str) -> None:
     """Run the job without gates, so that it asks about answers and shifts no attention."""
     gates = folder / "gates.parquet"
     write_table(gates, pa.table({"id": pa.array([], pa.string())}), provenance(not_probed="too few"))
     about, first = prompts("few_shot"), PromptSet("few_shot", {"first": TEXTS["few_shot"]["first"]})
     run_again(
-        folder / f"{answers}.parquet",
+        folder / f"{chosen}.parquet",
         gates=gates,
         manifest=folder / "tiny.json",
         asked=folder / f"{asked}.parquet",
@@ -155,27 +156,26 @@ def ask_about_file(folder, answers: str, asked: str) -> None:
 
 
 def test_the_job_writes_the_probability_of_yes_and_the_likeliest_digit(answered, tokenizer):
-    files = answered / "answers.parquet", answered / "tiny.json"
-    ask_about_file(answered, "answers", "asked")
+    ask_about_file(answered, "chosen", "asked")
     found = pl.read_parquet(answered / "asked.parquet")
     assert dict(found.schema) == {"id": pl.String, "p_true": pl.Float32, "confidence": pl.Float32}
-    examples = analysed(pl.read_parquet(files[0]).to_arrow(), balance=True, seed=0)
-    assert found["id"].to_list() == examples["id"].to_pylist()
+    examples = pl.read_parquet(answered / "chosen.parquet").to_dicts()
+    assert found["id"].to_list() == [example["id"] for example in examples]
     assert len(found) == 4
     model = tiny_model("llama", len(tokenizer), layers=2)
-    for row, example in zip(found.rows(), examples.to_pylist(), strict=True):
+    for row, example in zip(found.rows(), examples, strict=True):
         text = few_shot_text(example["question"], example["answer"])
         yes, no = alone(model, tokenizer, text + "True:", [" yes", " no"]).exp().tolist()
         digits = alone(model, tokenizer, text + "Sure: ", list("0123456789")).tolist()
         assert row[1:] == pytest.approx((yes / (yes + no), digits.index(max(digits)) / 9), abs=1e-4)
-    ask_about_file(answered, "answers", "again")
+    ask_about_file(answered, "chosen", "again")
     assert (answered / "again.parquet").read_bytes() == (answered / "asked.parquet").read_bytes()
 
 
 @pytest.mark.slow
 def test_the_job_writes_samples_and_writes_them_again_to_the_byte(answered, tokenizer):
     mine = settings(SampleSettings, samples=2, prompts=PromptSet("few_shot", {"first": TEXTS["few_shot"]["first"]}))
-    files = answered / "answers.parquet", answered / "tiny.json"
+    files = answered / "chosen.parquet", answered / "tiny.json"
     sample_file(*files, answered / "samples.parquet", mine)
     found = pl.read_parquet(answered / "samples.parquet")
     assert dict(found.schema) == {"id": pl.String, "samples": pl.List(pl.String)}
@@ -194,8 +194,7 @@ def test_the_job_writes_samples_and_writes_them_again_to_the_byte(answered, toke
 
 def test_without_examples_both_jobs_write_empty_tables(answered):
     files = answered / "none.parquet", answered / "tiny.json"
-    answers = pl.read_parquet(answered / "answers.parquet").with_columns(refused=True)
-    write_table(files[0], answers.to_arrow().cast(SCHEMA), {})
+    write_table(files[0], read_table(answered / "chosen.parquet").slice(0, 0).replace_schema_metadata(), {})
     ask_about_file(answered, "none", "asked_none")
     first = PromptSet("few_shot", {"first": TEXTS["few_shot"]["first"]})
     sample_file(*files, answered / "samples_none.parquet", settings(SampleSettings, samples=3, prompts=first))

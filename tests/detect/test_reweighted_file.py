@@ -33,8 +33,6 @@ SETTINGS = AgainSettings(
     dtype="float32",
     threads=1,
     batch_tokens=None,
-    balance=False,
-    seed=0,
     code="",
 )
 SHAPE = (1 + len(SHIFTS), 4, 3)
@@ -52,13 +50,12 @@ def files(tokenizer, tmp_path_factory) -> dict:
     folder = tmp_path_factory.mktemp("files")
     save_model(folder / "model", tokenizer, seed=0)
     fetch_model("tiny", {"path": str(folder / "model")}, folder / "linked", folder / "tiny.json")
-    answers = examples(tokenizer).append_column("refused", pa.array([False] * 5))
-    answers = answers.append_column("answer", pa.array(["Paris in France"] * 5))
+    chosen = examples(tokenizer).append_column("answer", pa.array(["Paris in France"] * 5))
     for name in DONORS.names:
-        answers = answers.append_column(name, pa.nulls(5, pa.string()))
-    write_table(folder / "answers.parquet", answers, {})
+        chosen = chosen.append_column(name, pa.nulls(5, pa.string()))
+    write_table(folder / "chosen.parquet", chosen, {})
     write_gates(folder / "gates.parquet", ["q4", "q1", "q0", "q3", "q2", "of another shard"])
-    return {name: folder / f"{name}.parquet" for name in ("answers", "gates")} | {"manifest": folder / "tiny.json"}
+    return {name: folder / f"{name}.parquet" for name in ("chosen", "gates")} | {"manifest": folder / "tiny.json"}
 
 
 def test_a_job_writes_the_states_of_its_examples_and_what_they_are(files, tokenizer, tmp_path):

@@ -62,7 +62,7 @@ class Place:
             "models/tiny": "models/tiny",
             "models/smollm2-135m": "models/tiny",
             "models/smollm2-135m.json": "models/tiny.json",
-            "answers/smollm2-135m/nq-mini": "answers/tiny/one",
+            "chosen/smollm2-135m/nq-mini": "chosen/tiny/one",
         }
         for shown, meant in there.items():
             (results / shown).parent.mkdir(parents=True, exist_ok=True)

@@ -107,29 +107,14 @@ def test_the_mean_over_layers_is_of_layers_with_enough_examples():
     assert found[-1]["value"] == pytest.approx((found[0]["value"] + found[2]["value"]) / 2)
 
 
-def test_an_analysed_example_stands_for_its_class_in_its_shard(world):
-    """Balanced by hand: of each shard's class, some were left out."""
+def test_what_is_known_of_an_example_is_found_by_its_id(world):
     groups = world.groups()
-    ids, wrong = groups.examples["id"].to_list(), groups.hallucinated
-    shards = []
-    for number, part in enumerate((slice(0, 150), slice(150, None))):
-        rows = [{"id": name, "right": not bad} for name, bad in zip(ids[part], wrong[part], strict=True)]
-        rows += [{"id": f"left-out-{number}-{more}", "right": True} for more in range(30)]
-        shards.append(
-            pl.DataFrame(rows).with_columns(
-                refused=pl.lit(False),
-                property=pl.lit("p"),
-                question_form=pl.lit("who"),
-                logprobs=pl.lit([-1.0, -3.0, -50.0]),
-            )
-        )
+    ids = groups.examples["id"].to_list()
+    stands_for = 1 + np.arange(len(ids)) / 10
+    chosen = pl.DataFrame({"id": ids, "stands_for": stands_for}).with_columns(logprobs=pl.lit([-1.0, -3.0, -50.0]))
     unsure = pl.DataFrame({"id": ids, "refused": [name < "0100" for name in ids]})
-    for balance in (True, False, "property", "form"):
-        known = read_known(groups, shards, unsure, balance)
-        right = int((~wrong[:150]).sum())
-        expected = np.where(~wrong[:150], (right + 30) / right, 1.0)
-        np.testing.assert_allclose(known.stands_for[:150], expected)
-        assert known.stands_for.sum() == pytest.approx(len(ids) + 60)
+    known = read_known(groups, chosen.sample(fraction=1, shuffle=True, seed=0), unsure)
+    np.testing.assert_array_equal(known.stands_for, stands_for)
     assert set(known.values["logprob"]) == {-18.0}, "with the token that ended the answer"
     np.testing.assert_array_equal(known.values["unsure"], [100.0 * (name < "0100") for name in ids])
     np.testing.assert_allclose(known.values["popularity"], np.log10(groups.popularity))

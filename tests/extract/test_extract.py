@@ -1,6 +1,6 @@
 """Extraction equals the plain reference, family by family."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from itertools import accumulate
 from pathlib import Path
 
@@ -28,8 +28,7 @@ from anchorscope.extract.axes import (
     passes_of,
     window_of,
 )
-from anchorscope.extract.job import counted
-from anchorscope.extract.run import analysed, balanced, run_workload
+from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import Workload, build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter, check_finite, column, grid_of, remove_added
 from engines import greedy
@@ -360,55 +359,6 @@ def test_a_non_finite_activation_is_named():
         ValueError, match=r"example b .* layer 2, component attn, position answer_last, .*exact_question"
     ):
         check_finite([{"id": "a"}, {"id": "b"}], block, FULL)
-
-
-def test_balance_keeps_the_smaller_class_and_an_equal_seeded_draw_of_the_larger():
-    ids, right = [str(i) for i in range(10)], [i < 3 for i in range(10)]
-    anywhere = [None] * 10
-    kept = balanced(ids, right, anywhere, seed=0)
-    assert {index for index in kept if right[index]} == {0, 1, 2}
-    assert sum(not right[index] for index in kept) == 3
-    backwards = balanced(ids[::-1], right[::-1], anywhere, seed=0)
-    assert [ids[index] for index in kept] == [ids[::-1][index] for index in backwards]
-    assert [right[index] for index in kept] != sorted((right[index] for index in kept), reverse=True), (
-        "classes are mixed"
-    )
-    assert any(balanced(ids, right, anywhere, seed=seed) != kept for seed in range(1, 5))
-
-
-@pytest.mark.parametrize(("balance", "column"), [("property", "property"), ("form", "question_form")])
-def test_balance_within_parts_keeps_as_many_right_as_wrong_of_each(balance, column, caplog):
-    """Capitals are mostly right and authors mostly wrong, so that the question alone would tell the label."""
-    asked = [("capital", True)] * 30 + [("capital", False)] * 5 + [("author", True)] * 4 + [("author", False)] * 20
-    asked += [(None, True)] * 3 + [(None, False)] * 2 + [("mother", False)] * 6
-    table = pa.table(
-        {
-            "id": [f"q{index}" for index in range(len(asked))],
-            column: pa.array([name for name, _ in asked], pa.string()),
-            "right": [right for _, right in asked],
-            "refused": [False] * len(asked),
-        }
-    )
-    kept = Counter((row[column], row["right"]) for row in analysed(table, balance, seed=0).to_pylist())
-    assert kept == {
-        (name, right): n for name, n in (("capital", 5), ("author", 4), (None, 2)) for right in (True, False)
-    }
-    caplog.set_level("INFO", logger="anchorscope")
-    nameless = table.set_column(1, column, pa.nulls(len(asked), pa.string()))
-    assert analysed(nameless, balance, seed=0)["id"] == analysed(table, True, seed=0)["id"]
-    assert ("no question names the property that it asks about" in caplog.text) == (balance == "property")
-
-
-def test_a_shard_without_a_right_answer_has_no_examples(tokenizer):
-    wrong = examples(tokenizer)
-    wrong = wrong.set_column(wrong.column_names.index("right"), "right", pa.array([False] * len(wrong)))
-    wrong = wrong.append_column("refused", pa.array([False] * len(wrong)))
-    assert len(analysed(wrong, balance=True, seed=0)) == 0
-    assert len(analysed(wrong, balance=False, seed=0)) == len(wrong)
-
-
-def test_answers_are_counted_before_the_balance_and_without_refusals():
-    assert counted(pa.table({"right": [True, False, None, False]})) == {"right": 1, "hallucinated": 2}
 
 
 def test_nothing_half_written_is_left_behind(tmp_path):

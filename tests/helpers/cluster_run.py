@@ -4,9 +4,11 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import chdir
 from pathlib import Path
 
 import yaml
+import yte
 
 from small_run import SNAKEMAKE, base_config, write_config
 
@@ -34,13 +36,20 @@ def config(*models: str) -> dict:
 
 def settle(folder: Path, profile: str, resources: dict[str, dict] | None = None) -> None:
     """Edit a profile of the run in `folder` for this site: two cores per node, and its own resources by rule."""
-    path = folder / "workflow/profiles" / profile / "config.yaml"
-    settings = yaml.safe_load(path.read_text())
+    shared, own = folder / "workflow/profiles/cluster.yaml", folder / "workflow/profiles" / profile / "config.yaml"
+    settings = yaml.safe_load(shared.read_text())
     # Sums of floating-point numbers depend on the number of threads: as many as in the local run.
-    settings |= {"cores": 2, "set-threads": dict.fromkeys(settings["set-threads"], 1), CHECKS[profile]: 2}
+    settings |= {"cores": 2, "set-threads": dict.fromkeys(settings["set-threads"], 1)}
     for rule, values in (resources or {}).items():
-        settings["set-resources"].setdefault(rule, {}).update(values)
-    path.write_text(yaml.safe_dump(settings, sort_keys=False))
+        settings["set-resources"][rule] = settings["set-resources"].get(rule, {}) | values
+    shared.write_text(yaml.safe_dump(settings, sort_keys=False))
+    own.write_text(yaml.safe_dump(yaml.safe_load(own.read_text()) | {CHECKS[profile]: 2}, sort_keys=False))
+
+
+def read_profile(folder: Path, profile: str) -> dict:
+    """The settings of a profile as a run in `folder` reads them."""
+    with chdir(folder), open(f"workflow/profiles/{profile}/config.yaml") as file:
+        return yte.process_yaml(file, require_use_yte=True)
 
 
 def install_plugins(folder: Path, root: Path) -> subprocess.CompletedProcess:

@@ -14,9 +14,10 @@ from sklearn.metrics import roc_auc_score
 
 from anchorscope.answer.answers import grade
 from anchorscope.answer.prompts import decoded_offsets, tokens_over
+from anchorscope.choose.balance import analysed
 from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import Grid
-from anchorscope.extract.run import analysed, run_workload
+from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.probe.delta import Examples, examples_of

@@ -42,7 +42,7 @@ from small_things import ROOT
 SEED = 20
 NO_JOB, JOB, ALL, WRITER = KILLS
 MANY = [NO_JOB, JOB] * 10 + [ALL, WRITER] * 5
-BEFORE_EXTRACTION = ("raw", "questions", "models", "answers")
+BEFORE_EXTRACTION = ("raw", "questions", "models", "answers", "chosen")
 ACTIVATIONS = [
     f"results/activations/tiny/{name}/{shard}/resid.answer_last.parquet"
     for name in ("one", "two")
@@ -209,8 +209,8 @@ def test_a_disk_that_fills_while_the_next_batch_is_computed_ends_the_job_in_one_
     small_groups = (
         "import runpy, anchorscope.extract.store as store; store.GROUP_BYTES = 1; runpy.run_module('anchorscope')"
     )
-    inputs = ["results/models/tiny.json", "results/answers/tiny/one/0000.parquet", str(disk / "full.parquet")]
-    command = [sys.executable, "-c", small_groups.replace("')", "', run_name='__main__')"), *inputs]
+    inputs = ["results/models/tiny.json", "results/chosen/tiny/one/0000.parquet", str(disk / "full.parquet")]
+    command = [sys.executable, "-c", small_groups.replace("')", "', run_name='__main__')"), "extract", *inputs]
     done = subprocess.run([*command, "--dtype", "float32"], cwd=finished, capture_output=True, text=True)
     fault = tried("disk full in the thread that writes", ["extract"])
     assert done.returncode == 1

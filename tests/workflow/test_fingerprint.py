@@ -66,7 +66,7 @@ OF_FORMS = {"estimate", "weigh_kinds", "report"}
 OF_EXPERIMENTS = {"tell_groups", "estimate_experiment", "summarise_experiments"}
 FRAMES = {
     *("normalize", "probe", "read_text", "score_experiment"),
-    *("estimate", "weigh_kinds", "summarise", "count_examples", "draw", "report"),
+    *("estimate", "weigh_kinds", "summarise", "draw", "report"),
     *OF_EXPERIMENTS,
     *("compare_methods", *FITTING),
 }
@@ -96,7 +96,7 @@ FRAMES = {
             {"estimate", "weigh_kinds", "summarise", "report", *OF_EXPERIMENTS},
         ),
         ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report", "summarise_experiments"}),
-        ("extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract", "saliency", *ASKING}),
+        ("extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract", "saliency", "run_again"}),
         (
             "text/content_words.py",
             "please tell give",
@@ -116,6 +116,7 @@ FRAMES = {
         ),
         ("engine/fused.py", "TRIAL = 64", "TRIAL = 32", {"answer", "extract", "saliency", *ASKING}),
         ("answer/answers.py", "MAX_NEW_TOKENS = 32", "MAX_NEW_TOKENS = 16", {"answer", "draw_samples"}),
+        ("choose/balance.py", "if balance else list(", "if not balance else list(", {"choose", "saliency"}),
         ("experiments/saliency.py", "MOST = 500", "MOST = 400", {"saliency"}),
         ("report/figures.py", "WIDTH = 1400", "WIDTH = 1200", {"report"}),
         ("damage.py", "import sys", "import os\nimport sys", set()),
@@ -140,9 +141,11 @@ STAGES = {
     },
     "engine": {"answer", "extract", "saliency", *ASKING},
     "answer": {"answer", "extract", "saliency", *ASKING},
+    # Besides choosing: drawing a few of the chosen examples, and how many answers there were before.
+    "choose": {"choose", "saliency", "probe", "count_examples", "report"},
     "extract": {
         *("extract", "probe", "saliency", "score_experiment", "estimate", "weigh_kinds", "summarise", "draw", "report"),
-        *(*OF_EXPERIMENTS, "train_detector", *ASKING, *FITTING),
+        *(*OF_EXPERIMENTS, "train_detector", "run_again", *FITTING),
     },
     "probe": {
         *("probe", "read_text", "saliency", "score_experiment", "estimate", "weigh_kinds", "summarise", "report"),

@@ -7,9 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import yaml
 
-from cluster_run import PROFILES, config, finish, new_run, settle, start
+from cluster_run import PROFILES, config, finish, new_run, read_profile, settle, start
 from slurm_cluster import Cluster, ask, missing, until
 from small_run import save_model, write_config
 from small_things import ROOT
@@ -89,9 +88,9 @@ def test_adding_a_model_submits_only_its_jobs(grown):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_gpus_of_one_job_are_in_one_machine(cluster, profile):
     """Slurm may take them from several nodes, unless it is told not to."""
-    text = (ROOT / "workflow/profiles" / profile / "config.yaml").read_text()
-    one_node = {"slurm": yaml.safe_load(text)["default-resources"].get("nodes"), "sbatch": "--nodes=1" in text}
-    assert one_node[profile]
+    asked = read_profile(ROOT, profile)
+    assert asked["default-resources"]["nodes"] == 1
+    assert profile == "slurm" or "--nodes=1 " in asked["cluster-generic-submit-cmd"]
     wrap = ["--wrap", "true", "--test-only", "--mem=100", "--partition=gpu"]
     refused = subprocess.run(["sbatch", "--gpus=3", "--nodes=1", *wrap], capture_output=True, text=True)
     assert refused.returncode != 0
@@ -120,11 +119,15 @@ def test_the_status_of_a_job_is_told_and_one_that_can_never_start_is_cancelled(c
 
 def test_every_profile_reruns_for_the_same_reasons():
     common = ("rerun-triggers", "rerun-incomplete", "keep-going", "printshellcmds")
-    profiles = [
-        yaml.safe_load((ROOT / f"workflow/profiles/{name}/config.yaml").read_text()) for name in ("default", *PROFILES)
-    ]
+    profiles = [read_profile(ROOT, name) for name in ("default", *PROFILES)]
     assert len({str([profile[key] for key in common]) for profile in profiles}) == 1
-    assert len({str([profile["groups"], profile["set-threads"], profile["retries"]]) for profile in profiles[1:]}) == 1
+
+
+def test_the_profiles_of_a_cluster_differ_only_in_how_they_submit():
+    slurm, sbatch = (read_profile(ROOT, name) for name in PROFILES)
+    differ = [key for key in {*slurm, *sbatch} if slurm.get(key) != sbatch.get(key)]
+    own = ("executor", "slurm-", "cluster-generic-", "seconds-between-status-checks")
+    assert [key for key in differ if not key.startswith(own)] == []
 
 
 def test_the_smallest_run_is_submitted_and_gives_the_bytes_of_a_local_one(finished, cluster, plugins, tmp_path):

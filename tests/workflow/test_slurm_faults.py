@@ -136,7 +136,7 @@ def chosen(request, cluster: Cluster) -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_cluster_ends_in_a_finished_run(chosen, finished, folder, cluster, plugins, fault, profile):
     inflict, asked = FAULTS[fault]
-    settle(folder, profile, {"answer": asked, "extract": asked})
+    settle(folder, profile, dict.fromkeys(("answer", "choose", "extract"), asked))
     run = start(folder, profile, plugins, SHARD)
     record = tried(f"{fault}, profile {profile}, {'with' if cluster.accounting else 'without'} accounting", ["a job"])
     try:

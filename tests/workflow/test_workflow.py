@@ -142,17 +142,17 @@ def test_every_output_says_what_made_it(finished):
         about = json.loads(pq.read_metadata(file).metadata[b"anchorscope"])
         assert len(about["code"]) == 16
         assert {"polars", "pyarrow"} <= set(about["versions"])
-        if {"answers", "activations", "delta", "layers", "estimates"} & set(file.parts):
+        if {"answers", "chosen", "activations", "delta", "layers", "estimates"} & set(file.parts):
             assert about["model"]["revision"]
     source = {"source": "file", "sha256": hashlib.sha256((finished / "one.jsonl").read_bytes()).hexdigest()}
     assert made_from(finished / "results/raw/one.parquet")["origin"] == source
 
 
 def extract_command(folder: Path, output: str) -> list[str]:
-    answers = "results/answers/tiny/one/0000.parquet"
+    chosen = "results/chosen/tiny/one/0000.parquet"
     options = ["--dtype", "float32", "--threads", "1"]  # as the rule does on two cores
     options += ["--components", *COMPONENTS, "--positions", *POSITIONS]
-    return [sys.executable, "-m", "anchorscope", "extract", "results/models/tiny.json", answers, output, *options]
+    return [sys.executable, "-m", "anchorscope", "extract", "results/models/tiny.json", chosen, output, *options]
 
 
 @pytest.mark.slow
@@ -243,7 +243,7 @@ def test_adding_a_model_runs_only_its_jobs_the_aggregation_and_the_figures(rerun
     write_config(rerun, config)
     done = snakemake(rerun, "--dry-run")
     assert jobs(done) == dict(
-        AGGREGATION, fetch_model=1, answer=4, extract=4, probe=2, read_text=2, estimate=2, weigh_kinds=2
+        AGGREGATION, fetch_model=1, answer=4, choose=4, extract=4, probe=2, read_text=2, estimate=2, weigh_kinds=2
     )
     touched = set(re.findall(r"model=([\w-]+)", done.stdout + done.stderr))
     assert touched == {"other"}
@@ -325,7 +325,9 @@ def test_moving_a_config_with_random_weights_reruns_nothing_and_editing_it_rerun
     shape.write_text(json.dumps(json.loads(shape.read_text()) | {"rms_norm_eps": 1e-5}))
     edited = snakemake(folder, "--dry-run")
     assert moved == {"report": 1, "provenance": 1}, "the settings in them name the file"
-    assert jobs(edited) == dict(AGGREGATION, fetch_model=1, answer=2, extract=2, probe=1, estimate=1, weigh_kinds=1)
+    assert jobs(edited) == dict(
+        AGGREGATION, fetch_model=1, answer=2, choose=2, extract=2, probe=1, estimate=1, weigh_kinds=1
+    )
     assert set(re.findall(r"model=([\w-]+)", edited.stdout + edited.stderr)) == {"shape"}
 
 
@@ -337,21 +339,21 @@ def test_adding_a_dataset_runs_only_its_jobs_the_aggregation_and_the_figures(rer
     write_config(rerun, config)
     done = snakemake(rerun, "--dry-run")
     assert jobs(done) == dict(
-        AGGREGATION, fetch_questions=1, normalize=1, answer=2, extract=2, probe=1, estimate=1, weigh_kinds=1
+        AGGREGATION, fetch_questions=1, normalize=1, answer=2, choose=2, extract=2, probe=1, estimate=1, weigh_kinds=1
     )
     assert set(re.findall(r"dataset=([\w-]+)", done.stdout + done.stderr)) == {"three"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("prompt", "answers"), [("first", 4), ("second", 0)])
-def test_a_new_prompt_reruns_what_was_run_under_it(rerun, prompt, answers):
+@pytest.mark.parametrize(
+    ("prompt", "reruns"), [("first", {"answer": 4, "choose": 4, "count_examples": 1}), ("second", {})]
+)
+def test_a_new_prompt_reruns_what_was_run_under_it(rerun, prompt, reruns):
     path = rerun / "workflow/resources/prompts.json"
     texts = json.loads(path.read_text())
     texts["few_shot"][prompt].pop()
     path.write_text(json.dumps(texts))
-    assert jobs(snakemake(rerun, "--dry-run")) == Counter(answer=answers, count_examples=1, provenance=1) + Counter(
-        extract=4, probe=2, **BELOW_PROBE
-    )
+    assert jobs(snakemake(rerun, "--dry-run")) == {**reruns, "extract": 4, "probe": 2, **BELOW_PROBE, "provenance": 1}
 
 
 @pytest.mark.slow
@@ -404,7 +406,7 @@ def test_more_questions_run_only_the_new_shards(rerun):
     config["questions"] = 180
     write_config(rerun, config)
     assert jobs(snakemake(rerun, "--dry-run")) == dict(
-        AGGREGATION, answer=2, extract=2, probe=2, estimate=2, weigh_kinds=2
+        AGGREGATION, answer=2, choose=2, extract=2, probe=2, estimate=2, weigh_kinds=2
     )
 
 
@@ -443,10 +445,9 @@ def test_more_questions_run_only_the_new_shards(rerun):
         pytest.param(
             {"windows": [4]}, {"extract": 4, "probe": 2, "read_text": 2, **BELOW_PROBE}, marks=pytest.mark.slow
         ),
-        pytest.param(
+        (
             {"balance": False},
-            {"extract": 4, "probe": 2, "read_text": 2, "count_examples": 1, **BELOW_PROBE},
-            marks=pytest.mark.slow,
+            {"choose": 4, "extract": 4, "probe": 2, "read_text": 2, "count_examples": 1, **BELOW_PROBE},
         ),
     ],
 )
@@ -504,7 +505,7 @@ def test_detection_is_made_only_when_it_is_asked_for_and_computes_nothing_of_the
     assert jobs(snakemake(rerun, "--dry-run")) == Counter()
 
 
-EXTRACT_AND_BELOW = {"extract": 4, "probe": 2, "read_text": 2, "count_examples": 1, **BELOW_PROBE}
+EXTRACT_AND_BELOW = {"extract": 4, "probe": 2, "read_text": 2, **BELOW_PROBE}
 
 
 def test_a_component_that_was_not_kept_is_extracted_with_all_that_follows(rerun):
@@ -530,7 +531,7 @@ def test_a_component_that_was_not_kept_is_extracted_with_all_that_follows(rerun)
             "anchorscope/text/short_answer.py",
             "(?:will|would",
             "(?:shall|will|would",
-            {"answer": 4, **EXTRACT_AND_BELOW},
+            {"answer": 4, "choose": 4, "count_examples": 1, **EXTRACT_AND_BELOW},
             marks=pytest.mark.slow,
         ),
         pytest.param(
@@ -734,7 +735,7 @@ def test_non_finite_activations_stop_the_job_and_are_named(rerun, tokenizer):
     tokenizer.save_pretrained(rerun / "broken-model")
     config["models"]["broken"] = {"title": "Broken", "path": "broken-model", "dtype": "float32"}
     write_config(rerun, config)
-    shutil.copytree(rerun / "results/answers/tiny", rerun / "results/answers/broken")
+    shutil.copytree(rerun / "results/chosen/tiny", rerun / "results/chosen/broken")
     target = "results/activations/broken/one/0000/resid.answer_last.parquet"
     done = snakemake(rerun, target, "--allowed-rules", "fetch_model", "extract")
     assert done.returncode != 0
@@ -755,7 +756,7 @@ READERS = [
     {
         "normalize": ("raw/one", "questions/one.parquet", "normalize/one", "truncated"),
         "extract": (
-            "answers/tiny/one/0000",
+            "chosen/tiny/one/0000",
             "activations/tiny/one/0000/resid.answer_last.parquet",
             "extract/tiny/one/0000",
             "empty",

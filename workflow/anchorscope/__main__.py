@@ -53,16 +53,16 @@ def add_command(commands: argparse._SubParsersAction, name: str, what: str) -> a
 
 
 def add_extract(commands: argparse._SubParsersAction) -> None:
-    command = add_command(commands, "extract", "Extract clean and knocked-out activations for a file of answers.")
+    command = add_command(
+        commands, "extract", "Extract clean and knocked-out activations of a shard's chosen examples."
+    )
     command.add_argument("manifest", type=Path, help="results/models/{model}.json")
-    command.add_argument("answers", type=Path, help="results/answers/{model}/{dataset}/{shard}.parquet")
+    command.add_argument("chosen", type=Path, help="results/chosen/{model}/{dataset}/{shard}.parquet")
     command.add_argument("output", type=Path, help="the folder of activations to write")
     for name, known in (("components", COMPONENTS), ("positions", POSITIONS)):
         command.add_argument(
             f"--{name}", nargs="+", choices=known, default=getattr(HEADLINE, name), help="what is kept of every example"
         )
-    command.add_argument("--all", action="store_true", help="keep all examples, not as many right as wrong ones")
-    command.add_argument("--seed", type=int, default=0, help="draws the balanced examples")
     command.add_argument(
         "--knockout",
         type=known_knockout,
@@ -87,18 +87,19 @@ def add_score(commands: argparse._SubParsersAction) -> None:
 
 
 def extract(options: argparse.Namespace) -> None:
+    made = made_from(options.chosen)
+    if made["stage"] != "choose":
+        raise ValueError(f"{options.chosen} has no chosen examples; name a file of results/chosen.")
     settings = ExtractSettings(
-        prompts=PromptSet.bundled(made_from(options.answers)["prompt"]["style"]),
+        prompts=PromptSet.bundled(made["prompts"]["style"]),
         grid=Grid.of(options.components, options.positions),
         dtype=options.dtype,
         threads=options.threads,
         batch_tokens=options.batch_tokens,
-        balance=not options.all,
-        seed=options.seed,
         knockout=options.knockout,
         code=fingerprint(Path(__file__), read_sources([])),
     )
-    extract_file(answers=options.answers, manifest=options.manifest, folder=options.output, settings=settings)
+    extract_file(options.chosen, manifest=options.manifest, folder=options.output, settings=settings)
 
 
 def score(options: argparse.Namespace) -> None:

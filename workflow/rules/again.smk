@@ -1,6 +1,6 @@
-# What else the model does with the analysed examples: when it is asked about its answers or shifts its attention, and
+# What else the model does with the chosen examples: when it is asked about its answers or shifts its attention, and
 # when it is asked the questions several times.
-# In:  results/answers/{model}/{dataset}/{shard}.parquet, results/detect/gates/{model}/{dataset}.parquet,
+# In:  results/chosen/{model}/{dataset}/{shard}.parquet, results/detect/gates/{model}/{dataset}.parquet,
 #      results/models/{model}.json
 # Out: results/asked/{model}/{dataset}/{shard}.parquet        whether its answers are true, and how sure it is
 #      results/reweighted/{model}/{dataset}/{shard}.parquet   states under attention shifted towards a gate's pathway
@@ -8,9 +8,9 @@
 
 
 rule run_again:
-    """Ask the model about a shard of its own answers, and run them under every gate and amount of shifted attention."""
+    """Ask the model about its chosen answers of a shard, and run them under every gate and amount of shifted attention."""
     input:
-        answers="results/answers/{model}/{dataset}/{shard}.parquet",
+        chosen="results/chosen/{model}/{dataset}/{shard}.parquet",
         gates="results/detect/gates/{model}/{dataset}.parquet",
         manifest=local("results/models/{model}.json"),
     output:
@@ -25,18 +25,11 @@ rule run_again:
         "../../envs/model.yaml"
     threads: MODEL_THREADS
     resources:
-        mem_mb=model_memory,
-        gpu=lambda wildcards: MODELS[wildcards.model]["gpus"],
-        runtime=grows(240),
+        **MODEL_RESOURCES,
     params:
-        headline=canonical_json(config["headline"]),
-        prompts=lambda wildcards: prompt_of(wildcards, ["first"]),
+        **model_params(["first"]),
+        headline=HEADLINE,
         about=lambda wildcards: prompt_of(wildcards, ["about_header", "about_shots", "about_true", "about_sure"]),
-        dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
-        batch_tokens=config.get("batch_tokens"),
-        balance=config["balance"],
-        seed=config["seed"],
-        libraries=locked("torch", "transformers", "tokenizers"),
         code=code("run_again.py"),
     script:
         "../../scripts/run_again.py"
@@ -45,9 +38,9 @@ rule run_again:
 if "samples" in config:
 
     rule draw_samples:
-        """Ask the questions of a shard's analysed examples again, several times each, at temperature 1."""
+        """Ask the questions of a shard's chosen examples again, several times each, at temperature 1."""
         input:
-            answers="results/answers/{model}/{dataset}/{shard}.parquet",
+            chosen="results/chosen/{model}/{dataset}/{shard}.parquet",
             manifest=local("results/models/{model}.json"),
         output:
             "results/samples/{model}/{dataset}/{shard}.parquet",
@@ -60,17 +53,10 @@ if "samples" in config:
             "../../envs/model.yaml"
         threads: MODEL_THREADS
         resources:
-            mem_mb=model_memory,
-            gpu=lambda wildcards: MODELS[wildcards.model]["gpus"],
-            runtime=grows(240),
+            **MODEL_RESOURCES,
         params:
+            **model_params(["first"]),
             samples=config["samples"],
-            prompts=lambda wildcards: prompt_of(wildcards, ["first"]),
-            dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
-            batch_tokens=config.get("batch_tokens"),
-            balance=config["balance"],
-            seed=config["seed"],
-            libraries=locked("torch", "transformers", "tokenizers"),
             code=code("draw_samples.py"),
         script:
             "../../scripts/draw_samples.py"

@@ -20,45 +20,23 @@ rule answer:
         "../../envs/model.yaml"
     threads: MODEL_THREADS
     resources:
-        mem_mb=model_memory,
-        gpu=lambda wildcards: MODELS[wildcards.model]["gpus"],
-        runtime=grows(240),
+        **MODEL_RESOURCES,
     params:
+        **model_params(["first"]),  # the second cannot change answers
         rows=shard_slice,
-        # Answers are generated under the first prompt; the second cannot change them.
-        prompt=lambda wildcards: prompt_of(wildcards, ["first"]),
-        dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
-        batch_tokens=config.get("batch_tokens"),
-        libraries=locked("torch", "transformers", "tokenizers"),
         code=code("answer.py"),
     script:
         "../../scripts/answer.py"
 
 
-rule ask_unsure:
-    """Ask the same questions again under a prompt that offers "I don't know", for the knowledge boundary."""
-    input:
-        questions="results/questions/{dataset}.parquet",
-        manifest=local("results/models/{model}.json"),
+# The same questions under a prompt that offers "I don't know", for the knowledge boundary.
+use rule answer as ask_unsure with:
     output:
         "results/unsure/{model}/{dataset}/{shard}.parquet",
     log:
         "results/logs/ask_unsure/{model}/{dataset}/{shard}.log",
     benchmark:
         "results/benchmarks/ask_unsure/{model}/{dataset}/{shard}.tsv"
-    conda:
-        "../../envs/model.yaml"
-    threads: MODEL_THREADS
-    resources:
-        mem_mb=model_memory,
-        gpu=lambda wildcards: MODELS[wildcards.model]["gpus"],
-        runtime=grows(240),
+    priority: 0  # only estimates wait for it
     params:
-        rows=shard_slice,
-        prompt=lambda wildcards: prompt_of(wildcards, ["unsure"]),
-        dtype=lambda wildcards: MODELS[wildcards.model]["dtype"],
-        batch_tokens=config.get("batch_tokens"),
-        libraries=locked("torch", "transformers", "tokenizers"),
-        code=code("answer.py"),
-    script:
-        "../../scripts/answer.py"
+        prompts=lambda wildcards: prompt_of(wildcards, ["unsure"]),

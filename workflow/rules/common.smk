@@ -1,5 +1,5 @@
-# What all stages share: a checked config, wildcards that can only be names from it, and the
-# functions that turn config and code into params.
+# What all stages share: a checked config, wildcards that can only be names from it, and the functions that turn config
+# and code into params and resources.
 # In: config. Out: nothing on disk.
 
 import os
@@ -31,17 +31,14 @@ from anchorscope.experiments import NAMES as EXPERIMENT_NAMES
 from anchorscope.files.disk import temporary_fault
 from anchorscope.files.identity import (
     canonical_json,
-    file_identity,
-    folder_identity,
-    gguf_file,
     read_json,
     sha256_of_file,
-    tokenizer_beside,
 )
 from anchorscope.files.provenance import VERSIONED
 from anchorscope.fingerprint import fingerprint, read_sources
 from anchorscope.models.gpus import gpu_count
 from anchorscope.models.manifest import SALMON
+from anchorscope.models.source import identity_of, source_of
 from anchorscope.extract.axes import EXACT, REPLACING, Grid, knockouts_of
 from anchorscope.config_checks import mistakes, with_bundled_files
 from anchorscope.config_files import file_mistakes, refuse_files, stop_at
@@ -80,6 +77,7 @@ GRID = Grid.of(
     config.get("positions", [config["headline"]["position"]]),
 )
 PLACES = [".".join(place) for place in GRID.places()]
+HEADLINE = canonical_json(config["headline"])
 HEADLINE_PLACE = "{component}.{position}".format(**config["headline"])
 # In the order of the claims about them, whatever the config's order.
 EXPERIMENTS = [name for name in EXPERIMENT_NAMES if name in config["experiments"]]
@@ -121,9 +119,14 @@ def added(knockout):
     return "" if knockout == EXACT else f".{knockout}"
 
 
+def trained(wildcards):
+    """The model that answered: a salmon is given the answers of its trained model, and so the examples chosen of them."""
+    return wildcards.model.removesuffix(SALMON)
+
+
 def own_settings(wildcards):
     """A model's entry in the config; a salmon has that of its trained model."""
-    return MODELS[wildcards.model.removesuffix(SALMON)]
+    return MODELS[trained(wildcards)]
 
 
 wildcard_constraints:
@@ -163,26 +166,6 @@ def origin(name):
     return {key: dataset.get(key) for key in ("repo", "subset", "split", "revision")}
 
 
-def model_source(wildcards):
-    """Where a model comes from."""
-    model = MODELS[wildcards.model]
-    return {key: model[key] for key in ("hub", "revision", "path", "gguf", "random") if key in model}
-
-
-def model_identity(wildcards):
-    """What identifies a model: its source and files; for random weights the contents of the files, wherever they are."""
-    source = model_source(wildcards)
-    if "random" in source:
-        config = source["random"]["config"]
-        files = [sha256_of_file(file) for file in [config, *tokenizer_beside(config)]]
-        return canonical_json([files, source["random"]["seed"]])
-    if gguf_file(source):
-        return canonical_json([source, file_identity(gguf_file(source))])
-    if "path" in source:
-        return canonical_json([source, folder_identity(source["path"])])
-    return canonical_json(source)
-
-
 def prompt_of(wildcards, names):
     """The named prompts of the model's style as canonical JSON; of every style where the manifest decides."""
     chosen = own_settings(wildcards)["prompt"]
@@ -190,6 +173,11 @@ def prompt_of(wildcards, names):
     return canonical_json(
         [{"style": style, "texts": {name: PROMPTS[style][name] for name in names}} for style in styles]
     )
+
+
+def of_datasets(key):
+    """What the config says under a key for each dataset, as canonical JSON."""
+    return canonical_json({name: dataset[key] for name, dataset in DATASETS.items()})
 
 
 def shard_slice(wildcards):
@@ -203,9 +191,38 @@ def grows(amount):
     return lambda wildcards, attempt: attempt * amount
 
 
+def by_size(times):
+    """The memory in MB of a job that holds so many times its inputs."""
+    return lambda wildcards, input, attempt: attempt * max(4000, 2000 + int(times * input.size_mb))
+
+
+def probed_at_once(size_mb):
+    """How much of the activations is in memory: one component and position, or for a card several."""
+    one = size_mb / len(PLACES)
+    return max(one, min(size_mb, 6000)) if gpu_count() else one
+
+
 def model_memory(wildcards, attempt):
     """The memory in MB that the config allows a model's jobs."""
     return attempt * int(1000 * own_settings(wildcards)["memory_gb"])
+
+
+# What every job that runs a model asks a scheduler for.
+MODEL_RESOURCES = {
+    "mem_mb": model_memory,
+    "gpu": lambda wildcards: own_settings(wildcards)["gpus"],
+    "runtime": grows(240),
+}
+
+
+def model_params(prompts):
+    """What every job that runs a model is told: the named prompts, and how it computes."""
+    return {
+        "prompts": lambda wildcards: prompt_of(wildcards, prompts),
+        "dtype": lambda wildcards: own_settings(wildcards)["dtype"],
+        "batch_tokens": config.get("batch_tokens"),
+        "libraries": locked("torch", "transformers", "tokenizers"),
+    }
 
 
 def families():
@@ -219,157 +236,3 @@ def settings():
     asked = ("gpus", "memory_gb")
     models = {name: {key: value for key, value in model.items() if key not in asked} for name, model in MODELS.items()}
     return canonical_json({**config, "models": models})
-
-
-def figure_files(names, widths=WIDTHS, formats=FORMATS, kinds=KINDS_DRAWN):
-    """Every kind of some figures."""
-    file = "results/figures/{figure}/{kind}{width}.{format}"
-    return expand(file, figure=names, kind=kinds, width=widths, format=formats)
-
-
-def drawn(kind, width):
-    """The files of one kind of figure; those for the page's width go into Snakemake's own report."""
-    files = expand(f"results/figures/{{{{figure}}}}/{kind}{width}.{{format}}", format=FORMATS)
-    if width:
-        return files
-    shown = {
-        "caption": f"../report/{kind}.rst",
-        "category": "Figures",
-        "subcategory": "{figure}",
-        "labels": {"kind": kind},
-    }
-    return [report(file, **shown) if file.endswith("svg") else file for file in files]
-
-
-def answer_files():
-    """The answers of every model to every shard of every dataset."""
-    return expand("results/answers/{model}/{dataset}/{shard}.parquet", model=MODELS, dataset=DATASETS, shard=SHARDS)
-
-
-def answers_of(wildcards):
-    """The answers that activations are of; a salmon is given those of its trained model."""
-    model = wildcards.model.removesuffix(SALMON)
-    return f"results/answers/{model}/{wildcards.dataset}/{wildcards.shard}.parquet"
-
-
-def all_answers_of(wildcards):
-    """The same of all shards."""
-    model = wildcards.model.removesuffix(SALMON)
-    return [f"results/answers/{model}/{wildcards.dataset}/{shard}.parquet" for shard in SHARDS]
-
-
-def activation_files(models, datasets, shards, places=PLACES, ends=tuple(map(added, KNOCKOUTS))):
-    """The activations of some shards."""
-    file = "results/activations/{model}/{dataset}/{shard}/{place}{end}.parquet"
-    return expand(file, model=models, dataset=datasets, shard=shards, place=places, end=ends)
-
-
-def probed_at_once(size_mb):
-    """How much of the activations is in memory: one component and position, or for a card several."""
-    one = size_mb / len(PLACES)
-    return max(one, min(size_mb, 6000)) if gpu_count() else one
-
-
-def replaced_files(models, datasets, shards, experiments):
-    """The activations of some shards in experiments that replace tokens."""
-    ends = [f".{experiment}" for experiment in experiments]
-    return activation_files(models, datasets, shards, places=[HEADLINE_PLACE], ends=ends)
-
-
-def read_by_methods(datasets):
-    """What the methods of detection read of some datasets of a model, by kind; the files of one dataset together."""
-    kinds = ["answers", "asked", "reweighted", *(["samples"] if "samples" in config else [])]
-    files = {
-        kind: expand(f"results/{kind}/{{{{model}}}}/{{dataset}}/{{shard}}.parquet", dataset=datasets, shard=SHARDS)
-        for kind in kinds
-    }
-    places = {"places": [HEADLINE_PLACE], "ends": [added(EXACT)]}
-    return files | {"activations": activation_files("{model}", datasets, SHARDS, **places)}
-
-
-def salmon_pairs():
-    """The salmons that are asked for, or were made before, each with its dataset."""
-    asked = any(target.endswith("salmon") for target in workflow.dag_settings.targets)
-    return [
-        [model, dataset]
-        for model in SALMONS
-        for dataset in DATASETS
-        if asked or os.path.exists(f"results/estimates/{model}/{dataset}/summary.parquet")
-    ]
-
-
-def with_salmons(file):
-    """A file of every model with every dataset, and behind them those of salmons."""
-    # Not before the jobs are planned: only then is it known what is asked for.
-    return lambda wildcards: [file.format(model=model, dataset=dataset) for model, dataset in PAIRS + salmon_pairs()]
-
-
-def measured_by(wildcards):
-    """What an experiment is estimated from, besides groups and reference layers."""
-    if wildcards.experiment == "boundary":
-        shards = {"model": wildcards.model, "dataset": wildcards.dataset, "shard": SHARDS}
-        return {
-            kind: expand(f"results/{kind}/{{model}}/{{dataset}}/{{shard}}.parquet", **shards)
-            for kind in ("answers", "unsure")
-        }
-    return {"measured": "results/experiments/{experiment}/{model}/{dataset}.parquet".format(**wildcards)}
-
-
-def estimates_of(experiment, pairs):
-    """What an experiment shows of each model on each dataset."""
-    return [ESTIMATED.format(experiment=experiment, model=model, dataset=dataset) for model, dataset in pairs]
-
-
-def experiment_salmons(wildcards):
-    """Salmons that an experiment is compared with; only saliency is."""
-    return salmon_pairs() if wildcards.experiment == "saliency" else []
-
-
-def tables():
-    """Every table that has all models and datasets, and the claims."""
-    return [
-        *expand("results/{table}.{format}", table=TABLES + EXPERIMENTS, format=["parquet", "csv"]),
-        *expand("results/claims.{format}", format=["json", "md"]),
-        *expand("results/{table}.csv", table=["examples", "questions"]),
-    ]
-
-
-def experiment_files():
-    """What the experiments of the config measure for each model and dataset."""
-    unsure = "results/unsure/{model}/{dataset}/{shard}.parquet"
-    measured = "results/experiments/{experiment}/{model}/{dataset}.parquet"
-    others = [name for name in EXPERIMENTS if name != "boundary"]
-    return [
-        *(expand(unsure, model=MODELS, dataset=DATASETS, shard=SHARDS) if "boundary" in EXPERIMENTS else []),
-        *expand(measured, experiment=others, model=MODELS, dataset=DATASETS),
-    ]
-
-
-def final_outputs():
-    """Everything a run is for. The per-model tables are named too, so that none can be missing."""
-    return [
-        *expand("results/delta/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
-        *expand("results/layers/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
-        *expand("results/text/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
-        *experiment_files(),
-        *tables(),
-        "results/report.html",
-        "results/provenance.json",
-        *figure_files(FIGURES),
-    ]
-
-
-def detection_files():
-    """Everything that `detect` adds: tables, figures, and for each model a detector with its card."""
-    return [
-        *expand("results/{table}.{format}", table=DETECTION_TABLES, format=["parquet", "csv"]),
-        *expand("results/probes/{model}.{format}", model=MODELS, format=["safetensors", "md"]),
-        *figure_files(FIGURES, kinds=DETECTION_DRAWN),
-    ]
-
-
-def where_detected(files):
-    """These files for the report, if detection is asked for or was made before."""
-    # Not before the jobs are planned: only then is it known what is asked for.
-    asked = any(target.endswith("detect") for target in workflow.dag_settings.targets)
-    return files if asked or os.path.exists("results/detection.parquet") else []

@@ -27,8 +27,8 @@ rule compare_methods:
         runtime=grows(30),
     params:
         pairs=canonical_json(PAIRS),
-        layouts=canonical_json({name: dataset["layout"] for name, dataset in DATASETS.items()}),
-        sources=canonical_json({name: dataset["source"] for name, dataset in DATASETS.items()}),
+        layouts=of_datasets("layout"),
+        sources=of_datasets("source"),
         published=sha256_of_file(LANDMARKS),
         code=code("compare_methods.py"),
     script:

@@ -24,10 +24,10 @@ rule train_detector:
         gpu=min(1, gpu_count()),
         runtime=grows(120),
     params:
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         folds=config["folds"],
         seed=config["seed"],
-        sources=canonical_json({name: dataset["source"] for name, dataset in DATASETS.items()}),
+        sources=of_datasets("source"),
         libraries=locked("torch", "numpy"),
         code=code("train_detector.py"),
     script:

@@ -31,7 +31,7 @@ rule draw:
             [[name, MODELS[name]["title"]] for name in FIGURES[wildcards.figure]["models"]]
         ),
         datasets=canonical_json([[name, dataset["title"]] for name, dataset in DATASETS.items()]),
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         style=sha256_of_file(STYLE),
         libraries=locked("matplotlib", "seaborn"),
         code=code("draw.py"),

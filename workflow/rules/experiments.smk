@@ -1,5 +1,5 @@
 # The other experiments, where the config names them: what each shows under both groupings.
-# In:  results/delta/…, results/layers/…, results/probes/…, results/activations/…, results/answers/…, results/unsure/…,
+# In:  results/delta/…, results/layers/…, results/probes/…, results/activations/…, results/chosen/…, results/unsure/…,
 #      results/experiments/saliency/{model}/{dataset}.parquet       how much of a verdict flows from the question
 # Out: results/experiments/{patching,answer_only}/{model}/{dataset}.parquet   what the probes say where tokens were replaced
 #      results/experiments/awareness/{model}/{dataset}.parquet      what readers of clean states say of the groups
@@ -28,11 +28,11 @@ rule score_experiment:
         "../../envs/probe.yaml"
     threads: THREADS
     resources:
-        mem_mb=lambda wildcards, input, attempt: attempt * max(4000, 2000 + int(1.5 * input.size_mb)),
+        mem_mb=by_size(1.5),
         gpu=min(1, gpu_count()),
         runtime=grows(120),
     params:
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         folds=config["folds"],
         repeats=config["repeats"],
         seed=config["seed"],
@@ -61,7 +61,7 @@ rule tell_groups:
         mem_mb=grows(4000),
         runtime=grows(120),
     params:
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         seed=config["seed"],
         libraries=locked("torch", "numpy"),
         code=code("tell_groups.py"),
@@ -90,10 +90,9 @@ rule estimate_experiment:
         mem_mb=grows(4000),
         runtime=grows(60),
     params:
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         draws=config["bootstrap_draws"],
         seed=config["seed"],
-        balance=config["balance"],
         code=code("estimate_experiment.py"),
     script:
         "../../scripts/estimate_experiment.py"
@@ -119,7 +118,7 @@ rule summarise_experiments:
         runtime=grows(30),
     params:
         pairs=lambda wildcards: canonical_json(PAIRS + experiment_salmons(wildcards)),
-        sources=canonical_json({name: dataset["source"] for name, dataset in DATASETS.items()}),
+        sources=of_datasets("source"),
         code=code("summarise_experiments.py"),
     script:
         "../../scripts/summarise_experiments.py"

@@ -1,14 +1,14 @@
-# Activations: the config's components and positions, under every intervention, prompt and layer, of the analysed examples.
-# In:  results/answers/{model}/{dataset}/{shard}.parquet, results/models/{model}.json
+# Activations: the config's components and positions, under every intervention, prompt and layer, of the chosen examples.
+# In:  results/chosen/{model}/{dataset}/{shard}.parquet, results/answers/… for what replaces tokens, results/models/{model}.json
 # Out: results/activations/{model}/{dataset}/{shard}/{component}.{position}.parquet              clean and exact_question
 #      results/activations/{model}/{dataset}/{shard}/{component}.{position}.{knockout}.parquet   each other knockout
 #      results/activations/{model}/{dataset}/{shard}/{component}.{position}.{experiment}.parquet   what replaces tokens
 
 
 rule extract:
-    """Run the passes of one knockout over a shard's answers and keep the vectors that are probed."""
+    """Run the passes of one knockout over a shard's chosen examples and keep the vectors that are probed."""
     input:
-        answers=answers_of,
+        chosen=of_shard("chosen"),
         manifest=local("results/models/{model}.json"),
     output:
         activation_files("{model}", "{dataset}", "{shard}", ends="{end}"),
@@ -24,26 +24,23 @@ rule extract:
         "../../envs/model.yaml"
     threads: MODEL_THREADS
     resources:
-        mem_mb=model_memory,
-        gpu=lambda wildcards: own_settings(wildcards)["gpus"],
-        runtime=grows(240),
+        **MODEL_RESOURCES,
     params:
+        **model_params(["first", "second"]),
         # Snakemake does not compare a param that takes `output`: only missing files lead to a rerun, so that asking for
         # fewer of them reruns nothing.
         grid=lambda wildcards, output: canonical_json([GRID.components, GRID.positions]),
-        prompts=lambda wildcards: prompt_of(wildcards, ["first", "second"]),
-        dtype=lambda wildcards: own_settings(wildcards)["dtype"],
-        batch_tokens=config.get("batch_tokens"),
         knockout=lambda wildcards: wildcards.end.removeprefix(".") or EXACT,
-        balance=config["balance"],
-        seed=config["seed"],
-        libraries=locked("torch", "transformers", "tokenizers"),
         code=code("extract.py"),
     script:
         "../../scripts/extract.py"
 
 
 use rule extract as extract_experiment with:
+    input:
+        chosen=of_shard("chosen"),
+        answers=of_shard("answers"),  # whose questions' words are put in the place of others
+        manifest=local("results/models/{model}.json"),
     output:
         replaced_files("{model}", "{dataset}", "{shard}", experiments=["{experiment}"]),
     log:

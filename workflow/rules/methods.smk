@@ -23,7 +23,7 @@ rule fit_gates:
         mem_mb=grows(4000),
         runtime=grows(60),
     params:
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         folds=config["folds"],
         seed=config["seed"],
         libraries=locked("torch", "numpy"),
@@ -46,11 +46,11 @@ rule score_methods:
         "../../envs/probe.yaml"
     threads: THREADS
     resources:
-        mem_mb=lambda wildcards, input, attempt: attempt * max(4000, 2000 + int(0.5 * input.size_mb)),
+        mem_mb=by_size(0.5),
         gpu=min(1, gpu_count()),
         runtime=grows(120),
     params:
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         folds=config["folds"],
         seed=config["seed"],
         answer_scores=config["answer_scores"],
@@ -75,11 +75,11 @@ rule carry_over:
         "../../envs/probe.yaml"
     threads: THREADS
     resources:
-        mem_mb=lambda wildcards, input, attempt: attempt * max(4000, 2000 + int(0.5 * input.size_mb)),
+        mem_mb=by_size(0.5),
         gpu=min(1, gpu_count()),
         runtime=grows(240),
     params:
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         datasets=canonical_json(list(DATASETS)),
         folds=config["folds"],
         seed=config["seed"],

@@ -21,8 +21,8 @@ rule fetch_model:
         runtime=grows(240),
     params:
         # Snakemake does not compare a param that takes `output`: only the identity decides on a rerun.
-        source=lambda wildcards, output: canonical_json(model_source(wildcards)),
-        identity=model_identity,
+        source=lambda wildcards, output: canonical_json(source_of(MODELS[wildcards.model])),
+        identity=lambda wildcards: identity_of(source_of(MODELS[wildcards.model])),
         libraries=locked("torch", "transformers", "gguf"),
         code=code("fetch_model.py"),
     script:

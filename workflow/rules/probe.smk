@@ -1,5 +1,5 @@
 # Probes: delta P and anchors of every example, and how good each layer's probe is.
-# In:  results/activations/{model}/{dataset}/*/*.parquet, results/answers/{model}/{dataset}/*.parquet
+# In:  results/activations/{model}/{dataset}/*/*.parquet, results/chosen/{model}/{dataset}/*.parquet
 # Out: results/delta/{model}/{dataset}.parquet, results/layers/{model}/{dataset}.parquet
 #      results/label_errors/{model}/{dataset}.parquet   what the headline's probes say if a few labels are wrong
 #      results/probes/{model}/{dataset}.parquet   the headline's probes
@@ -9,7 +9,8 @@
 rule probe:
     """Fit a probe for every layer, component and position, and measure delta P with it, out of fold."""
     input:
-        activation_files("{model}", "{dataset}", SHARDS),
+        activations=activation_files("{model}", "{dataset}", SHARDS),
+        chosen=chosen_of,
     output:
         delta="results/delta/{model}/{dataset}.parquet",
         layers="results/layers/{model}/{dataset}.parquet",
@@ -31,7 +32,7 @@ rule probe:
     params:
         grid=canonical_json([GRID.components, GRID.positions]),
         knockouts=canonical_json(KNOCKOUTS),
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         folds=config["folds"],
         repeats=config["repeats"],
         seed=config["seed"],
@@ -46,7 +47,7 @@ rule read_text:
     input:
         delta="results/delta/{model}/{dataset}.parquet",
         layers="results/layers/{model}/{dataset}.parquet",
-        answers=expand("results/answers/{{model}}/{{dataset}}/{shard}.parquet", shard=SHARDS),
+        answers=chosen_of,
     output:
         "results/text/{model}/{dataset}.parquet",
     log:

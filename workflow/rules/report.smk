@@ -34,7 +34,7 @@ rule report:
             expand("results/probes/{model}.{format}", model=MODELS, format=["safetensors", "md"])
         ),
         asked=expand("results/questions/{dataset}.parquet", dataset=DATASETS),
-        answers=answer_files(),
+        answers=shard_files("answers"),
         style=local(ancient(str(STYLE))),
     output:
         report("results/report.html", caption="../report/page.rst", category="Report"),
@@ -51,7 +51,7 @@ rule report:
         models=canonical_json([[name, model["title"]] for name, model in MODELS.items()]),
         datasets=canonical_json([[name, dataset["title"]] for name, dataset in DATASETS.items()]),
         figures=canonical_json({name: figure["models"] for name, figure in FIGURES.items()}),
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         outputs=lambda wildcards: canonical_json(final_outputs() + where_detected(detection_files())),
         chart_style=sha256_of_file(STYLE),
         templates=canonical_json({file.name: sha256_of_file(file) for file in sorted(TEMPLATES.iterdir())}),
@@ -66,7 +66,7 @@ rule provenance:
     input:
         manifests=local(expand("results/models/{model}.json", model=MODELS)),
         # Which machine computed is in the metadata of what it wrote; every file of a shard has the same.
-        answers=answer_files(),
+        answers=shard_files("answers"),
         activations=[
             *activation_files(MODELS, DATASETS, SHARDS, PLACES[:1]),
             *replaced_files(MODELS, DATASETS, SHARDS, REPLACING_ASKED),

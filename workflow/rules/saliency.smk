@@ -1,5 +1,5 @@
 # Saliency: how much of a verdict flows from the question's words to the answer, by attention times gradient.
-# In:  results/activations/{model}/{dataset}/*/{headline}.parquet, results/answers/{model}/{dataset}/*.parquet,
+# In:  results/activations/{model}/{dataset}/*/{headline}.parquet, results/chosen/{model}/{dataset}/*.parquet,
 #      results/layers/{model}/{dataset}.parquet, results/probes/{model}/{dataset}.parquet, results/models/{model}.json
 # Out: results/experiments/saliency/{model}/{dataset}.parquet
 
@@ -8,7 +8,7 @@ rule saliency:
     """Measure the flow from exact question words, and from as many other words, to the answer."""
     input:
         activations=activation_files("{model}", "{dataset}", SHARDS, places=[HEADLINE_PLACE], ends=[added(EXACT)]),
-        answers=all_answers_of,
+        chosen=chosen_of,
         layers="results/layers/{model}/{dataset}.parquet",
         probes="results/probes/{model}/{dataset}.parquet",
         manifest=local("results/models/{model}.json"),
@@ -24,17 +24,12 @@ rule saliency:
         "../../envs/model.yaml"
     threads: MODEL_THREADS
     resources:
-        mem_mb=model_memory,
-        gpu=lambda wildcards: own_settings(wildcards)["gpus"],
-        runtime=grows(240),
+        **MODEL_RESOURCES,
     params:
-        headline=canonical_json(config["headline"]),
-        prompts=lambda wildcards: prompt_of(wildcards, ["first"]),
-        dtype=lambda wildcards: own_settings(wildcards)["dtype"],
-        batch_tokens=config.get("batch_tokens"),
+        **model_params(["first"]),
+        headline=HEADLINE,
         folds=config["folds"],
         seed=config["seed"],
-        libraries=locked("torch", "transformers", "tokenizers"),
         code=code("saliency.py"),
     script:
         "../../scripts/saliency.py"

@@ -1,5 +1,5 @@
 # Estimates: group means with intervals for every model and dataset, what each curve comes to, and the claims.
-# In:  results/delta/…, results/layers/…, results/label_errors/…, results/text/…, results/answers/…, results/activations/…, results/questions/…
+# In:  results/delta/…, results/layers/…, results/label_errors/…, results/text/…, results/chosen/…, results/questions/…
 # Out: results/estimates/{model}/{dataset}/*.parquet   all estimates of one model on one dataset
 #      results/{summary,series,kinds,accounts,told_apart,strata,forms,label_errors,deepest,layers,text}.parquet and .csv   those of all models and datasets
 #      results/claims.json and .md   the claims, each with its verdict, and the published landmarks
@@ -27,7 +27,7 @@ rule estimate:
         mem_mb=grows(4000),
         runtime=grows(60),
     params:
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         draws=config["bootstrap_draws"],
         seed=config["seed"],
         code=code("estimate.py"),
@@ -39,7 +39,7 @@ rule weigh_kinds:
     """Weigh four accounts of what the knockout does to examples: two kinds of them, degrees, both or neither."""
     input:
         delta="results/delta/{model}/{dataset}.parquet",
-        answers=all_answers_of,
+        answers=chosen_of,
     output:
         **{table: f"results/estimates/{{model}}/{{dataset}}/{table}.parquet" for table in WEIGHED},
     log:
@@ -55,7 +55,7 @@ rule weigh_kinds:
         mem_mb=grows(4000),
         runtime=grows(60),
     params:
-        headline=canonical_json(config["headline"]),
+        headline=HEADLINE,
         draws=config["bootstrap_draws"],
         seed=config["seed"],
         libraries=locked("torch", "numpy"),
@@ -93,9 +93,9 @@ rule summarise:
         pairs=canonical_json(PAIRS),
         salmons=lambda wildcards: canonical_json(salmon_pairs()),
         families=canonical_json(families()),
-        layouts=canonical_json({name: dataset["layout"] for name, dataset in DATASETS.items()}),
-        sources=canonical_json({name: dataset["source"] for name, dataset in DATASETS.items()}),
-        headline=canonical_json(config["headline"]),
+        layouts=of_datasets("layout"),
+        sources=of_datasets("source"),
+        headline=HEADLINE,
         published=sha256_of_file(LANDMARKS),
         code=code("summarise.py"),
     script:
@@ -106,9 +106,7 @@ rule count_examples:
     """Count questions and answers, kept and left out, by reason."""
     input:
         questions=expand("results/questions/{dataset}.parquet", dataset=DATASETS),
-        answers=answer_files(),
-        # Every file of a shard has the same examples.
-        activations=activation_files(MODELS, DATASETS, SHARDS, PLACES[:1], ends=[added(EXACT)]),
+        chosen=shard_files("chosen"),
     output:
         examples=report("results/examples.csv", caption="../report/examples.rst", category="Counts"),
         questions=report("results/questions.csv", caption="../report/questions.rst", category="Counts"),

@@ -10,6 +10,7 @@ WEIGHTS = {
     "normalize": 2,
     "fetch_model": 25,
     "answer": 60,
+    "choose": 1,
     "ask_unsure": 320,
     "draw_samples": 190,
     "extract": 95,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, ask, grade_all, plan, remarks
-from anchorscope.answer.prompts import PromptSet
+from anchorscope.answer.settings import ModelSettings
 from anchorscope.engine.door import Engine
 from anchorscope.files.logs import log
 from anchorscope.files.provenance import provenance
@@ -15,15 +15,10 @@ from anchorscope.models.manifest import Manifest
 
 
 @dataclass(frozen=True)
-class AnswerSettings:
-    """How a shard of questions is asked."""
+class AnswerSettings(ModelSettings):
+    """How a shard of questions is asked, under a single prompt."""
 
     rows: tuple[int, int]  # the shard's first question, and the one after its last
-    prompts: PromptSet  # of one prompt, under which questions are asked
-    dtype: str
-    threads: int
-    batch_tokens: int | None  # computed together; None for what suits the device
-    code: str  # fingerprint
 
 
 def answer_file(questions: Path | str, manifest: Path | str, target: Path | str, settings: AnswerSettings) -> None:
@@ -47,13 +42,5 @@ def answer_file(questions: Path | str, manifest: Path | str, target: Path | str,
     odd = remarks(answers.column("answer").to_pylist(), settings.prompts.texts[name])
     for remark in odd:
         log.warning("%s", remark)
-    made_from = provenance(
-        stage="answer",
-        model=described.as_json(),
-        prompt=settings.prompts.as_json(),
-        dtype=settings.dtype,
-        computed=computed,
-        remarks=odd,
-        code=settings.code,
-    )
-    write_table(target, answers, made_from)
+    made = provenance(**settings.made("answer", described), computed=computed, remarks=odd)
+    write_table(target, answers, made)

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
 from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
+from anchorscope.choose.balance import WITHIN, Balance, analysed
 from anchorscope.engine.door import Engine
 from anchorscope.engine.door import Path as EnginePath
 from anchorscope.extract.axes import (
@@ -19,14 +20,12 @@ from anchorscope.extract.axes import (
     EXACT,
     HEADLINE,
     POSITIONS,
-    WITHIN,
-    Balance,
     Grid,
     Headline,
     knockouts_of,
     passes_of,
 )
-from anchorscope.extract.run import analysed, run_workload
+from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import build_workload, tell_uncut
 from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of, remove_added
 from anchorscope.files.arguments import check_choices, check_whole, is_list, is_path, is_text

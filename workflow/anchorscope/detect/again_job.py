@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from anchorscope.answer.prompts import PromptSet
+from anchorscope.answer.settings import ModelSettings
 from anchorscope.detect.about_prompts import ASKED, OPTIONS, Asking, build_askings
 from anchorscope.detect.ask_about import ask_about
 from anchorscope.detect.asked_file import write_asked
@@ -21,31 +22,23 @@ from anchorscope.detect.names import GATES, SHIFTS, layer_read
 from anchorscope.detect.reweight import MarkedExample, marked_examples, reweighted_states, workload_of
 from anchorscope.detect.reweighted_file import write_reweighted
 from anchorscope.engine.door import Engine
-from anchorscope.extract.axes import EXACT, Balance, Headline
+from anchorscope.extract.axes import EXACT, Headline
 from anchorscope.extract.job import NEEDED as EXTRACTED
-from anchorscope.extract.run import analysed
 from anchorscope.extract.sequences import Workload
 from anchorscope.files.sealed_parquet import made_from, read_table
 from anchorscope.models.hardware import computed_on
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 
-NEEDED = list(dict.fromkeys([*EXTRACTED, "answer"]))
+NEEDED = [*EXTRACTED, "answer"]
 
 
 @dataclass(frozen=True)
-class AgainSettings:
-    """Which examples of a file of answers are run, and how."""
+class AgainSettings(ModelSettings):
+    """How the chosen examples of a shard are run, under the first prompt."""
 
     headline: Headline  # what is read where attention is shifted
-    prompts: PromptSet  # of one prompt, the first
     about: PromptSet  # the parts of the prompts that ask about answers
-    dtype: str
-    threads: int
-    batch_tokens: int | None  # computed together; None for what suits the device
-    balance: Balance  # as in extraction
-    seed: int  # of the balanced draw
-    code: str  # fingerprint
 
 
 class Work(NamedTuple):
@@ -58,23 +51,22 @@ class Work(NamedTuple):
 
 
 def run_again(
-    answers: Path | str,
+    chosen: Path | str,
     gates: Path | str,
     manifest: Path | str,
     asked: Path | str,
     reweighted: Path | str,
     settings: AgainSettings,
 ) -> None:
-    """Write what the model says of its analysed answers in a shard, and its states under shifted attention.
+    """Write what the model says of its chosen answers in a shard, and its states under shifted attention.
 
     Without gates there are no such states. Everything that needs no card is done before one is taken.
     """
     described, gated = Manifest.read(manifest), made_from(gates)
-    examples = analysed(read_table(answers, NEEDED), settings.balance, settings.seed)
+    examples = read_table(chosen, NEEDED)
     ids = examples["id"].to_pylist()
-    made = {"stage": "run_again", "model": described.as_json(), "dtype": settings.dtype, "code": settings.code}
+    made = settings.made("run_again", described)
     shift = {
-        "prompts": settings.prompts.as_json(),
         "headline": [settings.headline.component, settings.headline.position],
         "layer": layer_read(described.layers),
     }

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchorscope.detect.detector_file import About
-from anchorscope.files.atomic import atomic
 from anchorscope.files.identity import canonical_json
+from anchorscope.files.texts import write_text
 from anchorscope.models.manifest import Manifest
 
 
@@ -49,8 +49,7 @@ def write_card(
             "## What fixes it",
             _fixed(about, made_from),
         ]
-    with atomic(target) as temporary:
-        temporary.write_text("\n\n".join(filter(None, parts)) + "\n", encoding="utf-8")
+    write_text(target, "\n\n".join(filter(None, parts)) + "\n")
 
 
 MEASURED = (

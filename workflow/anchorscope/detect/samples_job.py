@@ -9,60 +9,44 @@ from torch import Tensor
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, ask_again, plan
 from anchorscope.answer.draws import own_draw
-from anchorscope.answer.prompts import PromptSet, decode
+from anchorscope.answer.prompts import decode
+from anchorscope.answer.settings import ModelSettings
 from anchorscope.engine.door import Engine
-from anchorscope.extract.axes import WITHIN, Balance
-from anchorscope.extract.run import analysed
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import read_table, write_table
 from anchorscope.models.hardware import computed_on
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 
-NEEDED = ["id", "question", "spans", "right", "refused", *WITHIN.values()]
+NEEDED = ["id", "question", "spans"]
 SCHEMA = pa.schema([("id", pa.string()), ("samples", pa.list_(pa.string()))])
 
 
 @dataclass(frozen=True)
-class SampleSettings:
-    """How samples are drawn for a file of answers."""
+class SampleSettings(ModelSettings):
+    """How samples are drawn for the chosen examples of a shard, under the first prompt."""
 
-    samples: int  # of each analysed example
-    prompts: PromptSet  # of one prompt, the first
-    dtype: str
-    threads: int
-    batch_tokens: int | None  # computed together; None for what suits the device
-    balance: Balance  # whether as many right as wrong answers are analysed
-    seed: int  # of the balanced draw
-    code: str  # fingerprint
+    samples: int  # of each example
 
 
-def sample_file(answers: Path | str, manifest: Path | str, target: Path | str, settings: SampleSettings) -> None:
-    """Write samples of the analysed examples of a shard, each the first line of what the model says.
+def sample_file(chosen: Path | str, manifest: Path | str, target: Path | str, settings: SampleSettings) -> None:
+    """Write samples of the chosen examples of a shard, each the first line of what the model says.
 
     Everything that needs no card is done before one is taken.
     """
-    examples = analysed(read_table(answers, NEEDED), settings.balance, settings.seed)
+    examples = read_table(chosen, NEEDED)
     ids = examples["id"].to_pylist()
     described = Manifest.read(manifest)
     tokenizer = load_fetched_tokenizer(described)
     (prompt,) = settings.prompts.built(tokenizer).values()
-    asked = plan(tokenizer, prompt, examples.select(["question", "spans"]).to_pylist())
+    asked = plan(tokenizer, prompt, examples.to_pylist())
     model = load_model(described, settings.dtype, settings.threads)
     computed = computed_on(model)
     said = ask_again(Engine(model, settings.batch_tokens), asked, own_uniforms(ids, settings.samples))
     leave_cards(model)
     texts = [[decode(tokenizer, one.ids).split("\n", 1)[0].strip() for one in mine] for mine in said]
-    made_from = provenance(
-        stage="draw_samples",
-        model=described.as_json(),
-        prompts=settings.prompts.as_json(),
-        samples=settings.samples,
-        dtype=settings.dtype,
-        computed=computed,
-        code=settings.code,
-    )
-    write_table(target, pa.table([ids, texts], schema=SCHEMA), made_from)
+    made = provenance(**settings.made("draw_samples", described), samples=settings.samples, computed=computed)
+    write_table(target, pa.table([ids, texts], schema=SCHEMA), made)
 
 
 def own_uniforms(ids: list[str], samples: int) -> Tensor:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchorscope.detect.detector import Detector, load_detector
-from anchorscope.files.atomic import atomic
 from anchorscope.files.plain import fault_of_file
 from anchorscope.files.reasons import reason_of
+from anchorscope.files.texts import write_text
 from anchorscope.models.describe import describe
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
@@ -47,8 +47,7 @@ def score_lines(
     if target is None:
         sys.stdout.buffer.write(text.encode())
         return
-    with atomic(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(target, text)
 
 
 def _checked(target: Path) -> Path:

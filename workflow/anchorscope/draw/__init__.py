@@ -1,1 +1,1 @@
-"""Stage 7: figures."""
+"""Stage 8: figures."""

@@ -15,12 +15,11 @@ from anchorscope.experiments.estimates import Sample, by_anchor, matched_gap, ro
 from anchorscope.experiments.groups import Groups
 from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, LOGPROB, SUBJECT, UNSURE
 from anchorscope.experiments.new_passes import thirds
-from anchorscope.extract.axes import WITHIN, Balance
 from anchorscope.summarise.bootstrap import Resamples
 from anchorscope.summarise.strata import POPULARITY
 
 EVERYONE = "all_answers"  # the condition
-ANSWERS_NEEDED = ["id", "right", "refused", *WITHIN.values(), "logprobs"]
+CHOSEN_NEEDED = ["id", "stands_for", "logprobs"]
 
 
 @dataclass(frozen=True)
@@ -31,10 +30,9 @@ class Known:
     stands_for: np.ndarray
 
 
-def read_known(groups: Groups, answers: list[pl.DataFrame], unsure: pl.DataFrame, balance: Balance) -> Known:
-    """From the answers of each shard, and the answers to the question that allows "I don't know"."""
-    weighed = pl.concat(_weighed(shard, groups, balance) for shard in answers)
-    every = groups.examples.join(weighed, on="id", how="left", maintain_order="left").join(
+def read_known(groups: Groups, chosen: pl.DataFrame, unsure: pl.DataFrame) -> Known:
+    """From the chosen examples, and the answers to the question that allows "I don't know"."""
+    every = groups.examples.join(chosen, on="id", how="left", maintain_order="left").join(
         unsure.select("id", unsure=100.0 * pl.col("refused").cast(pl.Float64)),
         on="id",
         how="left",
@@ -48,17 +46,6 @@ def read_known(groups: Groups, answers: list[pl.DataFrame], unsure: pl.DataFrame
     }
     found = every.select("stands_for", **columns).fill_null(np.nan)
     return Known({name: found[name].to_numpy() for name in columns}, found["stands_for"].to_numpy())
-
-
-def _weighed(shard: pl.DataFrame, groups: Groups, balance: Balance) -> pl.DataFrame:
-    """A shard's analysed answers, and how many of their class (and property, or form) each stands for."""
-    usable = shard.filter(~pl.col("refused")).with_columns(kept=pl.col("id").is_in(groups.examples["id"].to_list()))
-    part = ["right", WITHIN[balance]] if isinstance(balance, str) else ["right"]
-    return (
-        usable.with_columns(stands_for=pl.len().over(part) / pl.col("kept").sum().over(part))
-        .filter("kept")
-        .select("id", "stands_for", "logprobs")
-    )
 
 
 def boundary_table(known: Known, groups: Groups, resamples: Resamples) -> pl.DataFrame:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import polars as pl
 
 from anchorscope.experiments.awareness import awareness_table
-from anchorscope.experiments.boundary import ANSWERS_NEEDED, boundary_table, read_known
+from anchorscope.experiments.boundary import CHOSEN_NEEDED, boundary_table, read_known
 from anchorscope.experiments.groups import Groups, read_groups
 from anchorscope.experiments.modes import saliency_table
 from anchorscope.experiments.new_passes import answer_only_table, patching_table
-from anchorscope.extract.axes import Balance, Headline
+from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.summarise.bootstrap import Resamples, resample
 from anchorscope.summarise.headline import at_headline
@@ -25,7 +25,6 @@ class Settings:
     headline: Headline
     draws: int
     seed: int
-    balance: Balance  # of right and wrong answers, as in extraction
 
 
 def estimate_experiment(experiment: str, files: Files, settings: Settings) -> pl.DataFrame:
@@ -36,9 +35,9 @@ def estimate_experiment(experiment: str, files: Files, settings: Settings) -> pl
     groups = read_groups(read_frame(str(files["delta"])), settings.headline)
     resamples = resample(groups.examples["cluster"].to_list(), groups.repeats, settings.draws, settings.seed)
     if experiment == "boundary":
-        shards = [read_frame(path, ANSWERS_NEEDED) for path in files["answers"]]
+        chosen = pl.concat(read_frame(path, CHOSEN_NEEDED) for path in files["chosen"])
         unsure = pl.concat(read_frame(path, ["id", "refused"]) for path in files["unsure"])
-        return boundary_table(read_known(groups, shards, unsure, settings.balance), groups, resamples)
+        return boundary_table(read_known(groups, chosen, unsure), groups, resamples)
     measured = read_frame(str(files["measured"]))
     if experiment == "awareness":
         return awareness_table(measured, resamples)

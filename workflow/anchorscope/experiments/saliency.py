@@ -5,9 +5,9 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from anchorscope.answer.prompts import Prompt
+from anchorscope.choose.balance import balanced
 from anchorscope.engine.work import Route
 from anchorscope.extract.axes import CONTROLS, EXACT, Pass
-from anchorscope.extract.run import balanced
 from anchorscope.extract.sequences import build_workload
 
 MOST = 500  # examples of a dataset

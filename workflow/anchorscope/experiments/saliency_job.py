@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from anchorscope.answer.prompts import PromptSet
+from anchorscope.answer.settings import ModelSettings
 from anchorscope.engine.door import Engine
 from anchorscope.engine.work import Probes, Verdicts
 from anchorscope.experiments.saliency import SCHEMA, build_routes, drawn, layers_read, saliency_table
@@ -27,23 +27,18 @@ from anchorscope.probe.logistic import FittedProbes
 
 
 @dataclass(frozen=True)
-class SaliencySettings:
-    """How saliency is measured on one dataset."""
+class SaliencySettings(ModelSettings):
+    """How saliency is measured on one dataset, under the first prompt."""
 
     dataset: str
     headline: Headline  # the probe whose verdict it is
-    prompts: PromptSet  # of one prompt, the first
-    dtype: str
-    threads: int
-    batch_tokens: int | None  # computed together; None for what suits the device
     folds: int  # as the probes'
     seed: int  # of the folds, and of the draw of examples
-    code: str  # fingerprint
 
 
 def saliency_file(
     activations: Sequence[Path | str],
-    answers: Sequence[Path | str],
+    chosen: Sequence[Path | str],
     layers: Path | str,
     probes: Path | str,
     manifest: Path | str,
@@ -55,25 +50,17 @@ def saliency_file(
     Everything that needs no card is done before one is taken.
     """
     described, probed = Manifest.read(manifest), made_from(layers)
-    made = {
-        "stage": "saliency",
-        "dataset": settings.dataset,
-        "model": described.as_json(),
-        "prompts": settings.prompts.as_json(),
-        "dtype": settings.dtype,
-        "folds": settings.folds,
-        "code": settings.code,
-    }
+    made = {**settings.made("saliency", described), "dataset": settings.dataset, "folds": settings.folds}
     if "not_probed" in probed:
         write_table(target, SCHEMA.empty_table(), provenance(**made, not_probed=probed["not_probed"]))
         return
     torch.set_num_threads(settings.threads)
     reader = open_activations(activations, settings.headline.grid(), [EXACT])
-    chosen = drawn([key["id"] for key in reader.keys], [key["right"] for key in reader.keys], settings.seed)
+    picked = drawn([key["id"] for key in reader.keys], [key["right"] for key in reader.keys], settings.seed)
     rounding = made_from(activations[0])["path"]["rounding"]
     (first, *_) = read_probes(probes)
-    verdicts = _verdicts(reader, read_table(layers), first[FULL], chosen, settings, rounding)
-    asked = _answered(answers, [reader.keys[index]["id"] for index in chosen])
+    verdicts = _verdicts(reader, read_table(layers), first[FULL], picked, settings, rounding)
+    asked = _answered(chosen, [reader.keys[index]["id"] for index in picked])
     tokenizer = load_fetched_tokenizer(described)
     routes = build_routes(
         tokenizer, settings.prompts.built(tokenizer)["first"], asked, position=settings.headline.position
@@ -91,7 +78,7 @@ def _verdicts(
     reader: ActivationReader,
     layers: pa.Table,
     probes: FittedProbes,
-    chosen: list[int],
+    picked: list[int],
     settings: SaliencySettings,
     rounding: float,
 ) -> Verdicts:
@@ -103,8 +90,8 @@ def _verdicts(
         [reader.read(component, position, "first", "clean", layers=range(layer, layer + 1)).float() for layer in read]
     )
     examples = examples_of(reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=settings.dataset)
-    own = torch.from_numpy(examples.splits[0].folds)[chosen]
-    return Verdicts(read, Probes(probes.weight[read][:, own], probes.bias[read][:, own]), clean[:, chosen], rounding)
+    own = torch.from_numpy(examples.splits[0].folds)[picked]
+    return Verdicts(read, Probes(probes.weight[read][:, own], probes.bias[read][:, own]), clean[:, picked], rounding)
 
 
 def _answered(files: Sequence[Path | str], ids: list[str]) -> pa.Table:

@@ -1,1 +1,1 @@
-"""Stage 4: from answers to sequences, clean and knocked-out passes over them, and the activations on disk."""
+"""Stage 5: from chosen answers to sequences, clean and knocked-out passes over them, and the activations on disk."""

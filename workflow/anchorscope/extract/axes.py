@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
 
 COMPONENTS = ("resid", "attn", "mlp")
 POSITIONS = ("answer_last", "final", "before_answer")
@@ -48,8 +47,6 @@ class Grid:
 FULL = Grid()
 HEADLINE = Grid(("resid",), ("answer_last",))  # what the published figure shows
 Pass = tuple[str, str]  # a prompt and an intervention
-Balance = bool | Literal["property", "form"]  # as many right as wrong answers: of all, or within parts of them
-WITHIN = {"property": "property", "form": "question_form"}  # the column of answers that has these parts
 EXACT = "exact_question"  # the knockout that is always run, with the clean passes
 # Every knockout with its control, in the order of all tables. Each has files of its own.
 CONTROLS = {

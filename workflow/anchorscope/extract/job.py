@@ -7,11 +7,11 @@ import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
 from anchorscope.answer.donors import DONORS
-from anchorscope.answer.prompts import PromptSet
+from anchorscope.answer.settings import ModelSettings
 from anchorscope.engine.door import Engine
-from anchorscope.extract.axes import REPLACING, WITHIN, Balance, Grid, passes_of
-from anchorscope.extract.replaced_sequences import build_replaced
-from anchorscope.extract.run import analysed, run_workload
+from anchorscope.extract.axes import Grid, passes_of
+from anchorscope.extract.replaced_sequences import USED, build_replaced
+from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import Workload, build_workload, tell_uncut
 from anchorscope.extract.store import KEYS, ActivationWriter
 from anchorscope.files.provenance import provenance
@@ -21,50 +21,43 @@ from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load
 from anchorscope.models.manifest import Manifest
 
 NEEDED = [
-    *dict.fromkeys((*KEYS.names, *WITHIN.values())),
-    *("question", "spans", "refused"),
+    *KEYS.names,
+    *("question", "spans"),
     *("generated_ids", "exact_first", "exact_last", "answer_final"),
     *DONORS.names,
 ]
 
 
 @dataclass(frozen=True)
-class ExtractSettings:
-    """What is extracted from a file of answers, and how."""
+class ExtractSettings(ModelSettings):
+    """What is extracted from the chosen examples of a shard, and how."""
 
-    prompts: PromptSet
     grid: Grid  # what is kept of every example
-    dtype: str
-    threads: int
-    batch_tokens: int | None  # computed together; None for what suits the device
-    balance: Balance  # whether as many right as wrong answers are analysed
-    seed: int  # of the balanced draw
     knockout: str  # which is run, with its control; or an experiment that replaces tokens
-    code: str  # fingerprint
 
 
-def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, settings: ExtractSettings) -> None:
-    """Write the activations of a file of answers to a folder; its files are whole or absent.
+def extract_file(
+    chosen: Path | str,
+    manifest: Path | str,
+    folder: Path | str,
+    settings: ExtractSettings,
+    answers: Path | str | None = None,
+) -> None:
+    """Write the activations of a file of chosen examples to a folder; its files are whole or absent.
 
+    An experiment that replaces tokens takes them from any question of the shard, so it needs all `answers`.
     Everything that needs no card is done before one is taken.
     """
-    judged = read_table(answers, NEEDED)
-    examples = analysed(judged, settings.balance, settings.seed)
+    examples = read_table(chosen, NEEDED)
+    asked = None if answers is None else read_table(answers, USED)
     described = Manifest.read(manifest)
     tokenizer = load_fetched_tokenizer(described)
-    workload = _workload(tokenizer, examples, judged, settings)
+    workload = _workload(tokenizer, examples, asked, settings)
     model = load_model(described, settings.dtype, settings.threads)
     engine = Engine(model, settings.batch_tokens)
     path = engine.prepare(workload.work(settings.grid, engine.layers, settings.knockout))
     made_from = provenance(
-        stage="extract",
-        model=described.as_json(),
-        prompts=settings.prompts.as_json(),
-        dtype=settings.dtype,
-        computed=computed_on(model),
-        before_balance=counted(judged),
-        path=path and path.as_json(),
-        code=settings.code,
+        **settings.made("extract", described), computed=computed_on(model), path=path and path.as_json()
     )
     writer = ActivationWriter(
         folder,
@@ -80,20 +73,14 @@ def extract_file(answers: Path | str, manifest: Path | str, folder: Path | str, 
 
 
 def _workload(
-    tokenizer: PreTrainedTokenizerBase, examples: pa.Table, judged: pa.Table, settings: ExtractSettings
+    tokenizer: PreTrainedTokenizerBase, examples: pa.Table, asked: pa.Table | None, settings: ExtractSettings
 ) -> Workload:
     """What is run for the settings' knockout or experiment."""
     prompts, knockout, positions = settings.prompts.built(tokenizer), settings.knockout, settings.grid.positions
-    if knockout in REPLACING:
+    if asked is not None:
         return build_replaced(
-            tokenizer, prompts["first"], examples, asked=judged, experiment=knockout, positions=positions
+            tokenizer, prompts["first"], examples, asked=asked, experiment=knockout, positions=positions
         )
     workload = build_workload(tokenizer, prompts, examples, passes=passes_of(knockout), positions=positions)
     tell_uncut(workload, knockout)
     return workload
-
-
-def counted(answers: pa.Table) -> dict[str, int]:
-    """How many answers are right and how many hallucinated, before some are left out to balance them."""
-    verdicts = answers["right"].to_pylist()
-    return {"right": verdicts.count(True), "hallucinated": verdicts.count(False)}

@@ -1,1 +1,1 @@
-"""Stage 5: probes, every example scored out of fold, delta P, and the anchor of every example."""
+"""Stage 6: probes, every example scored out of fold, delta P, and the anchor of every example."""

@@ -1,1 +1,1 @@
-"""Stage 8: the report, one self-contained page."""
+"""Stage 9: the report, one self-contained page."""

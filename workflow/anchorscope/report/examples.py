@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -9,6 +10,7 @@ from markupsafe import Markup
 
 from anchorscope.files.frames import read_frame
 from anchorscope.report.rendering import render
+from anchorscope.summarise.counts import by_pair
 
 COUNT = 10  # of each anchor, model and dataset
 GOLD = 3  # accepted answers that are shown
@@ -43,6 +45,20 @@ class Group:
 
     heading: str
     examples: list[Example]
+
+
+def read_examples(
+    deepest: Path | str, answers: Sequence[str], models: Mapping[str, str], datasets: Mapping[str, str]
+) -> dict[tuple[str, str], pl.DataFrame]:
+    """The examples to show, by the titles of model and dataset."""
+    chosen = choose(read_frame(deepest))
+    pairs = list(product(models, datasets))
+    examples = {}
+    for (model, dataset), own in zip(pairs, by_pair(answers, pairs), strict=True):
+        mine = chosen.filter(model=model, dataset=dataset)
+        shown = not_probed(own) if mine.is_empty() else with_answers(mine, own)
+        examples[models[model], datasets[dataset]] = shown
+    return examples
 
 
 def choose(deepest: pl.DataFrame) -> pl.DataFrame:

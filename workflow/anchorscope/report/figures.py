@@ -54,6 +54,11 @@ def data_uri(png: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
+def by_set(figures: Iterable[str]) -> dict[str, list[str]]:
+    """Figures by the set of models that they show."""
+    return {name: list(some) for name, some in groupby(figures, lambda path: Path(path).parent.name)}
+
+
 def make_pictures(
     figures: Mapping[str, Iterable[Path | str]], titles: Mapping[str, str], page: Path | str
 ) -> dict[str, list[Picture]]:

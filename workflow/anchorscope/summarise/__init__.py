@@ -1,1 +1,1 @@
-"""Stage 6: estimates with intervals, simulations, and the claims."""
+"""Stage 7: estimates with intervals, simulations, and the claims."""

@@ -5,21 +5,19 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from anchorscope.files.frames import read_frame
+from anchorscope.choose.counts import VERDICTS, before_balance
 from anchorscope.files.sealed_parquet import made_from, read_metadata
 
 
-def count_examples(
-    pairs: Sequence[Sequence[str]], questions: Mapping[str, str], answers: Sequence[str], activations: Sequence[str]
-) -> pl.DataFrame:
+def count_examples(pairs: Sequence[Sequence[str]], questions: Mapping[str, str], chosen: Sequence[str]) -> pl.DataFrame:
     """One row per model and dataset.
 
-    `questions` has one file per dataset. `answers` and `activations` are as `by_pair` takes them.
+    `questions` has one file per dataset. `chosen` has those of the chosen examples, as `by_pair` takes them.
     """
     rows = []
-    for (model, dataset), asked, kept in zip(pairs, by_pair(answers, pairs), by_pair(activations, pairs), strict=True):
-        counts = count_pair(questions[dataset], asked, kept)
-        weights = made_from(asked[0])["model"]["weights"]
+    for (model, dataset), own in zip(pairs, by_pair(chosen, pairs), strict=True):
+        counts = count_pair(questions[dataset], own)
+        weights = made_from(own[0])["model"]["weights"]
         rows.append({"model": model, "weights": weights, "dataset": dataset, **counts})
     return pl.DataFrame(rows)
 
@@ -30,19 +28,18 @@ def by_pair(files: Sequence[str], pairs: Sequence[Sequence[str]]) -> list[Sequen
     return [files[start : start + shards] for start in range(0, len(files), shards)]
 
 
-def count_pair(questions: str, answers: Sequence[str], activations: Sequence[str]) -> dict:
+def count_pair(questions: str, chosen: Sequence[str]) -> dict:
     """The counts of one model on one dataset, from its files."""
     dropped = rows_by_verdict(questions)
     kept = dropped.pop("kept")
-    verdicts = pl.concat(read_frame(path, ["right"])["right"] for path in answers)
-    right, refused = int(verdicts.sum()), verdicts.null_count()
-    wrong = len(verdicts) - right - refused
-    analysed = sum(read_metadata(path).num_rows for path in activations)
+    verdicts = before_balance(chosen)
+    right, wrong, refused = (verdicts[name] for name in VERDICTS)
+    analysed = sum(read_metadata(path).num_rows for path in chosen)
     return {
         "questions": kept,
         "dropped_questions": sum(dropped.values()),
         "dropped_because": ", ".join(f"{number} {reason}" for reason, number in dropped.items()),
-        "asked": len(verdicts),
+        "asked": right + wrong + refused,
         "right": right,
         "wrong": wrong,
         "refused": refused,

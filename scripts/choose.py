@@ -1,0 +1,20 @@
+"""Choose the answers of a shard that are analysed.
+
+Writes their rows, in the order in which they are analysed, each with how many answers it stands for. The file's
+metadata say how many answers there were of each verdict.
+"""
+
+from typing import TYPE_CHECKING
+
+from anchorscope.choose.job import choose_file
+from anchorscope.files.logs import configure_logging
+
+if TYPE_CHECKING:
+    from snakemake.script import snakemake
+
+if __name__ == "__main__":
+    configure_logging(snakemake.log[0])
+    params = snakemake.params
+    choose_file(
+        snakemake.input[0], target=snakemake.output[0], balance=params.balance, seed=params.seed, code=params.code
+    )

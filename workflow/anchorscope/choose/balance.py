@@ -1,0 +1,49 @@
+"""Which answers are analysed: no refusals, and as many right as wrong ones where that is asked for."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anchorscope.files.logs import log
+
+Balance = bool | Literal["property", "form"]  # as many right as wrong answers: of all, or within parts of them
+WITHIN = {"property": "property", "form": "question_form"}  # the column of answers that has these parts
+
+
+def balanced(ids: list[str], right: list[bool], within: Sequence[str | None], seed: int) -> list[int]:
+    """Which examples to keep: all of the smaller class and an equal, seeded draw of the larger one.
+
+    Classes are balanced among the examples that have the same value in `within`. Their order does not depend on the
+    classes, so which examples share a batch does not either.
+    """
+    drawn = sorted(range(len(ids)), key=lambda index: hashlib.sha256(f"{seed}\n{ids[index]}".encode()).digest())
+    parts: dict[str | None, tuple[list[int], list[int]]] = {}
+    for index in drawn:
+        parts.setdefault(within[index], ([], []))[right[index]].append(index)
+    kept = {index for wrong, fine in parts.values() for pair in zip(wrong, fine, strict=False) for index in pair}
+    return [index for index in drawn if index in kept]
+
+
+def analysed(answers: pa.Table, balance: Balance, seed: int) -> pa.Table:
+    """The answers that are analysed: no refusals, and with `balance` as many right as wrong ones.
+
+    With `balance` "property", there are as many among the questions about each property; with "form", among those of
+    each form. The column `stands_for` says how many answers of its class (and property, or form) each stands for.
+    """
+    usable = answers.filter(~pc.field("refused"))
+    ids, right = (usable[name].to_pylist() for name in ("id", "right"))
+    within = usable[WITHIN[balance]].to_pylist() if isinstance(balance, str) else [None] * len(ids)
+    if balance == "property" and not any(within):
+        log.info("no question names the property that it asks about, so right and wrong are balanced over all of them")
+    kept = balanced(ids, right, within, seed=seed) if balance else list(range(len(ids)))
+    log.info("%d answers can be analysed, %d are left out to balance right and wrong", len(ids), len(ids) - len(kept))
+    classes = list(zip(right, within, strict=True))
+    every, left = Counter(classes), Counter(classes[index] for index in kept)
+    stands_for = [every[classes[index]] / left[classes[index]] for index in kept]
+    # Arrow cannot know that an empty list would hold numbers.
+    examples = usable.take(pa.array(kept, pa.int64()))
+    return examples.append_column("stands_for", pa.array(stands_for, pa.float64()))

@@ -1,0 +1,144 @@
+"""The report stage from files to the page."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from anchorscope.draw.panels import read_style
+from anchorscope.draw.views import View
+from anchorscope.extract.axes import Headline
+from anchorscope.files.frames import read_frame
+from anchorscope.files.identity import read_json
+from anchorscope.files.sealed_parquet import made_from
+from anchorscope.files.texts import write_text
+from anchorscope.report.chart import family_chart
+from anchorscope.report.claims import claims_section
+from anchorscope.report.detection import detection_section
+from anchorscope.report.examples import examples_section, read_examples
+from anchorscope.report.experiments import TITLES, experiment_section
+from anchorscope.report.figures import (
+    Link,
+    Picture,
+    by_set,
+    figures_section,
+    files_section,
+    make_pictures,
+    opening_section,
+)
+from anchorscope.report.page import Section, chart_section, page, provenance_section
+from anchorscope.report.survives import survives_section
+from anchorscope.report.tables import Titles, named, numbers_section, read_counts, shown_tables
+from anchorscope.summarise.counts import by_pair
+from anchorscope.summarise.notes import coarse_roundings, mark_random, notes, plain_paths, unprobed
+
+Files = Mapping[str, Any]  # by name: a path, or a list of paths
+
+
+@dataclass(frozen=True)
+class ReportSettings:
+    """What a run shows."""
+
+    models: dict[str, str]  # with their titles
+    datasets: dict[str, str]  # with theirs
+    figures: dict[str, list[str]]  # the models of each set of figures
+    headline: Headline
+    outputs: list[str]  # every file of the run
+
+
+def write_report(files: Files, target: Path | str, settings: ReportSettings) -> None:
+    """Write the page; titles of models with random weights say so."""
+    plain, datasets, headline = settings.models, settings.datasets, settings.headline
+    claims = read_json(files["claims"])
+    models = mark_random(plain, claims["weights"])
+    sets = {name: " · ".join(models[one] for one in some) for name, some in settings.figures.items()}
+    pictures = make_pictures(by_set(files["figures"]), sets, target)
+    summary = read_frame(files["summary"]).filter(pl.col("model").is_in(list(plain)))  # without salmons
+    chart = family_chart(summary, View(plain, datasets, headline=headline, style=read_style(files["style"])))
+    found = {name: read_frame(files[name]) for name in ("text", "layers", "series", "strata", "forms", "label_errors")}
+    counts = {name: read_counts(files[name]) for name in ("examples", "questions")}
+    tables = shown_tables(found | counts, summary, headline)
+    examples = read_examples(files["deepest"], files["answers"], models=models, datasets=datasets)
+    sections = [
+        Section("Claims", claims_section(claims, models, datasets)),
+        Section("What survives", survives_section(found, headline, models, datasets)),
+        Section("ΔP by layer", chart_section(chart)),
+        Section("Figures", figures_section(pictures)),
+        *experiment_sections(files, pictures, claims, models=models, datasets=datasets),
+        *detection_sections(files, sets, models=models, datasets=datasets, page=target),
+        Section("Numbers", numbers_section({name: named(table, models, datasets) for name, table in tables.items()})),
+        Section("Examples", examples_section(examples)),
+        Section(
+            "What made it",
+            provenance_section(
+                read_json(files["provenance"]), models, datasets, file=Link.to(files["provenance"], target)
+            ),
+        ),
+        Section("Files", files_section(settings.outputs, target)),
+    ]
+    made = made_from(files["summary"])
+    warnings = [
+        *notes(summary, plain, datasets),
+        *plain_paths(made, models),
+        *coarse_roundings(made, models),
+        unprobed(made, plain, datasets),
+        *remarks(files["asked"], files["answers"], models=models, datasets=datasets),
+    ]
+    sentences = {models[name]: sentence for name, sentence in claims["bottom_line"].items()}
+    write_text(target, page(opening_section(pictures, sentences), filter(None, warnings), sections))
+
+
+def experiment_sections(
+    files: Files, pictures: dict[str, list[Picture]], claims: dict, models: Titles, datasets: Titles
+) -> list[Section]:
+    """A section for each experiment that was run."""
+    drawn = [picture for of_set in pictures.values() for picture in of_set]
+    return [
+        Section(
+            title,
+            experiment_section(
+                name,
+                read_frame(files[name]),
+                pictures=[picture for picture in drawn if picture.kind.name == name],
+                claims=claims,
+                models=models,
+                datasets=datasets,
+            ),
+        )
+        for name, title in TITLES.items()
+        if name in files
+    ]
+
+
+def detection_sections(files: Files, sets: Titles, models: Titles, datasets: Titles, page: Path | str) -> list[Section]:
+    """The section on detection, where methods were compared; `sets` has the models' titles of each set of figures."""
+    if not files["detection"]:
+        return []
+    pictures = make_pictures(by_set(files["detection_figures"]), sets, page)
+    section = detection_section(
+        {Path(path).stem: read_frame(path) for path in files["detection"]},
+        pictures=[picture for of_set in pictures.values() for picture in of_set],
+        models=models,
+        datasets=datasets,
+        files=[Link.to(path, page) for path in files["detection"]],
+        detectors=[Link.to(path, page) for path in files["detectors"]],
+    )
+    return [Section("Detection", section)]
+
+
+def remarks(questions: list[str], answers: list[str], models: Titles, datasets: Titles) -> list[str]:
+    """What was found odd about most questions of a dataset, or about most answers of a model."""
+    pairs = list(product(models, datasets))
+    asked = [
+        f"{title}: {remark}"
+        for title, path in zip(datasets.values(), questions, strict=True)
+        for remark in made_from(path)["remarks"]
+    ]
+    return asked + [
+        f"{models[model]} on {datasets[dataset]}: {remark}"
+        for (model, dataset), own in zip(pairs, by_pair(answers, pairs), strict=True)
+        for remark in dict.fromkeys(remark for path in own for remark in made_from(path)["remarks"])
+    ]
