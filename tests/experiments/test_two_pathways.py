@@ -12,7 +12,7 @@ from anchorscope.extract.replaced_sequences import build_replaced
 from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
-from anchorscope.files.sealed_parquet import write_table
+from anchorscope.files.frames import write_frame
 from anchorscope.probe.delta import measure
 from anchorscope.probe.kept import Fitted, read_probes
 from two_pathways import HOME, examples, prompts, small_tokenizer, trained
@@ -51,7 +51,7 @@ def scores(tmp_path_factory) -> pl.DataFrame:
 def main_runs_probes(activations: Path, file: Path) -> list[Fitted]:
     """As the probe stage writes them, read back."""
     reader, headline = ActivationReader([activations], HEADLINE, [EXACT]), Headline(*HEADLINE.places()[0])
-    write_table(file, measure(reader, folds=5, repeats=2, seed=0, where="here", headline=headline).probes, {})
+    write_frame(file, measure(reader, folds=5, repeats=2, seed=0, where="here", headline=headline).probes, {})
     return read_probes(file)
 
 

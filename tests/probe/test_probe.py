@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from anchorscope.files.sealed_parquet import write_table
+from anchorscope.files.frames import write_frame
 from anchorscope.probe import logistic
 from anchorscope.probe.anchor_rules import PROBES
 from anchorscope.probe.folds import assign_folds, assign_halves, shuffle_labels
@@ -333,7 +333,7 @@ def test_probes_that_are_read_back_are_those_that_were_fitted(tmp_path):
         score(states, labels.bool(), folds.roll(repeat), halves, shuffled=labels.flip(0).bool()) for repeat in (0, 1)
     ]
     table = probes_table([scores.probes for scores in expected], "resid", "final")
-    write_table(tmp_path / "probes.parquet", table, {})
+    write_frame(tmp_path / "probes.parquet", table, {})
     for repeat, (found, scores) in enumerate(zip(read_probes(tmp_path / "probes.parquet"), expected, strict=True)):
         assert found.keys() == scores.probes.keys() == set(PROBES)
         for probe, fitted in found.items():

@@ -27,6 +27,7 @@ rule train_detector:
         headline=canonical_json(config["headline"]),
         folds=config["folds"],
         seed=config["seed"],
+        datasets=canonical_json(list(DATASETS)),
         sources=canonical_json({name: dataset["source"] for name, dataset in DATASETS.items()}),
         libraries=locked("torch", "numpy"),
         code=code("train_detector.py"),

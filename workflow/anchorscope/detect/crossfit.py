@@ -1,12 +1,16 @@
-"""All methods on one dataset, cross-fitted: every example is scored by what never saw it."""
+"""All methods on one dataset, cross-fitted: every example is scored by what never saw it; from files to a file."""
+
+from pathlib import Path
 
 import polars as pl
 import torch
+from torch import Tensor
 
-from anchorscope.detect.many_layers import LayerProbes
+from anchorscope.detect.many_layers import LayerProbes, probe_files, probe_layers
 from anchorscope.detect.methods import every_method
-from anchorscope.detect.reading import Reading
+from anchorscope.detect.reading import Files, MethodSettings, Reading, read_files
 from anchorscope.detect.trainings import Trainings, cross_fitting, own_fold
+from anchorscope.probe.probed import write_derived
 
 SCHEMA = {
     "method": pl.String,
@@ -17,6 +21,23 @@ SCHEMA = {
     "score": pl.Float64,
     "p": pl.Float64,
 }
+
+
+def score_methods(files: Files, dataset: str, target: Path | str, settings: MethodSettings) -> None:
+    """Write what every method says of a model's answers on a dataset; nothing where they were too few to probe."""
+
+    def scored() -> list[pl.DataFrame]:
+        reader, reading = read_files(files, settings, where=dataset)
+
+        def probe(clean: Tensor) -> list[LayerProbes]:
+            device = clean.device
+            return [probe_layers(clean, reading.labels.to(device), trainings_of(reading).to(device))]
+
+        (probes,) = probe_files(reader, probe, settings.on_card)
+        return [scores_table(reading, probes, settings.seed)]
+
+    made = {"stage": "score_methods", "dataset": dataset, "folds": settings.folds, "code": settings.code}
+    write_derived([target], files["reweighted"][0], scored, made)
 
 
 def trainings_of(reading: Reading) -> Trainings:

@@ -18,7 +18,8 @@ from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.models.manifest import Manifest
 from anchorscope.probe.delta import States, in_chunks
-from anchorscope.probe.examples import Examples, TooFew, examples_of
+from anchorscope.probe.examples import Examples, examples_of
+from anchorscope.probe.probed import TooFew, enough
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
 
 CLEAN = ("first", "clean")
@@ -75,9 +76,8 @@ def train_detector(
         write_card(card, described, None, [], made)
         return
     reader = PooledReader(probed)
-    examples = examples_of(
-        reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=f"{described.name} on all datasets"
-    )
+    splits = {"folds": settings.folds, "repeats": 1, "seed": settings.seed}
+    examples = enough(examples_of(reader.keys, **splits, where=f"{described.name} on all datasets"))
     fitted = cross_fit(reader, examples, settings.on_card)
     about = About(
         model=described.name,
@@ -104,12 +104,12 @@ def _probed(
     """The datasets with enough answers to probe, and why the others have too few."""
     probed, skipped = {}, {}
     for name, reader in readers.items():
-        try:
-            examples_of(reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=name)
+        found = examples_of(reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=name)
+        if isinstance(found, TooFew):
+            skipped[name] = found.why
+            log.warning("left out: %s", found.why)
+        else:
             probed[name] = reader
-        except TooFew as error:
-            skipped[name] = str(error)
-            log.warning("left out: %s", error)
     return probed, skipped
 
 

@@ -1,4 +1,7 @@
-"""The gates of Pathway Reweighting, out of fold: how likely each example is Question-Anchored."""
+"""The gates of Pathway Reweighting, out of fold: how likely each example is Question-Anchored; from files to a file."""
+
+from collections.abc import Sequence
+from pathlib import Path
 
 import polars as pl
 import torch
@@ -7,11 +10,37 @@ from torch import Tensor
 from anchorscope.detect.fitted import fit_trainings
 from anchorscope.detect.names import GATES
 from anchorscope.detect.pathways import find_groups, read_gate
+from anchorscope.detect.reading import read_states
 from anchorscope.detect.trainings import cross_fitting, own_fold
-from anchorscope.extract.axes import Pass
-from anchorscope.probe.examples import Examples
+from anchorscope.extract.axes import EXACT, Headline, Pass
+from anchorscope.extract.store import open_activations
+from anchorscope.files.logs import log
+from anchorscope.files.sealed_parquet import made_from
+from anchorscope.probe.examples import Examples, examples_of
+from anchorscope.probe.probed import TooFew, write_probed
 
 SCHEMA = {"id": pl.String, **dict.fromkeys(GATES, pl.Float32)}
+
+
+def fit_gates(
+    activations: Sequence[Path | str],
+    target: Path | str,
+    headline: Headline,
+    *,
+    folds: int,
+    seed: int,
+    made: dict[str, str],
+) -> None:
+    """Write the gates of a model on a dataset, both named in `made`. Where answers are too few, the table says so."""
+    reader, model = open_activations(activations, headline.grid(), [EXACT]), made_from(activations[0])["model"]
+    where = f"{model['name']} on {made['dataset']}"
+    examples = examples_of(reader.keys, folds=folds, repeats=1, seed=seed, where=where)
+    if isinstance(examples, TooFew):
+        log.warning("%s", examples.why)
+        found: list[pl.DataFrame] | TooFew = examples
+    else:
+        found = [gates_table(read_states(reader, headline), examples)]
+    write_probed([target], found, {**made, "model": model, "folds": folds})
 
 
 def gates_table(states: dict[Pass, Tensor], examples: Examples) -> pl.DataFrame:

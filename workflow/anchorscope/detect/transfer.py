@@ -1,12 +1,13 @@
-"""How well a method that learnt from some datasets does on another one.
+"""How well a method that learnt from some datasets does on another one; from files to a file.
 
 Nobody learns from what is tested: an example that shares its question or its subject with the tested dataset is left
 out of training. Of Pathway Reweighting only the probe carries over: the states of a dataset are reweighted by its own
 gate.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -15,13 +16,17 @@ from torch import Tensor
 
 from anchorscope.detect.areas import areas
 from anchorscope.detect.fitted import fit_trainings
-from anchorscope.detect.many_layers import LayerProbes, probe_layers_at
+from anchorscope.detect.many_layers import LayerProbes, probe_files, probe_layers_at
 from anchorscope.detect.methods import every_method
 from anchorscope.detect.names import METHODS, OTHERS, OUTPUT, SAMPLES
-from anchorscope.detect.reading import Reading, joined
+from anchorscope.detect.pooled import PooledReader
+from anchorscope.detect.reading import Files, MethodSettings, Reading, joined, read_files
 from anchorscope.detect.trainings import Trainings, whole
+from anchorscope.files.frames import write_frame
 from anchorscope.files.logs import log, progress
+from anchorscope.files.provenance import provenance
 from anchorscope.probe.examples import MIN_PER_CLASS
+from anchorscope.probe.probed import too_few
 
 SCHEMA = {
     "method": pl.String,
@@ -33,6 +38,18 @@ SCHEMA = {
     "auc_low": pl.Float64,
     "auc_high": pl.Float64,
 }
+
+
+def carry_over(files: Mapping[str, Files], model: str, target: Path | str, settings: MethodSettings) -> None:
+    """Write how well methods of a model carry over, from the files of each dataset; those not probed are left out."""
+    probed = {name: own for name, own in files.items() if not too_few(own["reweighted"][0])}
+    table = pl.DataFrame(schema=SCHEMA)
+    if len(probed) > 1:
+        readers, readings = zip(*(read_files(own, settings, name) for name, own in probed.items()), strict=True)
+        planned, pooled = plans(list(probed), readings), PooledReader(dict(zip(probed, readers, strict=True)))
+        probes = probe_files(pooled, probe_plans(planned), settings.on_card) if planned.taught else []
+        table = carried_over(planned, probes, settings.seed)
+    write_frame(target, table, provenance(stage="carry_over", model=model, code=settings.code))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import torch
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.engine.gradients import Probes
 from anchorscope.experiments.saliency import (
-    SCHEMA,
     Measured,
     build_routes,
     drawn,
@@ -31,6 +30,7 @@ from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.examples import examples_of
 from anchorscope.probe.kept import read_probes
 from anchorscope.probe.logistic import FittedProbes
+from anchorscope.probe.probed import enough, too_few, write_probed
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def saliency_file(
 
     Everything that needs no card is done before one is taken.
     """
-    described, probed = Manifest.read(manifest), made_from(layers)
+    described, few = Manifest.read(manifest), too_few(layers)
     made = {
         "stage": "saliency",
         "dataset": settings.dataset,
@@ -71,8 +71,8 @@ def saliency_file(
         "folds": settings.folds,
         "code": settings.code,
     }
-    if "not_probed" in probed:
-        write_table(target, SCHEMA.empty_table(), provenance(**made, not_probed=probed["not_probed"]))
+    if few:
+        write_probed([target], few, made)
         return
     torch.set_num_threads(settings.threads)
     reader = open_activations(activations, settings.headline.grid(), [EXACT])
@@ -108,7 +108,8 @@ def _measured(
     clean = torch.cat(
         [reader.read(component, position, "first", "clean", layers=range(layer, layer + 1)).float() for layer in read]
     )
-    examples = examples_of(reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=settings.dataset)
+    splits = {"folds": settings.folds, "repeats": 1, "seed": settings.seed}
+    examples = enough(examples_of(reader.keys, **splits, where=settings.dataset))
     own = torch.from_numpy(examples.splits[0].folds)[chosen]
     return Measured(read, Probes(probes.weight[read][:, own], probes.bias[read][:, own]), clean[:, chosen], rounding)
 

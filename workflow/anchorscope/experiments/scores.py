@@ -1,20 +1,60 @@
-"""From the activations of an experiment to out-of-fold logits, by the probes of the main run."""
+"""From the activations of an experiment to out-of-fold logits, by the probes of the main run; from files to a file."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import polars as pl
 import torch
 
-from anchorscope.extract.axes import REPLACING, Pass
-from anchorscope.extract.store import REPLACED, ActivationReader
+from anchorscope.extract.axes import EXACT, REPLACING, Headline, Pass
+from anchorscope.extract.store import REPLACED, ActivationReader, open_activations
 from anchorscope.probe.delta import States, in_chunks, intervention_table
 from anchorscope.probe.examples import Examples, examples_of
-from anchorscope.probe.kept import Fitted
+from anchorscope.probe.kept import Fitted, read_probes
+from anchorscope.probe.probed import enough, write_derived
 from anchorscope.probe.scores import Logits, out_of_fold
 
 CLEAN: Pass = ("first", "clean")
 DTYPES = {"donor": pl.String, "donor_popularity": pl.Int64, "replaced": pl.Int32, "kept": pl.Int32}
+
+
+@dataclass(frozen=True)
+class ExperimentSettings:
+    """Which experiment's passes are scored, on which dataset, and how."""
+
+    experiment: str
+    dataset: str
+    headline: Headline  # whose probes score
+    folds: int  # as the probes'
+    repeats: int
+    seed: int  # of the folds
+    on_card: bool  # whether a card is used
+    code: str  # fingerprint
+
+
+def score_files(
+    activations: Sequence[Path | str], probes: Path | str, target: Path | str, settings: ExperimentSettings
+) -> None:
+    """Write the scores of an experiment's passes; nothing where nothing was probed."""
+    experiment, dataset = settings.experiment, settings.dataset
+
+    def scored() -> list[pl.DataFrame]:
+        reader = open_activations(activations, settings.headline.grid(), [EXACT, experiment])
+        table = score_experiment(
+            reader,
+            experiment,
+            read_probes(probes),
+            folds=settings.folds,
+            seed=settings.seed,
+            where=dataset,
+            on_card=settings.on_card,
+        )
+        return [table]
+
+    splits = {"folds": settings.folds, "repeats": settings.repeats}
+    made = {"stage": "score_experiment", "experiment": experiment, "dataset": dataset, "code": settings.code, **splits}
+    write_derived([target], probes, scored, made)
 
 
 def score_experiment(
@@ -31,7 +71,7 @@ def score_experiment(
 
     `probes` are those of the main run, for each repeat.
     """
-    examples = examples_of(reader.keys, folds=folds, repeats=len(probes), seed=seed, where=where)
+    examples = enough(examples_of(reader.keys, folds=folds, repeats=len(probes), seed=seed, where=where))
     interventions = [intervention for _, intervention in REPLACING[experiment]]
     done = {name: pl.DataFrame(reader.replaced(experiment, name), schema=DTYPES) for name in interventions}
     examples = replace(examples, uncut={name: done[name]["replaced"].to_numpy() == 0 for name in interventions})

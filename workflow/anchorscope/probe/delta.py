@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 import polars as pl
 import polars.selectors as cs
-import pyarrow as pa
 import torch
 
 from anchorscope.extract.axes import EXACT, Grid, Headline, Pass, passes_of
@@ -22,6 +21,7 @@ from anchorscope.probe.examples import MIN_PER_CLASS, Examples, examples_of
 from anchorscope.probe.kept import probes_table
 from anchorscope.probe.label_errors import Labelling, labellings
 from anchorscope.probe.mislabelled import label_errors_table, score_labellings
+from anchorscope.probe.probed import TooFew
 from anchorscope.probe.quality import auc_with_interval, calibration_error
 from anchorscope.probe.scores import Logits, Scores, joined, score
 from anchorscope.probe.verdicts import delta_p, flips, sigmoid
@@ -77,7 +77,7 @@ class Tables(NamedTuple):
     delta: pl.DataFrame
     layers: pl.DataFrame
     label_errors: pl.DataFrame
-    probes: pa.Table
+    probes: pl.DataFrame
 
 
 def measure(
@@ -88,15 +88,17 @@ def measure(
     repeats: int = 3,
     on_card: bool = False,
     headline: Headline | None = None,
-) -> Tables:
-    """Every table of one model on one dataset."""
+) -> Tables | TooFew:
+    """Every table of one model on one dataset, if it has enough examples."""
     examples = examples_of(reader.keys, folds=folds, repeats=repeats, seed=seed, where=where)
+    if isinstance(examples, TooFew):
+        return examples
     knockouts = [name for name in reader.knockouts if enough_cut(reader, examples, name)]
     uncut = {cut: ~reader.cuts(name) for name in knockouts if name != EXACT for _, cut in passes_of(name)}
     examples = replace(examples, uncut=uncut)
     passes = [run for name in knockouts for run in passes_of(name)]
     errors = LabelErrors((headline.component, headline.position), labellings(examples, seed)) if headline else None
-    deltas, layers, mislabelled, probes = [], [], pl.DataFrame(), pa.table({})
+    deltas, layers, mislabelled, probes = [], [], pl.DataFrame(), pl.DataFrame()
     for place, measured in measure_places(reader, examples, passes, on_card=on_card, errors=errors).items():
         names = [pl.lit(name).alias(key) for key, name in zip(("component", "position"), place, strict=True)]
         deltas.append(delta_table(measured, examples).with_columns(names))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import torch
 
@@ -17,19 +18,19 @@ from anchorscope.probe.logistic import FittedProbes
 Fitted = dict[Probe, FittedProbes]  # each [layers, folds]
 
 
-def probes_table(by_repeat: Sequence[Fitted], component: str, position: str) -> pa.Table:
+def probes_table(by_repeat: Sequence[Fitted], component: str, position: str) -> pl.DataFrame:
     """The probes of all repeats, of one component and position."""
-    return pa.concat_tables(
+    return pl.concat(
         _rows(fitted, component=component, position=position, repeat=repeat, probe=probe.name)
         for repeat, of_repeat in enumerate(by_repeat)
         for probe, fitted in of_repeat.items()
     )
 
 
-def _rows(fitted: FittedProbes, *, component: str, position: str, repeat: int, probe: str) -> pa.Table:
+def _rows(fitted: FittedProbes, *, component: str, position: str, repeat: int, probe: str) -> pl.DataFrame:
     layers, folds, width = fitted.weight.shape
     count = layers * folds
-    return pa.table(
+    return pl.DataFrame(
         {
             "component": [component] * count,
             "position": [position] * count,
@@ -39,7 +40,7 @@ def _rows(fitted: FittedProbes, *, component: str, position: str, repeat: int, p
             "fold": np.tile(np.arange(folds, dtype=np.int8), layers),
             "converged": fitted.converged.flatten().numpy(),
             "bias": fitted.bias.flatten().numpy(),
-            "weight": pa.FixedSizeListArray.from_arrays(fitted.weight.flatten().numpy(), width),
+            "weight": pl.Series(fitted.weight.flatten(0, 1).numpy(), dtype=pl.Array(pl.Float32, width)),
         }
     )
 

@@ -15,6 +15,7 @@ import torch
 
 from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.logistic import fit
+from anchorscope.probe.probed import enough
 from anchorscope.probe.quality import auc_gain, auc_with_interval
 from anchorscope.probe.strengths import choose_strengths
 from anchorscope.text.normal_words import bare_words
@@ -41,7 +42,7 @@ def text_table(
     for (component, position), rows in clean.group_by("component", "position", maintain_order=True):
         ids = rows.filter(layer=0).select("id")
         keys = ids.join(answers, on="id", how="left", maintain_order="left").to_dicts()
-        examples = examples_of(keys, folds=folds, repeats=1, seed=seed, where=where)
+        examples = enough(examples_of(keys, folds=folds, repeats=1, seed=seed, where=where))
         read = read or read_texts(keys, examples)  # the same at every place
         logits = rows["logit_clean_full"].cast(pl.Float64).to_numpy().reshape(-1, len(keys))  # [layers, examples]
         quality = layers.filter(component=component, position=position, intervention="clean").sort("layer")
