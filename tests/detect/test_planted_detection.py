@@ -7,10 +7,10 @@ import torch
 
 from anchorscope.detect.areas import areas, gains
 from anchorscope.detect.crossfit import scores_table, trainings_of
-from anchorscope.detect.fitted import fit_trainings
+from anchorscope.detect.many_layers import probe_layers
 from anchorscope.detect.names import METHODS
 from anchorscope.detect.pathways import read_ensemble, read_mixtures
-from anchorscope.detect.trainings import own_fold
+from anchorscope.probe.trainings import own_fold
 from planted_detection import NOTHING, ONE_DIRECTION, TWO_DIRECTIONS, World, probes_of_layers
 
 FEW, MANY = 4, 100
@@ -21,7 +21,7 @@ def mixture_is_ahead(truth: str, seed: int) -> bool:
     reading = World(truth, seed, examples=300).reading()
     trainings, labels, folds = trainings_of(reading), reading.labels, torch.from_numpy(reading.folds)
     clean = reading.states["first", "clean"]
-    plain = fit_trainings(clean[None], labels, trainings)
+    plain = probe_layers(clean[None], labels, trainings)
     mixtures = read_mixtures(
         reading.states,
         labels,

@@ -13,9 +13,9 @@ from anchorscope.detect.methods import read_texts
 from anchorscope.detect.names import METHODS
 from anchorscope.detect.reading import Reading, joined
 from anchorscope.detect.shared import joint_clusters
-from anchorscope.detect.trainings import whole
 from anchorscope.detect.transfer import OTHERS, Plans, carried_over, plans, probe_plans
 from anchorscope.probe.strengths import STRENGTHS
+from anchorscope.probe.trainings import whole
 from planted_detection import NOTHING, ONE_DIRECTION, TWO_DIRECTIONS, World
 
 NAMES = ["sea", "sky", "sand"]

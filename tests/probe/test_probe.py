@@ -15,6 +15,7 @@ from anchorscope.probe.logistic import FittedProbes, fit, fit_labellings, try_st
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
 from anchorscope.probe.scores import out_of_fold, score
 from anchorscope.probe.strengths import STRENGTHS, choose_strengths
+from anchorscope.probe.trainings import cross_fitting
 from anchorscope.probe.verdicts import delta_p, flips
 from rounding import assert_same, of_a_fit, of_a_slope, of_logits
 
@@ -183,7 +184,8 @@ def test_the_search_gets_along_with_examples_that_are_alike():
     vectors = 20 + torch.randn(4, 500, generator=generator)
     features = vectors[torch.arange(150) % 4][None] + 1e-4 * torch.randn(1, 150, 500, generator=generator)
     features = features.bfloat16().float()
-    strengths = choose_strengths(features, (torch.arange(150) % 3 == 0).float(), torch.arange(150) // 2 % 5)
+    trainings = cross_fitting(torch.arange(150) // 2 % 5)
+    strengths = choose_strengths(features, (torch.arange(150) % 3 == 0).float(), trainings)
     assert torch.isin(strengths, torch.tensor(STRENGTHS)).all()
 
 
@@ -222,7 +224,7 @@ def test_every_example_is_scored_only_by_probes_that_never_saw_it():
 def test_the_strength_is_the_one_that_a_plain_search_on_inner_folds_finds():
     features, labels = data(layers=3, examples=120, width=40, shift=0.5)
     folds = torch.arange(120) % 5
-    chosen = choose_strengths(features, labels.float(), folds)
+    chosen = choose_strengths(features, labels.float(), cross_fitting(folds))
     states, truth, number = features.double().numpy(), labels.numpy(), folds.numpy()
     for layer in range(3):
         for outer in range(5):
@@ -241,11 +243,11 @@ def test_the_strength_is_the_one_that_a_plain_search_on_inner_folds_finds():
 def test_the_strength_is_chosen_without_the_held_out_fold():
     features, labels = data(layers=2, examples=120, width=60, shift=0.8)
     folds = torch.arange(120) % 5
-    chosen = choose_strengths(features, labels.float(), folds)
+    chosen = choose_strengths(features, labels.float(), cross_fitting(folds))
     spoiled = features.clone()
     spoiled[:, folds == 2] = torch.randn(2, 24, 60) * 100
     flipped = torch.where(folds == 2, 1 - labels, labels).float()
-    assert torch.equal(choose_strengths(spoiled, flipped, folds)[:, 2], chosen[:, 2])
+    assert torch.equal(choose_strengths(spoiled, flipped, cross_fitting(folds))[:, 2], chosen[:, 2])
 
 
 def test_a_noisier_layer_gets_a_stronger_penalty():
@@ -253,7 +255,7 @@ def test_a_noisier_layer_gets_a_stronger_penalty():
     signal = features.clone()
     signal[:, :, :40] += 0.9 * labels[None, :, None]
     folds = torch.arange(200) % 5
-    strengths = choose_strengths(torch.cat([features, signal]), labels.float(), folds)
+    strengths = choose_strengths(torch.cat([features, signal]), labels.float(), cross_fitting(folds))
     assert strengths[0].median() > strengths[1].median()
 
 

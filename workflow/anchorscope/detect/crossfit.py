@@ -9,8 +9,8 @@ from torch import Tensor
 from anchorscope.detect.many_layers import LayerProbes, probe_files, probe_layers
 from anchorscope.detect.methods import every_method
 from anchorscope.detect.reading import Files, MethodSettings, Reading, read_files
-from anchorscope.detect.trainings import Trainings, cross_fitting, own_fold
 from anchorscope.probe.probed import write_derived
+from anchorscope.probe.trainings import Trainings, cross_fitting, own_fold
 
 SCHEMA = {
     "method": pl.String,

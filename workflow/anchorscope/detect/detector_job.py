@@ -116,18 +116,17 @@ def _probed(
 def cross_fit(reader: PooledReader, examples: Examples, on_card: bool) -> CrossFitted:
     """Train on all examples, and once without each fold to score it; a few layers at a time."""
     folds = examples.splits[0].folds
-    without = [None, *range(folds.max() + 1)]
 
     def train_on(device: torch.device, states: States, *_: object) -> tuple[list[Trained], np.ndarray]:
         there, fold_of = states[CLEAN].to(device), torch.from_numpy(folds).to(device)
-        trained = train(there, torch.from_numpy(examples.hallucinated).to(device), fold_of, without)
+        trained = train(there, torch.from_numpy(examples.hallucinated).to(device), fold_of)
         logits = torch.zeros(there.shape[:2], device=device)
-        for fold, probes in zip(without[1:], trained[1:], strict=True):
+        for fold, probes in enumerate(trained[:-1]):
             logits[:, fold_of == fold] = probes.logits(there[:, fold_of == fold])
         return [probes.to(torch.device("cpu")) for probes in trained], logits.double().cpu().numpy()
 
     parts = [part for _, _, part in in_chunks(reader, [CLEAN], on_card, train_on)]
-    everyone, *others = [joined(some) for some in zip(*(trained for trained, _ in parts), strict=True)]
+    *others, everyone = [joined(some) for some in zip(*(trained for trained, _ in parts), strict=True)]
     logits = np.concatenate([some for _, some in parts])
     best = np.array([probes.best_layer for probes in others])[folds]  # [examples]
     return CrossFitted(everyone, logits, logits[best, np.arange(len(folds))])

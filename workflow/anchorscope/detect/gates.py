@@ -7,17 +7,17 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from anchorscope.detect.fitted import fit_trainings
 from anchorscope.detect.names import GATES
 from anchorscope.detect.pathways import find_groups, read_gate
 from anchorscope.detect.reading import read_states
-from anchorscope.detect.trainings import cross_fitting, own_fold
 from anchorscope.extract.axes import EXACT, Headline, Pass
 from anchorscope.extract.store import open_activations
 from anchorscope.files.logs import log
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.probed import TooFew, write_probed
+from anchorscope.probe.strengths import choose_strengths
+from anchorscope.probe.trainings import cross_fitting, own_fold
 
 SCHEMA = {"id": pl.String, **dict.fromkeys(GATES, pl.Float32)}
 
@@ -47,8 +47,10 @@ def gates_table(states: dict[Pass, Tensor], examples: Examples) -> pl.DataFrame:
     """One row per example, a column for each gate; from states [examples, width] of the layer that is read."""
     labels, folds = torch.from_numpy(examples.hallucinated).float(), torch.from_numpy(examples.splits[0].folds)
     trainings, clean = cross_fitting(folds), states["first", "clean"][None]
-    plain = fit_trainings(clean, labels, trainings)
-    groups = find_groups(states, labels, trainings, plain.strengths[0])
+    # Of this one layer the strengths are chosen again: read from the probes, they would tie the model's passes that
+    # wait for gates to every component and intervention that is probed.
+    strengths = choose_strengths(clean, labels, trainings)
+    groups = find_groups(states, labels, trainings, strengths[0])
     read = {gate: own_fold(read_gate(clean, groups.anchored[gate], trainings), folds) for gate in GATES}
     chances = {gate: some.numpy() for gate, some in read.items()}
     return pl.DataFrame({"id": examples.ids, **chances}, schema=SCHEMA)

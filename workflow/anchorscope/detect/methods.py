@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.detect.calibrate import platt
-from anchorscope.detect.fitted import WORSE, fit_trainings
-from anchorscope.detect.many_layers import LayerProbes, at_layer_read, read_layers
+from anchorscope.detect.many_layers import LayerProbes, read, read_layers
 from anchorscope.detect.names import (
     ANSWER_LENGTH,
     ANSWER_WORDS,
@@ -27,9 +26,9 @@ from anchorscope.detect.names import (
 from anchorscope.detect.network import read_network
 from anchorscope.detect.pathways import read_ensemble, read_mixtures, read_reweighted
 from anchorscope.detect.reading import Reading
-from anchorscope.detect.trainings import Trainings
 from anchorscope.probe.readers import presence
 from anchorscope.probe.strengths import STRENGTHS
+from anchorscope.probe.trainings import Trainings
 
 
 @dataclass(frozen=True)
@@ -53,10 +52,10 @@ def every_method(
     Pathway Reweighting chooses among `strengths`.
     """
     labels = reading.labels
-    plain, clean = at_layer_read(probes), reading.states["first", "clean"]
+    plain, clean = probes.at_layer_read(), reading.states["first", "clean"]
     logits = read_layers(probes, labels, trainings)
     logits |= read_texts(reading, trainings) | read_pathway_reweighting(reading, trainings, strengths)
-    logits[QUESTION_PROBE] = fit_trainings(reading.reweighted.question_last[None], labels, trainings, WORSE).logits[0]
+    logits[QUESTION_PROBE] = read(reading.reweighted.question_last[None], labels, trainings)[0]
     logits[SAPLMA] = read_network(clean, labels, trainings.train, seed)
     chances = read_mixtures(
         reading.states,
@@ -93,10 +92,7 @@ def read_texts(reading: Reading, trainings: Trainings) -> dict[str, Tensor]:
         BOTH_WORDS: np.hstack([question, answer]),
     }
     labels = reading.labels.double()
-    return {
-        name: fit_trainings(torch.from_numpy(features)[None], labels, trainings, WORSE).logits[0]
-        for name, features in seen.items()
-    }
+    return {name: read(torch.from_numpy(features)[None], labels, trainings)[0] for name, features in seen.items()}
 
 
 def read_pathway_reweighting(reading: Reading, trainings: Trainings, strengths: Sequence[float]) -> dict[str, Tensor]:

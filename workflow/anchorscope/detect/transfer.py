@@ -15,18 +15,18 @@ import torch
 from torch import Tensor
 
 from anchorscope.detect.areas import areas
-from anchorscope.detect.fitted import fit_trainings
 from anchorscope.detect.many_layers import LayerProbes, probe_files, probe_layers_at
 from anchorscope.detect.methods import every_method
 from anchorscope.detect.names import METHODS, OTHERS, OUTPUT, SAMPLES
 from anchorscope.detect.pooled import PooledReader
 from anchorscope.detect.reading import Files, MethodSettings, Reading, joined, read_files
-from anchorscope.detect.trainings import Trainings, whole
 from anchorscope.files.frames import write_frame
 from anchorscope.files.logs import log, progress
 from anchorscope.files.provenance import provenance
 from anchorscope.probe.examples import MIN_PER_CLASS
 from anchorscope.probe.probed import too_few
+from anchorscope.probe.strengths import choose_strengths
+from anchorscope.probe.trainings import Trainings, whole
 
 SCHEMA = {
     "method": pl.String,
@@ -120,7 +120,7 @@ def probe_plans(planned: Plans) -> Callable[[Tensor], list[LayerProbes]]:
     """
     labels, clean = planned.everyone.labels, planned.everyone.states["first", "clean"][None]
     trainings = [planned.trainings(plan) for plan in planned.taught]
-    strengths = [fit_trainings(clean, labels, one).strengths[0] for one in trainings]
+    strengths = [choose_strengths(clean, labels, one)[0] for one in trainings]
 
     def probe(states: Tensor) -> list[LayerProbes]:
         known, device = labels.to(states.device), states.device
@@ -139,7 +139,7 @@ def carried_over(planned: Plans, probes: Sequence[LayerProbes], seed: int) -> pl
     """
     everyone, found = planned.everyone, []
     for plan, fitted in zip(planned.taught, progress(probes, len(probes), "carrying over"), strict=True):
-        strengths = fitted.plain.strengths.unique().tolist()  # one for all probes of states
+        strengths = fitted.strengths.unique().tolist()  # one for all probes of states
         trainings = planned.trainings(plan)
         said = every_method(everyone, fitted, trainings, together=planned.dataset, seed=seed, strengths=strengths)
         scores = np.array([one.scores[0].numpy() for one in said.values()])
