@@ -4,32 +4,31 @@ Writes one row per method and example. Where the answers are too few to probe, t
 metadata.
 """
 
-import json
 from typing import TYPE_CHECKING
 
-import torch
-
 from anchorscope.detect.crossfit import score_methods
-from anchorscope.detect.reading import MethodSettings
-from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
-from anchorscope.files.memory import give_back_freed_blocks
+from anchorscope.probe.fitting import begin_fitting
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    torch.set_num_threads(snakemake.threads)
-    give_back_freed_blocks()
-    params = snakemake.params
-    settings = MethodSettings(
-        headline=Headline(**json.loads(params.headline)),
+    params, files = snakemake.params, dict(snakemake.input.items())
+    fitting = begin_fitting(
+        snakemake.threads,
+        cards=snakemake.resources.gpu,
+        headline=params.headline,
         folds=params.folds,
         seed=params.seed,
-        answer_scores=params.answer_scores,
-        on_card=snakemake.resources.gpu > 0 and torch.cuda.is_available(),
         code=params.code,
     )
-    files, dataset = dict(snakemake.input.items()), snakemake.wildcards.dataset
-    score_methods(files, dataset=dataset, target=snakemake.output[0], settings=settings)
+    score_methods(
+        files,
+        probes=files.pop("probes"),
+        dataset=snakemake.wildcards.dataset,
+        target=snakemake.output[0],
+        answer_scores=params.answer_scores,
+        fitting=fitting,
+    )

@@ -20,7 +20,7 @@ from anchorscope.probe.delta import measure
 from anchorscope.probe.examples import examples_of
 from anchorscope.probe.logistic import fit, log_loss
 from anchorscope.probe.strengths import STRENGTHS
-from planted_detector import LAYERS, SETTINGS, WIDTH, about, manifest, write_activations
+from planted_detector import FITTING, LAYERS, SOURCES, WIDTH, about, manifest, write_activations
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def make(folder, weights: str, names: dict[str, int]) -> tuple:
     }
     manifest("hash", weights).write(folder / "tiny.json")
     target, card = folder / "tiny.safetensors", folder / "tiny.md"
-    train_detector(files, folder / "tiny.json", target, card, SETTINGS)
+    train_detector(files, folder / "tiny.json", target, card, sources=SOURCES, fitting=FITTING)
     return target, card.read_text()
 
 

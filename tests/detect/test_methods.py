@@ -10,7 +10,6 @@ from sklearn.linear_model import LogisticRegression
 
 from anchorscope.detect.crossfit import scores_table, trainings_of
 from anchorscope.detect.gates import gates_table
-from anchorscope.detect.many_layers import probe_layers
 from anchorscope.detect.methods import Said, every_method
 from anchorscope.detect.names import AMOUNTS, GATES, METHODS
 from anchorscope.detect.network import batches, first_layers, read_network
@@ -296,8 +295,7 @@ def test_no_score_knows_the_labels_of_its_own_fold(world, reading, said, fold):
     for spoiled, same in ((reading.folds == fold, True), (reading.folds == (fold + 2) % 5, False)):
         labels = np.where(spoiled, ~reading.hallucinated, reading.hallucinated)
         other = replace(reading, hallucinated=labels)
-        probes = probe_layers(world.states, other.labels, trainings_of(other))
-        again = every_method(other, probes, trainings_of(other), together=other.folds, seed=0)
+        again = every_method(other, probes_of_layers(world, other), trainings_of(other), together=other.folds, seed=0)
         mine = torch.from_numpy(reading.folds == fold)
         for name in METHODS:
             before, after = (

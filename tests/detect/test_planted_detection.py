@@ -10,6 +10,7 @@ from anchorscope.detect.crossfit import scores_table, trainings_of
 from anchorscope.detect.many_layers import probe_layers
 from anchorscope.detect.names import METHODS
 from anchorscope.detect.pathways import read_ensemble, read_mixtures
+from anchorscope.probe.fitted import fit_trainings
 from anchorscope.probe.trainings import own_fold
 from planted_detection import NOTHING, ONE_DIRECTION, TWO_DIRECTIONS, World, probes_of_layers
 
@@ -21,7 +22,7 @@ def mixture_is_ahead(truth: str, seed: int) -> bool:
     reading = World(truth, seed, examples=300).reading()
     trainings, labels, folds = trainings_of(reading), reading.labels, torch.from_numpy(reading.folds)
     clean = reading.states["first", "clean"]
-    plain = probe_layers(clean[None], labels, trainings)
+    plain = probe_layers(clean[None], labels, trainings, fit_trainings(clean[None], labels, trainings))
     mixtures = read_mixtures(
         reading.states,
         labels,

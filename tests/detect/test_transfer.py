@@ -41,7 +41,7 @@ def readings(worlds) -> list[Reading]:
 
 def table_of(worlds: list[World], planned: Plans) -> pl.DataFrame:
     states = torch.cat([world.states for world in worlds], dim=1)
-    probes = probe_plans(planned)(states) if planned.taught else []
+    probes = probe_plans(planned)(states, slice(None)) if planned.taught else []
     return carried_over(planned, probes, seed=0)
 
 

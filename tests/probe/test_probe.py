@@ -10,7 +10,7 @@ from anchorscope.files.frames import write_frame
 from anchorscope.probe import logistic
 from anchorscope.probe.anchor_rules import PROBES
 from anchorscope.probe.folds import assign_folds, assign_halves, shuffle_labels
-from anchorscope.probe.kept import probes_table, read_probes
+from anchorscope.probe.kept import load_probes, probes_table, read_probes
 from anchorscope.probe.logistic import FittedProbes, fit, fit_labellings, try_strengths
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
 from anchorscope.probe.scores import out_of_fold, score
@@ -334,13 +334,17 @@ def test_probes_that_are_read_back_are_those_that_were_fitted(tmp_path):
     expected = [
         score(states, labels.bool(), folds.roll(repeat), halves, shuffled=labels.flip(0).bool()) for repeat in (0, 1)
     ]
-    table = probes_table([scores.probes for scores in expected], "resid", "final")
+    table = probes_table(expected, "resid", "final")
     write_frame(tmp_path / "probes.parquet", table, {})
     for repeat, (found, scores) in enumerate(zip(read_probes(tmp_path / "probes.parquet"), expected, strict=True)):
         assert found.keys() == scores.probes.keys() == set(PROBES)
         for probe, fitted in found.items():
             for one, other in zip(vars(fitted).values(), vars(scores.probes[probe]).values(), strict=True):
                 assert torch.equal(one, other)
+            kept = load_probes(tmp_path / "probes.parquet")
+            np.testing.assert_array_equal(kept.weight[probe.name][repeat], scores.probes[probe].weight)
+            np.testing.assert_array_equal(kept.strength[repeat], scores.strengths)
+            np.testing.assert_array_equal(kept.inner_loss[repeat], scores.inner_losses)
         for prompt in ("first", "second"):
             mine = {probe: fitted for probe, fitted in found.items() if probe.prompt == prompt}
             seen = {run: vectors for (other, run), vectors in states.items() if other == prompt}

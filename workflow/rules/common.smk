@@ -264,6 +264,11 @@ def activation_files(models, datasets, shards, places=PLACES, ends=tuple(map(add
     return expand(file, model=models, dataset=datasets, shard=shards, place=places, end=ends)
 
 
+def kept_probes(place):
+    """The probes of a model on a dataset at one component and position."""
+    return f"results/probes/{{model}}/{{dataset}}/{place}.parquet"
+
+
 def probed_at_once(size_mb):
     """How much of the activations is in memory: one component and position, or for a card several."""
     one = size_mb / len(PLACES)

@@ -8,7 +8,10 @@ from torch import Tensor
 
 from anchorscope.detect.many_layers import LayerProbes, probe_files, probe_layers
 from anchorscope.detect.methods import every_method
-from anchorscope.detect.reading import Files, MethodSettings, Reading, read_files
+from anchorscope.detect.reading import Files, Reading, read_files
+from anchorscope.probe.anchor_rules import FULL
+from anchorscope.probe.fitting import Fitting
+from anchorscope.probe.kept import load_probes
 from anchorscope.probe.probed import write_derived
 from anchorscope.probe.trainings import Trainings, cross_fitting, own_fold
 
@@ -23,21 +26,27 @@ SCHEMA = {
 }
 
 
-def score_methods(files: Files, dataset: str, target: Path | str, settings: MethodSettings) -> None:
-    """Write what every method says of a model's answers on a dataset; nothing where they were too few to probe."""
+def score_methods(
+    files: Files, probes: Path | str, dataset: str, target: Path | str, *, answer_scores: bool, fitting: Fitting
+) -> None:
+    """Write what every method says of a model's answers on a dataset; nothing where they were too few to probe.
+
+    `probes` are those of the main run, whose first repeat has the same folds.
+    """
 
     def scored() -> list[pl.DataFrame]:
-        reader, reading = read_files(files, settings, where=dataset)
+        reader, reading = read_files(files, dataset, answer_scores, fitting)
+        kept = load_probes(probes).fitted(FULL, repeat=0)
 
-        def probe(clean: Tensor) -> list[LayerProbes]:
-            device = clean.device
-            return [probe_layers(clean, reading.labels.to(device), trainings_of(reading).to(device))]
+        def probe(clean: Tensor, layers: slice) -> list[LayerProbes]:
+            device, plain = clean.device, kept.layers(layers).to(clean.device)
+            return [probe_layers(clean, reading.labels.to(device), trainings_of(reading).to(device), plain)]
 
-        (probes,) = probe_files(reader, probe, settings.on_card)
-        return [scores_table(reading, probes, settings.seed)]
+        (of_layers,) = probe_files(reader, probe, fitting.on_card)
+        return [scores_table(reading, of_layers, fitting.seed)]
 
-    made = {"stage": "score_methods", "dataset": dataset, "folds": settings.folds, "code": settings.code}
-    write_derived([target], files["reweighted"][0], scored, made)
+    made = {"stage": "score_methods", "dataset": dataset, "folds": fitting.folds, "code": fitting.code}
+    write_derived([target], probes, scored, made)
 
 
 def trainings_of(reading: Reading) -> Trainings:

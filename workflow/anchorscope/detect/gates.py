@@ -10,11 +10,12 @@ from torch import Tensor
 from anchorscope.detect.names import GATES
 from anchorscope.detect.pathways import find_groups, read_gate
 from anchorscope.detect.reading import read_states
-from anchorscope.extract.axes import EXACT, Headline, Pass
+from anchorscope.extract.axes import EXACT, Pass
 from anchorscope.extract.store import open_activations
 from anchorscope.files.logs import log
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.examples import Examples, examples_of
+from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.probed import TooFew, write_probed
 from anchorscope.probe.strengths import choose_strengths
 from anchorscope.probe.trainings import cross_fitting, own_fold
@@ -22,25 +23,17 @@ from anchorscope.probe.trainings import cross_fitting, own_fold
 SCHEMA = {"id": pl.String, **dict.fromkeys(GATES, pl.Float32)}
 
 
-def fit_gates(
-    activations: Sequence[Path | str],
-    target: Path | str,
-    headline: Headline,
-    *,
-    folds: int,
-    seed: int,
-    made: dict[str, str],
-) -> None:
-    """Write the gates of a model on a dataset, both named in `made`. Where answers are too few, the table says so."""
-    reader, model = open_activations(activations, headline.grid(), [EXACT]), made_from(activations[0])["model"]
-    where = f"{model['name']} on {made['dataset']}"
-    examples = examples_of(reader.keys, folds=folds, repeats=1, seed=seed, where=where)
+def fit_gates(activations: Sequence[Path | str], dataset: str, target: Path | str, fitting: Fitting) -> None:
+    """Write the gates of a model on a dataset. Where its answers are too few to probe, the table says so."""
+    reader, model = open_activations(activations, fitting.headline.grid(), [EXACT]), made_from(activations[0])["model"]
+    where = f"{model['name']} on {dataset}"
+    examples = examples_of(reader.keys, folds=fitting.folds, repeats=1, seed=fitting.seed, where=where)
+    made = {"stage": "fit_gates", "model": model, "dataset": dataset, "folds": fitting.folds, "code": fitting.code}
     if isinstance(examples, TooFew):
         log.warning("%s", examples.why)
-        found: list[pl.DataFrame] | TooFew = examples
+        write_probed([target], examples, made)
     else:
-        found = [gates_table(read_states(reader, headline), examples)]
-    write_probed([target], found, {**made, "model": model, "folds": folds})
+        write_probed([target], [gates_table(read_states(reader, fitting.headline), examples)], made)
 
 
 def gates_table(states: dict[Pass, Tensor], examples: Examples) -> pl.DataFrame:

@@ -9,13 +9,13 @@ from torch import Tensor
 from anchorscope.detect.names import BEST_LAYER, MEAN_LOGIT, PROBE, STACKED, layer_read
 from anchorscope.extract.axes import Pass
 from anchorscope.probe.delta import StateReader, States, in_chunks
-from anchorscope.probe.fitted import fit_trainings, inner_logits, probes_of
+from anchorscope.probe.fitted import Fitted, fit_trainings, inner_logits, probes_of
 from anchorscope.probe.logistic import log_loss
 from anchorscope.probe.trainings import Trainings
 
 CLEAN: Pass = ("first", "clean")
-# The plain probes are searched as far as those of the main run, and are the same. For all others the search for a
-# strength ends with the first group that brings nothing.
+# The plain probes are those of the main run. For all others the search for a strength ends with the first group that
+# brings nothing; so those of an unshifted state may be others than the plain ones.
 WORSE = 1.0
 
 
@@ -34,9 +34,8 @@ class LayerProbes:
         return LayerProbes(*(part[layer : layer + 1] for part in vars(self).values()))
 
 
-def probe_layers(clean: Tensor, labels: Tensor, trainings: Trainings) -> LayerProbes:
-    """From clean states of some layers, [layers, examples, width]."""
-    plain = fit_trainings(clean, labels, trainings)
+def probe_layers(clean: Tensor, labels: Tensor, trainings: Trainings, plain: Fitted) -> LayerProbes:
+    """From clean states of some layers, [layers, examples, width], and their probes, which learnt from them."""
     (inner,) = inner_logits(clean, labels, trainings, strengths=plain.strengths)
     return LayerProbes(plain.probes.logits(clean), plain.strengths, plain.losses, inner)
 
@@ -52,12 +51,14 @@ def probe_layers_at(clean: Tensor, labels: Tensor, trainings: Trainings, strengt
     return LayerProbes(logits, each, log_loss(inner, labels, trainings.train), inner)
 
 
-def probe_files(reader: StateReader, probe: Callable[[Tensor], list[LayerProbes]], on_card: bool) -> list[LayerProbes]:
-    """What `probe` makes of clean states [layers, examples, width], read and fitted a few layers at a time."""
+def probe_files(
+    reader: StateReader, probe: Callable[[Tensor, slice], list[LayerProbes]], on_card: bool
+) -> list[LayerProbes]:
+    """What `probe` makes of clean states [layers, examples, width] of some layers, read a few layers at a time."""
 
-    def probe_on(device: torch.device, states: States, *_: object) -> list[list[Tensor]]:
-        there = states[CLEAN].to(device).float()
-        return [[part.cpu() for part in vars(probes).values()] for probes in probe(there)]
+    def probe_on(device: torch.device, states: States, _: object, layers: range) -> list[list[Tensor]]:
+        found = probe(states[CLEAN].to(device).float(), slice(layers.start, layers.stop))
+        return [[part.cpu() for part in vars(probes).values()] for probes in found]
 
     chunks = [found for *_, found in in_chunks(reader, [CLEAN], on_card, probe_on)]
     return [LayerProbes(*map(torch.cat, zip(*parts, strict=True))) for parts in zip(*chunks, strict=True)]

@@ -16,23 +16,12 @@ from anchorscope.extract.axes import EXACT, Headline, Pass
 from anchorscope.extract.store import ActivationReader, open_activations
 from anchorscope.files.frames import read_frame
 from anchorscope.probe.examples import Examples, examples_of
+from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.probed import enough
 
 PASSES: tuple[Pass, ...] = (("first", "clean"), ("first", EXACT), ("second", "clean"), ("second", EXACT))
 ANSWERS_NEEDED = ["id", "question", "answer", "answer_final", "logprobs", "entropies"]
 Files = Mapping[str, Sequence[Path | str]]  # by kind: activations, answers, asked, reweighted, and samples if drawn
-
-
-@dataclass(frozen=True)
-class MethodSettings:
-    """How the methods of detection are fitted to a model's answers."""
-
-    headline: Headline  # the state that methods read
-    folds: int
-    seed: int
-    answer_scores: bool  # whether output scores are also there without the stop token
-    on_card: bool  # whether a card is used
-    code: str  # fingerprint
 
 
 @dataclass(frozen=True)
@@ -102,18 +91,18 @@ def reading_of(
     )
 
 
-def read_files(files: Files, settings: MethodSettings, where: str) -> tuple[ActivationReader, Reading]:
+def read_files(files: Files, where: str, answer_scores: bool, fitting: Fitting) -> tuple[ActivationReader, Reading]:
     """The same from the files of all shards of a dataset, and the reader of all its layers."""
-    reader = open_activations(files["activations"], settings.headline.grid(), [EXACT])
-    examples = enough(examples_of(reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=where))
+    reader = open_activations(files["activations"], fitting.headline.grid(), [EXACT])
+    examples = enough(examples_of(reader.keys, folds=fitting.folds, repeats=1, seed=fitting.seed, where=where))
     reading = reading_of(
         examples,
-        read_states(reader, settings.headline),
+        read_states(reader, fitting.headline),
         answers=_by_id(files["answers"], ANSWERS_NEEDED),
         asked=_by_id(files["asked"]),
         samples=_by_id(files["samples"]) if files.get("samples") else None,
         reweighted=read_reweighted(files["reweighted"]),
-        answer_scores=settings.answer_scores,
+        answer_scores=answer_scores,
     )
     return reader, reading
 

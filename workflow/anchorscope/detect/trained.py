@@ -1,4 +1,4 @@
-"""The probes of a detector: those of the probe stage, trained on all examples or on all but one fold."""
+"""The probes of a detector: as in the probe stage, but of all datasets of a model together; so they are fitted here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

@@ -19,11 +19,12 @@ from anchorscope.detect.many_layers import LayerProbes, probe_files, probe_layer
 from anchorscope.detect.methods import every_method
 from anchorscope.detect.names import METHODS, OTHERS, OUTPUT, SAMPLES
 from anchorscope.detect.pooled import PooledReader
-from anchorscope.detect.reading import Files, MethodSettings, Reading, joined, read_files
+from anchorscope.detect.reading import Files, Reading, joined, read_files
 from anchorscope.files.frames import write_frame
 from anchorscope.files.logs import log, progress
 from anchorscope.files.provenance import provenance
 from anchorscope.probe.examples import MIN_PER_CLASS
+from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.probed import too_few
 from anchorscope.probe.strengths import choose_strengths
 from anchorscope.probe.trainings import Trainings, whole
@@ -40,16 +41,20 @@ SCHEMA = {
 }
 
 
-def carry_over(files: Mapping[str, Files], model: str, target: Path | str, settings: MethodSettings) -> None:
+def carry_over(
+    files: Mapping[str, Files], model: str, target: Path | str, answer_scores: bool, fitting: Fitting
+) -> None:
     """Write how well methods of a model carry over, from the files of each dataset; those not probed are left out."""
     probed = {name: own for name, own in files.items() if not too_few(own["reweighted"][0])}
     table = pl.DataFrame(schema=SCHEMA)
     if len(probed) > 1:
-        readers, readings = zip(*(read_files(own, settings, name) for name, own in probed.items()), strict=True)
+        readers, readings = zip(
+            *(read_files(own, name, answer_scores, fitting) for name, own in probed.items()), strict=True
+        )
         planned, pooled = plans(list(probed), readings), PooledReader(dict(zip(probed, readers, strict=True)))
-        probes = probe_files(pooled, probe_plans(planned), settings.on_card) if planned.taught else []
-        table = carried_over(planned, probes, settings.seed)
-    write_frame(target, table, provenance(stage="carry_over", model=model, code=settings.code))
+        probes = probe_files(pooled, probe_plans(planned), fitting.on_card) if planned.taught else []
+        table = carried_over(planned, probes, fitting.seed)
+    write_frame(target, table, provenance(stage="carry_over", model=model, code=fitting.code))
 
 
 @dataclass(frozen=True)
@@ -113,16 +118,17 @@ def _too_few(plan: Plan, everyone: Reading) -> str | None:
     )
 
 
-def probe_plans(planned: Plans) -> Callable[[Tensor], list[LayerProbes]]:
+def probe_plans(planned: Plans) -> Callable[[Tensor, slice], list[LayerProbes]]:
     """A function from clean states of some layers [layers, examples, width] to the plain probes of each plan.
 
-    All layers have the strength that suits the layer that is read.
+    They are fitted here because they learn from a whole dataset, or from several. All layers have the strength that
+    suits the layer that is read.
     """
     labels, clean = planned.everyone.labels, planned.everyone.states["first", "clean"][None]
     trainings = [planned.trainings(plan) for plan in planned.taught]
     strengths = [choose_strengths(clean, labels, one)[0] for one in trainings]
 
-    def probe(states: Tensor) -> list[LayerProbes]:
+    def probe(states: Tensor, _: slice) -> list[LayerProbes]:
         known, device = labels.to(states.device), states.device
         return [
             probe_layers_at(states, known, one.to(device), strengths=strength)

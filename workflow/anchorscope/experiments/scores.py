@@ -1,60 +1,53 @@
 """From the activations of an experiment to out-of-fold logits, by the probes of the main run; from files to a file."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import torch
 
-from anchorscope.extract.axes import EXACT, REPLACING, Headline, Pass
+from anchorscope.extract.axes import EXACT, REPLACING, Pass
 from anchorscope.extract.store import REPLACED, ActivationReader, open_activations
+from anchorscope.probe.anchor_rules import Probe
 from anchorscope.probe.delta import States, in_chunks, intervention_table
 from anchorscope.probe.examples import Examples, examples_of
-from anchorscope.probe.kept import Fitted, read_probes
+from anchorscope.probe.fitting import Fitting
+from anchorscope.probe.kept import read_probes
+from anchorscope.probe.logistic import FittedProbes
 from anchorscope.probe.probed import enough, write_derived
 from anchorscope.probe.scores import Logits, out_of_fold
 
 CLEAN: Pass = ("first", "clean")
+Fitted = dict[Probe, FittedProbes]  # each [layers, folds]
 DTYPES = {"donor": pl.String, "donor_popularity": pl.Int64, "replaced": pl.Int32, "kept": pl.Int32}
 
 
-@dataclass(frozen=True)
-class ExperimentSettings:
-    """Which experiment's passes are scored, on which dataset, and how."""
-
-    experiment: str
-    dataset: str
-    headline: Headline  # whose probes score
-    folds: int  # as the probes'
-    repeats: int
-    seed: int  # of the folds
-    on_card: bool  # whether a card is used
-    code: str  # fingerprint
-
-
 def score_files(
-    activations: Sequence[Path | str], probes: Path | str, target: Path | str, settings: ExperimentSettings
+    activations: Sequence[Path | str],
+    probes: Path | str,
+    target: Path | str,
+    *,
+    experiment: str,
+    dataset: str,
+    fitting: Fitting,
 ) -> None:
     """Write the scores of an experiment's passes; nothing where nothing was probed."""
-    experiment, dataset = settings.experiment, settings.dataset
 
     def scored() -> list[pl.DataFrame]:
-        reader = open_activations(activations, settings.headline.grid(), [EXACT, experiment])
         table = score_experiment(
-            reader,
+            open_activations(activations, fitting.headline.grid(), [EXACT, experiment]),
             experiment,
             read_probes(probes),
-            folds=settings.folds,
-            seed=settings.seed,
+            folds=fitting.folds,
+            seed=fitting.seed,
             where=dataset,
-            on_card=settings.on_card,
+            on_card=fitting.on_card,
         )
         return [table]
 
-    splits = {"folds": settings.folds, "repeats": settings.repeats}
-    made = {"stage": "score_experiment", "experiment": experiment, "dataset": dataset, "code": settings.code, **splits}
-    write_derived([target], probes, scored, made)
+    about = {"experiment": experiment, "dataset": dataset, "folds": fitting.folds, "code": fitting.code}
+    write_derived([target], probes, scored, {"stage": "score_experiment", **about})
 
 
 def score_experiment(

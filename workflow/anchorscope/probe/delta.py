@@ -72,12 +72,12 @@ class LabelErrors:
 
 
 class Tables(NamedTuple):
-    """What is measured of one model on one dataset. The last two are about the headline, and empty without one."""
+    """What is measured of one model on one dataset. Label errors are about the headline, and empty without one."""
 
     delta: pl.DataFrame
     layers: pl.DataFrame
     label_errors: pl.DataFrame
-    probes: pl.DataFrame
+    probes: list[pl.DataFrame]  # one table for each component and position
 
 
 def measure(
@@ -98,14 +98,14 @@ def measure(
     examples = replace(examples, uncut=uncut)
     passes = [run for name in knockouts for run in passes_of(name)]
     errors = LabelErrors((headline.component, headline.position), labellings(examples, seed)) if headline else None
-    deltas, layers, mislabelled, probes = [], [], pl.DataFrame(), pl.DataFrame()
+    deltas, layers, mislabelled, probes = [], [], pl.DataFrame(), []
     for place, measured in measure_places(reader, examples, passes, on_card=on_card, errors=errors).items():
         names = [pl.lit(name).alias(key) for key, name in zip(("component", "position"), place, strict=True)]
         deltas.append(delta_table(measured, examples).with_columns(names))
         layers.append(layers_table(measured, examples).with_columns(names))
+        probes.append(probes_table(measured.scores, *place))
         if errors and place == errors.place:
             mislabelled = label_errors_table(measured.mislabelled, errors.drawn, examples).with_columns(names)
-            probes = probes_table([scores.probes for scores in measured.scores], *place)
     return Tables(with_forms(pl.concat(deltas), reader.keys), pl.concat(layers), mislabelled, probes)
 
 
@@ -204,7 +204,7 @@ def _measure_on(
             own = {run: vectors[some] for run, vectors in there.items()}
             found[place] = _with_errors(mine, own, examples, errors.drawn)
         else:
-            found[place] = replace(mine, scores=[replace(of_repeat, probes={}) for of_repeat in mine.scores])
+            found[place] = mine
     return found
 
 

@@ -1,61 +1,49 @@
 """The probe stage from files to files; needs torch, numpy, polars and pyarrow, and no workflow engine."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from anchorscope.extract.axes import Grid, Headline
+from anchorscope.extract.axes import Grid
 from anchorscope.extract.store import open_activations
 from anchorscope.files.logs import log
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.delta import measure
+from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.probed import TooFew, write_probed
 
 
-@dataclass(frozen=True)
-class ProbeSettings:
-    """What is probed of one model on one dataset, and how."""
+def probe_answers(
+    activations: Sequence[Path | str],
+    tables: Sequence[Path | str],
+    probes: Sequence[Path | str],
+    *,
+    dataset: str,
+    grid: Grid,
+    knockouts: list[str],
+    repeats: int,
+    fitting: Fitting,
+) -> None:
+    """Write the tables of `measure`, in its order, and the probes of each component and position of the grid.
 
-    model: str
-    dataset: str
-    grid: Grid
-    knockouts: list[str]
-    headline: Headline  # whose probes also learn from labels of which some are wrong
-    folds: int
-    repeats: int
-    seed: int
-    on_card: bool  # whether a card is used
-    code: str  # fingerprint
-
-
-def probe_files(activations: Sequence[Path | str], targets: Sequence[Path | str], settings: ProbeSettings) -> None:
-    """Write every table of `measure`, in its order. Where the answers are too few to probe, all are empty and say why.
-
-    So the other models and datasets reach the figures.
+    Where the answers are too few to probe, all are empty and say why, so that other datasets reach the figures.
     """
+    extracted = made_from(activations[0])
+    splits = {"folds": fitting.folds, "repeats": repeats, "seed": fitting.seed}
     found = measure(
-        open_activations(activations, settings.grid, settings.knockouts),
-        folds=settings.folds,
-        repeats=settings.repeats,
-        seed=settings.seed,
-        where=f"{settings.model} on {settings.dataset}",
-        on_card=settings.on_card,
-        headline=settings.headline,
+        open_activations(activations, grid, knockouts),
+        **splits,
+        where=f"{extracted['model']['name']} on {dataset}",
+        on_card=fitting.on_card,
+        headline=fitting.headline,
     )
+    made = {"stage": "probe", "dataset": dataset, "folds": fitting.folds, "repeats": repeats, "code": fitting.code}
+    made |= {key: extracted[key] for key in ("model", "path")}
     if isinstance(found, TooFew):
         found = TooFew(f"{found.why} {before_balance(activations)}")
         log.warning("%s", found.why)
-    extracted = made_from(activations[0])
-    made = {
-        "stage": "probe",
-        "model": extracted["model"],
-        "path": extracted["path"],
-        "dataset": settings.dataset,
-        "folds": settings.folds,
-        "repeats": settings.repeats,
-        "code": settings.code,
-    }
-    write_probed(targets, found, made)
+        write_probed([*tables, *probes], found, made)
+    else:
+        write_probed([*tables, *probes], [*found[:-1], *found.probes], made)
 
 
 def before_balance(activations: Sequence[Path | str]) -> str:

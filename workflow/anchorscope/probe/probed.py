@@ -65,5 +65,5 @@ def write_derived(
     made: Mapping[str, object],
 ) -> None:
     """Write what `make` makes of probed answers, whose model and way of running `source` tells, if they were probed."""
-    inherited = {key: value for key, value in made_from(source).items() if key in ("model", "path")}
+    inherited = {key: value for key, value in made_from(source).items() if key in ("model", "path", "repeats")}
     write_probed(targets, too_few(source) or make(), {**made, **inherited})

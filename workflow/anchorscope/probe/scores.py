@@ -57,10 +57,6 @@ class Scores:
     def _parts(self) -> tuple[Tensor, ...]:
         return self.shuffled, self.strengths, self.converged, self.inner_losses
 
-    def has(self, probe: Probe, intervention: str) -> bool:
-        """Whether the intervention was run under the probe's prompt."""
-        return (probe, intervention) in self.logits
-
 
 def joined(parts: Sequence[Scores]) -> Scores:
     """The layers of one part after those of the other."""
