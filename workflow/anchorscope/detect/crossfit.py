@@ -10,6 +10,7 @@ from anchorscope.detect.many_layers import LayerProbes, probe_files, probe_layer
 from anchorscope.detect.methods import every_method
 from anchorscope.detect.reading import Files, Reading, read_files
 from anchorscope.probe.anchor_rules import FULL
+from anchorscope.probe.by_layer import each
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.kept import load_probes
 from anchorscope.probe.probed import write_derived
@@ -39,7 +40,8 @@ def score_methods(
         kept = load_probes(probes).fitted(FULL, repeat=0)
 
         def probe(clean: Tensor, layers: slice) -> list[LayerProbes]:
-            device, plain = clean.device, kept.layers(layers).to(clean.device)
+            device = clean.device
+            plain = each(kept, lambda tensor: tensor[layers].to(device))
             return [probe_layers(clean, reading.labels.to(device), trainings_of(reading).to(device), plain)]
 
         (of_layers,) = probe_files(reader, probe, fitting.on_card)

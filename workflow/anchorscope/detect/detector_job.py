@@ -6,17 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from anchorscope.detect.card import Quality, write_card
 from anchorscope.detect.detector_file import About, write_detector, write_none
 from anchorscope.detect.pooled import PooledReader
-from anchorscope.detect.trained import Trained, joined, train
+from anchorscope.detect.trained import Trained, train
 from anchorscope.extract.axes import EXACT
 from anchorscope.extract.store import ActivationReader, open_activations
 from anchorscope.files.logs import log
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.models.manifest import Manifest
+from anchorscope.probe.by_layer import each, joined
 from anchorscope.probe.delta import States, in_chunks
 from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.fitting import Fitting
@@ -115,10 +117,10 @@ def cross_fit(reader: PooledReader, examples: Examples, on_card: bool) -> CrossF
         logits = torch.zeros(there.shape[:2], device=device)
         for fold, probes in enumerate(trained[:-1]):
             logits[:, fold_of == fold] = probes.logits(there[:, fold_of == fold])
-        return [probes.to(torch.device("cpu")) for probes in trained], logits.double().cpu().numpy()
+        return each(trained, Tensor.cpu), logits.double().cpu().numpy()
 
     parts = [part for _, _, part in in_chunks(reader, [CLEAN], on_card, train_on)]
-    *others, everyone = [joined(some) for some in zip(*(trained for trained, _ in parts), strict=True)]
+    *others, everyone = joined([trained for trained, _ in parts])
     logits = np.concatenate([some for _, some in parts])
     best = np.array([probes.best_layer for probes in others])[folds]  # [examples]
     return CrossFitted(everyone, logits, logits[best, np.arange(len(folds))])

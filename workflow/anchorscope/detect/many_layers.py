@@ -8,6 +8,7 @@ from torch import Tensor
 
 from anchorscope.detect.names import BEST_LAYER, MEAN_LOGIT, PROBE, STACKED, layer_read
 from anchorscope.extract.axes import Pass
+from anchorscope.probe.by_layer import each, joined
 from anchorscope.probe.delta import StateReader, States, in_chunks
 from anchorscope.probe.fitted import Fitted, fit_trainings, inner_logits, probes_of
 from anchorscope.probe.logistic import log_loss
@@ -31,7 +32,7 @@ class LayerProbes:
     def at_layer_read(self) -> "LayerProbes":
         """Those of the layer that methods of one layer read."""
         layer = layer_read(len(self.inner))
-        return LayerProbes(*(part[layer : layer + 1] for part in vars(self).values()))
+        return each(self, lambda tensor: tensor[layer : layer + 1])
 
 
 def probe_layers(clean: Tensor, labels: Tensor, trainings: Trainings, plain: Fitted) -> LayerProbes:
@@ -45,10 +46,10 @@ def probe_layers_at(clean: Tensor, labels: Tensor, trainings: Trainings, strengt
 
     Losses are those of all inner folds.
     """
-    each = strengths.to(clean).expand(len(clean), -1)
-    logits = probes_of(clean, labels, trainings.train, each).logits(clean)
-    (inner,) = inner_logits(clean, labels, trainings, strengths=each)
-    return LayerProbes(logits, each, log_loss(inner, labels, trainings.train), inner)
+    same = strengths.to(clean).expand(len(clean), -1)
+    logits = probes_of(clean, labels, trainings.train, same).logits(clean)
+    (inner,) = inner_logits(clean, labels, trainings, strengths=same)
+    return LayerProbes(logits, same, log_loss(inner, labels, trainings.train), inner)
 
 
 def probe_files(
@@ -56,12 +57,10 @@ def probe_files(
 ) -> list[LayerProbes]:
     """What `probe` makes of clean states [layers, examples, width] of some layers, read a few layers at a time."""
 
-    def probe_on(device: torch.device, states: States, _: object, layers: range) -> list[list[Tensor]]:
-        found = probe(states[CLEAN].to(device).float(), slice(layers.start, layers.stop))
-        return [[part.cpu() for part in vars(probes).values()] for probes in found]
+    def probe_on(device: torch.device, states: States, _: object, layers: range) -> list[LayerProbes]:
+        return each(probe(states[CLEAN].to(device).float(), slice(layers.start, layers.stop)), Tensor.cpu)
 
-    chunks = [found for *_, found in in_chunks(reader, [CLEAN], on_card, probe_on)]
-    return [LayerProbes(*map(torch.cat, zip(*parts, strict=True))) for parts in zip(*chunks, strict=True)]
+    return joined([found for *_, found in in_chunks(reader, [CLEAN], on_card, probe_on)])
 
 
 def read_layers(probes: LayerProbes, labels: Tensor, trainings: Trainings) -> dict[str, Tensor]:

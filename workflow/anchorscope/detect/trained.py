@@ -1,11 +1,11 @@
 """The probes of a detector: as in the probe stage, but of all datasets of a model together; so they are fitted here."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
+from anchorscope.probe.by_layer import each
 from anchorscope.probe.fitted import Fitted, fit_trainings
 from anchorscope.probe.trainings import VALIDATED, cross_fitting
 
@@ -37,18 +37,13 @@ class Trained:
 
     def layers(self, some: slice) -> "Trained":
         """Some of the layers."""
-        return Trained(**{name: values[some] for name, values in self.tensors().items()})
+        return each(self, lambda tensor: tensor[some])
 
     def to(self, device: torch.device) -> "Trained":
-        return Trained(**{name: values.to(device) for name, values in self.tensors().items()})
+        return each(self, lambda tensor: tensor.to(device))
 
     def tensors(self) -> dict[str, Tensor]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
-
-
-def joined(parts: Sequence[Trained]) -> Trained:
-    """The layers of one part after those of the other."""
-    return Trained(**{name: torch.cat([part.tensors()[name] for part in parts]) for name in parts[0].tensors()})
 
 
 def train(states: Tensor, hallucinated: Tensor, folds: Tensor) -> list[Trained]:

@@ -16,6 +16,7 @@ from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import log, progress
 from anchorscope.models.gpus import one_card
 from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
+from anchorscope.probe.by_layer import each, joined
 from anchorscope.probe.distance import distances
 from anchorscope.probe.examples import MIN_PER_CLASS, Examples, examples_of
 from anchorscope.probe.kept import probes_table
@@ -23,7 +24,7 @@ from anchorscope.probe.label_errors import Labelling, labellings
 from anchorscope.probe.mislabelled import label_errors_table, score_labellings
 from anchorscope.probe.probed import TooFew
 from anchorscope.probe.quality import auc_with_interval, calibration_error
-from anchorscope.probe.scores import Logits, Scores, joined, score
+from anchorscope.probe.scores import Logits, Scores, score
 from anchorscope.probe.verdicts import delta_p, flips, sigmoid
 
 # How much of one pass, in single precision, is probed at a time. A card needs many layers to be busy.
@@ -56,11 +57,6 @@ class Measured:
     def logits(self, probe: Probe, intervention: str) -> np.ndarray:
         """Logits [repeats, layers, examples]."""
         return np.stack([scores.of(probe, intervention) for scores in self.scores])
-
-    def layers(self, some: slice) -> "Measured":
-        """Some of the layers."""
-        distances = {intervention: distance[some] for intervention, distance in self.distances.items()}
-        return Measured([scores.layers(some) for scores in self.scores], distances)
 
 
 @dataclass(frozen=True)
@@ -143,7 +139,7 @@ def measure_places(
     for *_, measured in in_chunks(reader, passes, on_card, measure_on):
         for place, own in measured.items():
             parts[place].append(own)
-    return {place: _joined(of_place) for place, of_place in parts.items()}
+    return {place: joined(of_place) for place, of_place in parts.items()}
 
 
 def in_chunks(
@@ -199,13 +195,14 @@ def _measure_on(
     found = {}
     for index, place in enumerate(places):
         some = slice(index * layers, (index + 1) * layers)
-        mine = measured.layers(some)
+        found[place] = _layers(measured, some)
         if errors and place == errors.place:
-            own = {run: vectors[some] for run, vectors in there.items()}
-            found[place] = _with_errors(mine, own, examples, errors.drawn)
-        else:
-            found[place] = mine
+            found[place] = _with_errors(found[place], _layers(there, some), examples, errors.drawn)
     return found
+
+
+def _layers(kept: Part, some: slice) -> Part:
+    return each(kept, lambda tensor: tensor[some])
 
 
 def _with_errors(measured: Measured, states: States, examples: Examples, drawn: list[Labelling]) -> Measured:
@@ -226,16 +223,6 @@ def _read(reader: StateReader, passes: Sequence[Pass], places: Sequence[Place], 
     """The layers of each place, one place after the other."""
     read = [reader.read_passes(*place, passes=passes, layers=layers) for place in places]
     return read[0] if len(read) == 1 else {run: torch.cat([states.pop(run) for states in read]) for run in passes}
-
-
-def _joined(parts: list[Measured]) -> Measured:
-    """All layers, from parts that have some layers each."""
-    scores = [joined(of_repeat) for of_repeat in zip(*(part.scores for part in parts), strict=True)]
-    return Measured(
-        scores,
-        {name: torch.cat([part.distances[name] for part in parts]) for name in parts[0].distances},
-        {key: torch.cat([part.mislabelled[key] for part in parts]) for key in parts[0].mislabelled},
-    )
 
 
 def delta_table(measured: Measured, examples: Examples) -> pl.DataFrame:

@@ -19,13 +19,6 @@ class Fitted:
     strengths: Tensor  # [layers, trainings]
     losses: Tensor  # [layers, trainings]: of the strength that was chosen, on inner folds
 
-    def layers(self, some: slice) -> "Fitted":
-        """Those of some of the layers."""
-        return Fitted(self.probes.layers(some), self.strengths[some], self.losses[some])
-
-    def to(self, device: torch.device) -> "Fitted":
-        return Fitted(self.probes.to(device), self.strengths.to(device), self.losses.to(device))
-
 
 def fit_trainings(
     features: Tensor,

@@ -9,7 +9,7 @@ them, mean, scale and examples, is applied to the weights and to the slopes, nev
 Newton's method; conjugate gradients find its steps, for all probes at once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,20 +38,10 @@ class FittedProbes:
         """Logits [layers, probes, examples] of features [layers, examples, width]."""
         return torch.baddbmm(self.bias[..., None], self.weight, features.mT.to(self.weight.dtype))
 
-    def layers(self, some: slice) -> "FittedProbes":
-        """Those of some of the layers."""
-        return self._each(lambda part: part[some])
-
     def parts(self, count: int) -> list["FittedProbes"]:
         """Those of the first training sets, those of as many others, and so on: so many parts."""
         chunks = (part.chunk(count, dim=1) for part in (self.weight, self.bias, self.converged))
         return [FittedProbes(*some) for some in zip(*chunks, strict=True)]
-
-    def to(self, device: torch.device) -> "FittedProbes":
-        return self._each(lambda part: part.to(device))
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> "FittedProbes":
-        return FittedProbes(change(self.weight), change(self.bias), change(self.converged))
 
 
 def fit(

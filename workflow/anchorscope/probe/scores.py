@@ -12,7 +12,6 @@ The strength of the penalty is chosen by cross-validation inside the training fo
 All other probes take the same strength.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.probe.anchor_rules import FULL, HALF_A, HALF_B, SECOND_B, Probe
+from anchorscope.probe.by_layer import each
 from anchorscope.probe.fitted import fit_trainings
 from anchorscope.probe.logistic import FittedProbes, fit
 from anchorscope.probe.trainings import cross_fitting, own_fold
@@ -46,29 +46,6 @@ class Scores:
         """Those that were run under the first prompt; clean is one of them."""
         return [intervention for probe, intervention in self.logits if probe is FULL]
 
-    def layers(self, some: slice) -> "Scores":
-        """Some of the layers."""
-        return Scores(
-            {key: logits[some] for key, logits in self.logits.items()},
-            {probe: fitted.layers(some) for probe, fitted in self.probes.items()},
-            *(part[some] for part in self._parts()),
-        )
-
-    def _parts(self) -> tuple[Tensor, ...]:
-        return self.shuffled, self.strengths, self.converged, self.inner_losses
-
-
-def joined(parts: Sequence[Scores]) -> Scores:
-    """The layers of one part after those of the other."""
-    logits = {key: torch.cat([part.logits[key] for part in parts]) for key in parts[0].logits}
-    probes = {probe: joined_probes([part.probes[probe] for part in parts]) for probe in parts[0].probes}
-    return Scores(logits, probes, *map(torch.cat, zip(*(part._parts() for part in parts), strict=True)))
-
-
-def joined_probes(parts: Sequence[FittedProbes]) -> FittedProbes:
-    """The layers of one part after those of the other."""
-    return FittedProbes(*(torch.cat(same) for same in zip(*(vars(part).values() for part in parts), strict=True)))
-
 
 def score(
     states: dict[tuple[str, str], Tensor],  # (prompt, intervention) -> [layers, examples, width]
@@ -94,14 +71,15 @@ def score(
         probes[SECOND_B] = fit(features=clean, labels=labels, train=train, strengths=strengths)
         del clean
         logits |= out_of_fold({SECOND_B: probes[SECOND_B]}, _under("second", states), folds)
-    return Scores(
+    scores = Scores(
         logits=logits,
-        probes={probe: one.to(torch.device("cpu")) for probe, one in probes.items()},
-        shuffled=own_fold(control, folds).double().cpu(),
-        strengths=strengths.cpu(),
-        converged=torch.stack([one.converged for one in probes.values()]).all(0).cpu(),
-        inner_losses=losses.cpu(),
+        probes=probes,
+        shuffled=own_fold(control, folds).double(),
+        strengths=strengths,
+        converged=torch.stack([one.converged for one in probes.values()]).all(0),
+        inner_losses=losses,
     )
+    return each(scores, Tensor.cpu)
 
 
 def _under(prompt: str, states: dict[tuple[str, str], Tensor]) -> dict[str, Tensor]:
