@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.detect.calibrate import platt
 from anchorscope.detect.many_layers import LayerProbes, read, read_layers
 from anchorscope.detect.names import (
     ANSWER_LENGTH,
@@ -26,9 +25,12 @@ from anchorscope.detect.names import (
 from anchorscope.detect.network import read_network
 from anchorscope.detect.pathways import read_ensemble, read_mixtures, read_reweighted
 from anchorscope.detect.reading import Reading
+from anchorscope.probe.logistic import fit
 from anchorscope.probe.readers import presence
 from anchorscope.probe.strengths import STRENGTHS
 from anchorscope.probe.trainings import Trainings
+
+PENALTY = STRENGTHS[-1]  # of Platt's regression: next to nothing, but scores that separate classes have a best slope
 
 
 @dataclass(frozen=True)
@@ -133,3 +135,15 @@ def read_outputs(reading: Reading, trainings: Trainings) -> dict[str, Said]:
         scores = torch.from_numpy(values).double().expand(len(trainings), -1)
         found[name] = Said(scores, platt(scores, scores, reading.labels, trainings.train))
     return found
+
+
+def platt(known: Tensor, scores: Tensor, labels: Tensor, train: Tensor) -> Tensor:
+    """P(hallucinated) of scores [trainings, examples] that are no probabilities: by Platt's regression.
+
+    It learns from the `known` scores of each training set, which have the same shape. Of a method that learns, they are
+    those of examples that it had not seen. Both classes weigh the same, as for every probe.
+    """
+    strengths = torch.full((len(train), len(train)), PENALTY)
+    fitted = fit(features=known.double()[..., None], labels=labels, train=train, strengths=strengths)
+    slope, level = (part.diagonal(dim1=0, dim2=1) for part in (fitted.weight[..., 0], fitted.bias))
+    return (slope[:, None] * scores + level[:, None]).sigmoid()
