@@ -15,7 +15,7 @@ os.environ.update(dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.files.logs import configure_logging
-from anchorscope.probe.probed import write_derived
+from anchorscope.probe.written import write_derived
 from anchorscope.summarise.estimates import estimate
 from anchorscope.summarise.label_errors import label_errors
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anchorscope.experiments.estimate import Settings, estimate_experiment
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
-from anchorscope.probe.probed import write_derived
+from anchorscope.probe.written import write_derived
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake

@@ -10,8 +10,8 @@ import torch
 
 from anchorscope.files.frames import read_frame
 from anchorscope.files.logs import configure_logging
-from anchorscope.probe.probed import write_derived
 from anchorscope.probe.readers import ANSWERS_NEEDED, LOGITS_NEEDED, text_table
+from anchorscope.probe.written import write_derived
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake

@@ -15,7 +15,7 @@ from anchorscope.extract.axes import EXACT, Headline
 from anchorscope.extract.store import open_activations
 from anchorscope.files.frames import read_frame
 from anchorscope.files.logs import configure_logging
-from anchorscope.probe.probed import write_derived
+from anchorscope.probe.written import write_derived
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake

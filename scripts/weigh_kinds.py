@@ -13,7 +13,7 @@ import torch
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.files.logs import configure_logging
-from anchorscope.probe.probed import write_derived
+from anchorscope.probe.written import write_derived
 from anchorscope.summarise.weigh_kinds import ANSWERS_NEEDED, weigh_kinds
 
 if TYPE_CHECKING:

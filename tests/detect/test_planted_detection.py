@@ -7,7 +7,6 @@ import torch
 
 from anchorscope.detect.areas import areas, gains
 from anchorscope.detect.crossfit import scores_table, trainings_of
-from anchorscope.detect.many_layers import probe_layers
 from anchorscope.detect.names import METHODS
 from anchorscope.detect.pathways import read_ensemble, read_mixtures
 from anchorscope.probe.fitted import fit_trainings
@@ -22,12 +21,13 @@ def mixture_is_ahead(truth: str, seed: int) -> bool:
     reading = World(truth, seed, examples=300).reading()
     trainings, labels, folds = trainings_of(reading), reading.labels, torch.from_numpy(reading.folds)
     clean = reading.states["first", "clean"]
-    plain = probe_layers(clean[None], labels, trainings, fit_trainings(clean[None], labels, trainings))
+    plain = fit_trainings(clean[None], labels, trainings)
     mixtures = read_mixtures(
         reading.states,
         labels,
         trainings,
-        plain=plain,
+        strengths=plain.strengths[0],
+        logits=plain.probes.logits(clean[None])[0],
         halves=torch.from_numpy(reading.halves),
         together=folds,
         seed=seed,

@@ -9,8 +9,9 @@ from sklearn.metrics import roc_auc_score
 from anchorscope.files.frames import write_frame
 from anchorscope.probe import logistic
 from anchorscope.probe.anchor_rules import PROBES
+from anchorscope.probe.delta import probes_table
 from anchorscope.probe.folds import assign_folds, assign_halves, shuffle_labels
-from anchorscope.probe.kept import load_probes, probes_table, read_probes
+from anchorscope.probe.kept import load_probes, read_probes
 from anchorscope.probe.logistic import FittedProbes, fit, fit_labellings, try_strengths
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
 from anchorscope.probe.scores import out_of_fold, score

@@ -1,10 +1,11 @@
 """Reads the results of a run."""
 
 from pathlib import Path
+from typing import cast
 
 import polars as pl
 
-from anchorscope.files.frames import check_columns, read_named
+from anchorscope.files.named import check_columns, read_named
 
 NEEDED = ("model", "dataset", "rule", "intervention", "logits", "anchor", "layer", "delta_p")
 
@@ -16,4 +17,4 @@ def load_summary(path: Path | str = "results/summary.parquet") -> pl.DataFrame:
     """
     summary = read_named(path, "summary", such_as="results/summary.parquet")
     check_columns(summary, NEEDED, f"{path} is no summary")
-    return summary
+    return cast(pl.DataFrame, pl.from_arrow(summary))

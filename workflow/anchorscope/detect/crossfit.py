@@ -13,8 +13,8 @@ from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.by_layer import each
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.kept import load_probes
-from anchorscope.probe.probed import write_derived
 from anchorscope.probe.trainings import Trainings, cross_fitting, own_fold
+from anchorscope.probe.written import write_derived
 
 SCHEMA = {
     "method": pl.String,

@@ -10,14 +10,11 @@ from anchorscope.detect.names import BEST_LAYER, MEAN_LOGIT, PROBE, STACKED, lay
 from anchorscope.extract.axes import Pass
 from anchorscope.probe.by_layer import each, joined
 from anchorscope.probe.delta import StateReader, States, in_chunks
-from anchorscope.probe.fitted import Fitted, fit_trainings, inner_logits, probes_of
+from anchorscope.probe.fitted import Fitted, inner_logits, probes_of, read
 from anchorscope.probe.logistic import log_loss
 from anchorscope.probe.trainings import Trainings
 
 CLEAN: Pass = ("first", "clean")
-# The plain probes are those of the main run. For all others the search for a strength ends with the first group that
-# brings nothing; so those of an unshifted state may be others than the plain ones.
-WORSE = 1.0
 
 
 @dataclass(frozen=True)
@@ -82,8 +79,3 @@ def stacked(probes: LayerProbes, labels: Tensor, trainings: Trainings) -> Tensor
     seen = torch.where(trainings.train, probes.inner, probes.logits)  # [layers, trainings, examples]
     found = [read(seen[:, number].T[None], labels, trainings.one(number))[0, 0] for number in range(len(trainings))]
     return torch.stack(found)
-
-
-def read(features: Tensor, labels: Tensor, trainings: Trainings) -> Tensor:
-    """What probes of features [layers, examples, width] say about everyone: logits [layers, trainings, examples]."""
-    return fit_trainings(features, labels, trainings, WORSE).probes.logits(features)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.detect.many_layers import LayerProbes, read, read_layers
+from anchorscope.detect.many_layers import LayerProbes, read_layers
 from anchorscope.detect.names import (
     ANSWER_LENGTH,
     ANSWER_WORDS,
@@ -25,6 +25,7 @@ from anchorscope.detect.names import (
 from anchorscope.detect.network import read_network
 from anchorscope.detect.pathways import read_ensemble, read_mixtures, read_reweighted
 from anchorscope.detect.reading import Reading
+from anchorscope.probe.fitted import read
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.readers import presence
 from anchorscope.probe.strengths import STRENGTHS
@@ -63,7 +64,8 @@ def every_method(
         reading.states,
         labels,
         trainings,
-        plain=plain,
+        strengths=plain.strengths[0],
+        logits=plain.logits[0],
         halves=torch.from_numpy(reading.halves),
         together=torch.from_numpy(together),
         seed=seed,

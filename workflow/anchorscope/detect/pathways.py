@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.detect.many_layers import WORSE, LayerProbes, read
 from anchorscope.detect.names import (
     ENSEMBLE,
     GATES,
@@ -24,7 +23,7 @@ from anchorscope.detect.names import (
     PUBLISHED,
 )
 from anchorscope.extract.axes import EXACT, Pass
-from anchorscope.probe.fitted import inner_logits, probes_of
+from anchorscope.probe.fitted import NOT_BETTER, inner_logits, probes_of, read
 from anchorscope.probe.strengths import GROUPS, inner_losses, least
 from anchorscope.probe.trainings import Trainings
 
@@ -108,16 +107,17 @@ def read_mixtures(
     states: dict[Pass, Tensor],  # at the layer that is read, [examples, width]
     labels: Tensor,  # [examples], 0 or 1
     trainings: Trainings,
-    plain: LayerProbes,  # those of that layer
+    strengths: Tensor,  # of the plain probes of that layer, [trainings]
+    logits: Tensor,  # what these say about everyone, [trainings, examples]
     halves: Tensor,  # [examples], 0 or 1: random
     together: Tensor,  # [examples]: who is scored together with whom
     seed: int,
 ) -> dict[str, Tensor]:
     """P of Mixture of Probes and its ablations, each [trainings, examples]."""
-    clean, strengths = states["first", "clean"], plain.strengths[0]
+    clean = states["first", "clean"]
     groups = find_groups(states, labels, trainings, strengths)
     gates = {name: read_gate(clean[None], groups.anchored[name], trainings) for name in GATES}
-    logit = torch.where(trainings.train, groups.clean, plain.logits[0])
+    logit = torch.where(trainings.train, groups.clean, logits)
     of_logit = read_gate(torch.stack([logit, logit.abs()], dim=2), groups.anchored[PUBLISHED], trainings)
     random = (halves == 0).expand(len(trainings), -1)
     experts, honest, halved = read_experts(
@@ -177,7 +177,7 @@ def read_reweighted(
     together, the latter among `strengths`.
     """
     groups = [group for some in GROUPS if (group := [one for one in some if one in strengths])]
-    losses = inner_losses(states, labels, trainings, WORSE, groups)
+    losses = inner_losses(states, labels, trainings, NOT_BETTER, groups)
     best, how = losses.amin(0), least(losses, [one for group in groups for one in group])  # [amounts, trainings]
     found = []
     for among in choices:

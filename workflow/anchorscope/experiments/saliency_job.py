@@ -11,6 +11,7 @@ import torch
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.engine.gradients import Probes
 from anchorscope.experiments.saliency import (
+    SCHEMA,
     Measured,
     build_routes,
     drawn,
@@ -30,7 +31,7 @@ from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.examples import examples_of
 from anchorscope.probe.kept import read_probes
 from anchorscope.probe.logistic import FittedProbes
-from anchorscope.probe.probed import enough, too_few, write_probed
+from anchorscope.probe.probed import enough, too_few
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def saliency_file(
         "code": settings.code,
     }
     if few:
-        write_probed([target], few, made)
+        write_table(target, SCHEMA.empty_table(), provenance(**made, **few.metadata()))
         return
     torch.set_num_threads(settings.threads)
     reader = open_activations(activations, settings.headline.grid(), [EXACT])

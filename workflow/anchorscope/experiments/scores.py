@@ -16,8 +16,9 @@ from anchorscope.probe.examples import examples_of
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.kept import read_probes
 from anchorscope.probe.logistic import FittedProbes
-from anchorscope.probe.probed import enough, write_derived
+from anchorscope.probe.probed import enough
 from anchorscope.probe.scores import Logits, out_of_fold
+from anchorscope.probe.written import write_derived
 
 CLEAN: Pass = ("first", "clean")
 Fitted = dict[Probe, FittedProbes]  # each [layers, folds]

@@ -19,8 +19,9 @@ from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
 from anchorscope.probe.by_layer import each, joined
 from anchorscope.probe.distance import distances
 from anchorscope.probe.examples import MIN_PER_CLASS, Examples, examples_of
-from anchorscope.probe.kept import probes_table
+from anchorscope.probe.kept import NEEDED
 from anchorscope.probe.label_errors import Labelling, labellings
+from anchorscope.probe.logistic import FittedProbes
 from anchorscope.probe.mislabelled import label_errors_table, score_labellings
 from anchorscope.probe.probed import TooFew
 from anchorscope.probe.quality import auc_with_interval, calibration_error
@@ -313,4 +314,29 @@ def layers_table(measured: Measured, examples: Examples) -> pl.DataFrame:
     best = pl.col("layer") == int(np.argmax(tables[0]["auc"].to_numpy()))
     return pl.concat(table.with_columns(**shuffles) for table in tables).with_columns(
         selectivity=pl.col("auc") - pl.col("auc_shuffled"), is_reference=best
+    )
+
+
+def probes_table(by_repeat: Sequence[Scores], component: str, position: str) -> pl.DataFrame:
+    """The probes of all repeats, of one component and position."""
+    names = {"component": pl.lit(component), "position": pl.lit(position)}
+    return pl.concat(
+        _of_probe(scores, fitted).with_columns(**names, repeat=pl.lit(repeat, pl.Int8), probe=pl.lit(probe.name))
+        for repeat, scores in enumerate(by_repeat)
+        for probe, fitted in scores.probes.items()
+    ).select(NEEDED)
+
+
+def _of_probe(scores: Scores, fitted: FittedProbes) -> pl.DataFrame:
+    layers, folds, width = fitted.weight.shape
+    return pl.DataFrame(
+        {
+            "layer": np.repeat(np.arange(layers, dtype=np.int16), folds),
+            "fold": np.tile(np.arange(folds, dtype=np.int8), layers),
+            "strength": scores.strengths.flatten().numpy(),
+            "inner_loss": scores.inner_losses.flatten().numpy(),
+            "converged": fitted.converged.flatten().numpy(),
+            "bias": fitted.bias.flatten().numpy(),
+            "weight": pl.Series(fitted.weight.flatten(0, 1).numpy(), dtype=pl.Array(pl.Float32, width)),
+        }
     )

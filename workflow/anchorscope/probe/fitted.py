@@ -10,6 +10,10 @@ from anchorscope.probe.logistic import FittedProbes, fit
 from anchorscope.probe.strengths import CLEARLY_WORSE, inner_losses, least
 from anchorscope.probe.trainings import Trainings
 
+# The search for the strengths of detection's own readers ends with the first group that brings nothing. So a reader of
+# the main run's states may be another than the main run's probe.
+NOT_BETTER = 1.0
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -35,6 +39,14 @@ def fit_trainings(
     strengths = least(losses)
     probes = probes_of(features.to(dtype or features.dtype), labels, trainings.train, strengths)
     return Fitted(probes, strengths, losses.amin(0))
+
+
+def read(features: Tensor, labels: Tensor, trainings: Trainings) -> Tensor:
+    """What probes of features [layers, examples, width] say about everyone: logits [layers, trainings, examples].
+
+    Their strengths are not searched for as far as elsewhere.
+    """
+    return fit_trainings(features, labels, trainings, NOT_BETTER).probes.logits(features)
 
 
 def probes_of(features: Tensor, labels: Tensor, train: Tensor, strengths: Tensor) -> FittedProbes:

@@ -9,7 +9,8 @@ from anchorscope.files.logs import log
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.delta import measure
 from anchorscope.probe.fitting import Fitting
-from anchorscope.probe.probed import TooFew, write_probed
+from anchorscope.probe.probed import TooFew
+from anchorscope.probe.written import write_probed
 
 
 def probe_answers(

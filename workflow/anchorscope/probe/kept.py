@@ -3,20 +3,18 @@
 Whoever needs the probes behind the delta table reads them here, so that nothing is fitted twice.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import polars as pl
+import pyarrow as pa
 import torch
 
-from anchorscope.files.frames import check_columns, read_named
+from anchorscope.files.named import check_columns, read_named
 from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
 from anchorscope.probe.fitted import Fitted
 from anchorscope.probe.logistic import FittedProbes
 from anchorscope.probe.probed import enough, too_few
-from anchorscope.probe.scores import Scores
 
 KEYS = ("repeat", "layer", "fold")
 NEEDED = ("component", "position", "probe", *KEYS, "strength", "inner_loss", "converged", "bias", "weight")
@@ -42,57 +40,39 @@ class KeptProbes:
         return Fitted(FittedProbes(weight, bias, converged), strength, loss)
 
 
-def probes_table(by_repeat: Sequence[Scores], component: str, position: str) -> pl.DataFrame:
-    """The probes of all repeats, of one component and position."""
-    names = {"component": pl.lit(component), "position": pl.lit(position)}
-    return pl.concat(
-        _rows(scores, fitted).with_columns(**names, repeat=pl.lit(repeat, pl.Int8), probe=pl.lit(probe.name))
-        for repeat, scores in enumerate(by_repeat)
-        for probe, fitted in scores.probes.items()
-    ).select(NEEDED)
-
-
-def _rows(scores: Scores, fitted: FittedProbes) -> pl.DataFrame:
-    layers, folds, width = fitted.weight.shape
-    return pl.DataFrame(
-        {
-            "layer": np.repeat(np.arange(layers, dtype=np.int16), folds),
-            "fold": np.tile(np.arange(folds, dtype=np.int8), layers),
-            "strength": scores.strengths.flatten().numpy(),
-            "inner_loss": scores.inner_losses.flatten().numpy(),
-            "converged": fitted.converged.flatten().numpy(),
-            "bias": fitted.bias.flatten().numpy(),
-            "weight": pl.Series(fitted.weight.flatten(0, 1).numpy(), dtype=pl.Array(pl.Float32, width)),
-        }
-    )
-
-
 def load_probes(path: Path | str) -> KeptProbes:
     """The probes of one model on one dataset, from a file such as results/probes/{model}/{dataset}/{place}.parquet.
 
     A place is a component and a position, as in `resid.answer_last`. A damaged file, or one without probes, is an
     error. docs/formats.md describes the columns.
     """
-    frame = read_named(path, "file of probes", such_as="results/probes/{model}/{dataset}/{place}.parquet")
-    if frame.is_empty():
+    table = read_named(path, "file of probes", such_as="results/probes/{model}/{dataset}/{place}.parquet")
+    if not len(table):
         enough(too_few(path))
-    check_columns(frame, NEEDED, f"{path} is no file of probes")
-    shape = [frame[name].n_unique() for name in KEYS]
-    by_probe = {str(name): rows.sort(KEYS) for (name,), rows in frame.group_by("probe", maintain_order=True)}
+    check_columns(table, NEEDED, f"{path} is no file of probes")
+    table = table.sort_by([(name, "ascending") for name in ("probe", *KEYS)])
+    names, shape = table["probe"].to_pylist(), [len(table[name].unique()) for name in KEYS]
+    rows = {name: slice(names.index(name), names.index(name) + names.count(name)) for name in dict.fromkeys(names)}
 
-    def arrays(name: str) -> dict[str, np.ndarray]:
+    def arrays(column: str) -> dict[str, np.ndarray]:
         """By probe."""
-        values = {probe: rows[name].to_numpy() for probe, rows in by_probe.items()}
-        return {probe: some.reshape(*shape, *some.shape[1:]) for probe, some in values.items()}
+        values = table[column].combine_chunks()
+        if pa.types.is_fixed_size_list(values.type):
+            values = values.flatten()
+        found = values.to_numpy(zero_copy_only=False).reshape(len(table), -1)
+        return {name: found[some].reshape(*shape, -1) for name, some in rows.items()}
+
+    def numbers(column: str) -> dict[str, np.ndarray]:
+        return {name: found[..., 0] for name, found in arrays(column).items()}
 
     return KeptProbes(
-        component=frame["component"][0],
-        position=frame["position"][0],
+        component=table["component"][0].as_py(),
+        position=table["position"][0].as_py(),
         weight=arrays("weight"),
-        bias=arrays("bias"),
-        converged=arrays("converged"),
-        strength=arrays("strength")[FULL.name],
-        inner_loss=arrays("inner_loss")[FULL.name],
+        bias=numbers("bias"),
+        converged=numbers("converged"),
+        strength=numbers("strength")[FULL.name],
+        inner_loss=numbers("inner_loss")[FULL.name],
     )
 
 

@@ -3,19 +3,14 @@
 A file made where they could not has no rows, and `not_probed` in its metadata says why.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import polars as pl
-
-from anchorscope.files.frames import write_frame
-from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from
 
 NOT_PROBED = "not_probed"
-EMPTY = pl.DataFrame(schema={"id": pl.String})
 Found = TypeVar("Found")
 Pair = tuple[str, str]  # a model and a dataset
 
@@ -25,6 +20,10 @@ class TooFew:
     """The answers of one model on one dataset are too few, or too one-sided, for a probe."""
 
     why: str
+
+    def metadata(self) -> dict[str, str]:
+        """What a file's provenance says of it."""
+        return {NOT_PROBED: self.why}
 
 
 def enough(found: Found | TooFew) -> Found:
@@ -46,24 +45,3 @@ def not_probed(files: Mapping[Pair, Path | str]) -> dict[Pair, str]:
     if len(missing) == len(files):
         raise ValueError(f"Nothing could be probed. {next(iter(missing.values()))}")
     return missing
-
-
-def write_probed(
-    targets: Sequence[Path | str], found: Sequence[pl.DataFrame] | TooFew, made: Mapping[str, object]
-) -> None:
-    """Write one table to each target. Where there was too little to probe, they are empty and say so."""
-    if isinstance(found, TooFew):
-        made, found = {**made, NOT_PROBED: found.why}, [EMPTY] * len(targets)
-    for target, table in zip(targets, found, strict=True):
-        write_frame(target, table, provenance(**made))
-
-
-def write_derived(
-    targets: Sequence[Path | str],
-    source: Path | str,
-    make: Callable[[], Sequence[pl.DataFrame]],
-    made: Mapping[str, object],
-) -> None:
-    """Write what `make` makes of probed answers, whose model and way of running `source` tells, if they were probed."""
-    inherited = {key: value for key, value in made_from(source).items() if key in ("model", "path", "repeats")}
-    write_probed(targets, too_few(source) or make(), {**made, **inherited})
