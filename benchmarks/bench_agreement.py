@@ -57,7 +57,7 @@ def logits_of(states: dict[tuple[str, str], torch.Tensor], examples: Examples, c
         )
         for split in examples.splits
     ]
-    probes = [probe for probe in PROBES if scores[0].has(probe, "clean")]
+    probes = [probe for probe in PROBES if (probe, "clean") in scores[0].logits]
     return PlaceLogits(
         clean={probe.name: np.stack([each.of(probe, "clean") for each in scores]) for probe in probes},
         changed={(probe.name, EXACT): np.stack([each.of(probe, EXACT) for each in scores]) for probe in probes},

@@ -28,6 +28,7 @@ from anchorscope.files.memory import give_back_freed_blocks
 from anchorscope.probe.delta import CHUNK_BYTES
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.strengths import STRENGTHS, choose_strengths
+from anchorscope.probe.trainings import cross_fitting
 
 SHAPES = {"llama-3.2-1b": (16, 2048), "qwen3-32b": (64, 5120)}
 DIRECTIONS, WITH_SIGNAL, SIGNAL = 100, 10, 0.3
@@ -58,7 +59,7 @@ def ours(
     def some(start: int) -> torch.Tensor:
         wide = states[start : start + step].float()
         if strengths is None:
-            chosen = choose_strengths(wide, labels, folds, clearly_worse=np.inf)
+            chosen = choose_strengths(wide, labels, cross_fitting(folds), clearly_worse=np.inf)
         else:
             chosen = strengths[start : start + step]
         probes = fit(features=wide, labels=labels, train=~held_out, strengths=chosen)
@@ -144,7 +145,7 @@ def measure(name: str, examples: int, some: int) -> list[dict]:
         (PROCESS / "clear_refs").write_text("5")  # forget the peak
     searching, _ = timed(ours, states=states, labels=labels, folds=folds)
     memory = (resident("HWM") - before) / states.nbytes
-    strengths = choose_strengths(states[:1].float(), labels, folds).expand(layers, -1)
+    strengths = choose_strengths(states[:1].float(), labels, cross_fitting(folds)).expand(layers, -1)
     fitting, logits = timed(ours, states=states, labels=labels, folds=folds, strengths=strengths)
     exact = chances(theirs(states[:1], labels, folds, strengths=strengths[:1], tolerance=1e-9)[0])
     rows = []

@@ -31,7 +31,8 @@ from anchorscope.files.identity import read_json
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.models.manifest import SALMON
 from anchorscope.probe.delta import States
-from anchorscope.probe.examples import TooFew, examples_of
+from anchorscope.probe.examples import examples_of
+from anchorscope.probe.probed import TooFew
 from anchorscope.probe.quality import auc_with_interval
 
 OTHERS = read_json(Path(__file__).with_name("second_prompts.json"))  # two second prompts by style
@@ -106,9 +107,8 @@ def extract_settings(prompts: PromptSet, model: str, config: dict) -> ExtractSet
 def measure(states: States, keys: list[dict], chosen: np.ndarray, config: dict) -> Measured:
     """Every headline under one pair of prompts, from the chosen examples alone."""
     splits = {name: config[name] for name in ("folds", "repeats", "seed")}
-    try:
-        examples = examples_of([keys[index] for index in chosen], **splits, where=f"{len(chosen)} examples")
-    except TooFew:
+    examples = examples_of([keys[index] for index in chosen], **splits, where=f"{len(chosen)} examples")
+    if isinstance(examples, TooFew):
         return {}
     second = {("first", state): vectors for (prompt, state), vectors in states.items() if prompt == "second"}
     pair, alone = (logits_of(some, examples, chosen) for some in (states, second))

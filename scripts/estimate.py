@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 os.environ.update(dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1"))
 
 from anchorscope.extract.axes import Headline
-from anchorscope.files.frames import read_frame, write_frame
+from anchorscope.files.frames import read_frame
 from anchorscope.files.logs import configure_logging
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from
-from anchorscope.summarise.estimates import estimate, no_estimates
+from anchorscope.probe.written import write_derived
+from anchorscope.summarise.estimates import estimate
 from anchorscope.summarise.label_errors import label_errors
 
 if TYPE_CHECKING:
@@ -26,15 +25,14 @@ if TYPE_CHECKING:
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     params, files = snakemake.params, snakemake.input
-    delta, layers, probed = read_frame(files.delta), read_frame(files.layers), made_from(files.delta)
     settings = {"draws": params.draws, "seed": params.seed}
-    if "not_probed" in probed:
-        estimates, moves = no_estimates(delta), delta
-    else:
+
+    def estimated() -> list:
+        delta, layers, errors = (read_frame(files[name]) for name in ("delta", "layers", "label_errors"))
         headline = Headline(**json.loads(params.headline))
-        estimates = estimate(delta, layers, headline, **settings, threads=snakemake.threads)
-        moves = label_errors(read_frame(files.label_errors), delta, layers, headline)
-    inherited = {key: probed[key] for key in ("model", "path", "not_probed") if key in probed}
-    made = {"stage": "estimate", "dataset": snakemake.wildcards.dataset, "code": params.code, **settings, **inherited}
-    for name, table in (estimates.tables() | {"label_errors": moves}).items():
-        write_frame(snakemake.output[name], table, provenance(**made))
+        tables = estimate(delta, layers, headline, **settings, threads=snakemake.threads).tables()
+        tables["label_errors"] = label_errors(errors, delta, layers, headline)
+        return [tables[name] for name in snakemake.output.keys()]  # noqa: SIM118
+
+    made = {"stage": "estimate", "dataset": snakemake.wildcards.dataset, "code": params.code, **settings}
+    write_derived(snakemake.output, files.delta, estimated, made)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import torch
 
-from anchorscope.files.frames import read_frame, write_frame
+from anchorscope.files.frames import read_frame
 from anchorscope.files.logs import configure_logging
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.readers import ANSWERS_NEEDED, LOGITS_NEEDED, text_table
+from anchorscope.probe.written import write_derived
 
 if TYPE_CHECKING:
     from snakemake.script import snakemake
@@ -21,10 +20,8 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     torch.set_num_threads(snakemake.threads)
     params, files, names = snakemake.params, snakemake.input, snakemake.wildcards
-    probed = made_from(files.delta)
-    if "not_probed" in probed:
-        table = read_frame(files.delta)
-    else:
+
+    def read() -> list[pl.DataFrame]:
         table = text_table(
             read_frame(files.delta, LOGITS_NEEDED),
             read_frame(files.layers),
@@ -33,6 +30,7 @@ if __name__ == "__main__":
             seed=params.seed,
             where=f"{names.model} on {names.dataset}",
         )
-    inherited = {key: probed[key] for key in ("model", "not_probed") if key in probed}
-    made = {"stage": "read_text", "dataset": names.dataset, "folds": params.folds, "code": params.code, **inherited}
-    write_frame(snakemake.output[0], table, provenance(**made))
+        return [table]
+
+    made = {"stage": "read_text", "dataset": names.dataset, "folds": params.folds, "code": params.code}
+    write_derived(snakemake.output, files.delta, read, made)

@@ -22,6 +22,8 @@ from anchorscope.extract.axes import COMPONENTS, CONTROLS, HEADLINE, POSITIONS, 
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.frames import write_frame
 from anchorscope.models.revision import tokenizer_hash
+from anchorscope.probe.anchor_rules import PROBES
+from anchorscope.probe.delta import measure
 from mutations import KEYS, changed, check_refusal, spoilt, sweep, values, write
 from planted_detector import LAYERS, about, probes
 from small_things import small_tokenizer, tiny_model
@@ -40,7 +42,7 @@ class Things:
     tokenizer: PreTrainedTokenizerBase
     examples: list[dict]
     summary: pl.DataFrame
-    folder: Path  # with the folder `activations`, the detector and the summary in it
+    folder: Path  # with the folder `activations`, the detector, the summary and the probes in it
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +60,8 @@ def things(tmp_path_factory) -> Things:
     api.extract(model, tokenizer, examples, folder / "activations", prompt="few_shot")
     summary = api.summarise(folder / "activations", draws=100)
     write_frame(folder / "summary.parquet", summary, {})
+    measured = measure(ActivationReader([folder / "activations"]), folds=3, repeats=1, seed=0, where="here")
+    write_frame(folder / "probes.parquet", measured.probes[0], {})
     write_detector(folder / "tiny.safetensors", probes(), about(tokenizer_hash(tokenizer)), {})
     return Things(model, tokenizer, examples, summary, folder)
 
@@ -155,6 +159,7 @@ def any_call(things: Things) -> st.SearchStrategy[Call]:
         "score": scorings(),
         "load_summary": files_of(things.folder / "summary.parquet"),
         "load_detector": files_of(things.folder / "tiny.safetensors"),
+        "load_probes": files_of(things.folder / "probes.parquet"),
     }
     return st.sampled_from(sorted(kinds)).flatmap(lambda name: st.tuples(st.just(name), kinds[name]))
 
@@ -217,6 +222,14 @@ def load_detector(things: Things, given: dict, folder: Path) -> None:
     assert isinstance(api.load_detector(named(given, folder)), Detector)
 
 
+def load_probes(things: Things, given: dict, folder: Path) -> None:
+    kept = api.load_probes(named(given, folder))
+    assert (kept.component, kept.position) == HEADLINE.places()[0]
+    assert {name: weight.shape[:3] for name, weight in kept.weight.items()} == {
+        probe.name: (1, LAYERS, 3) for probe in PROBES
+    }
+
+
 CALLS: dict[str, Callable[[Things, dict, Path], None]] = {
     "extract": extract,
     "summarise": summarise,
@@ -224,6 +237,7 @@ CALLS: dict[str, Callable[[Things, dict, Path], None]] = {
     "score": score,
     "load_summary": load_summary,
     "load_detector": load_detector,
+    "load_probes": load_probes,
 }
 
 

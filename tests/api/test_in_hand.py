@@ -16,9 +16,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from anchorscope import api
 from anchorscope.draw.panels import read_style
-from anchorscope.extract.axes import COMPONENTS, PASSES, POSITIONS
+from anchorscope.extract.axes import COMPONENTS, EXACT, PASSES, POSITIONS, Grid
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.sealed_parquet import made_from
+from anchorscope.probe.probed import TooFew
+from anchorscope.probe.written import write_probed
 from small_things import ROOT
 
 STYLES: dict[str, dict] = {"bundled": {}, "ggplot": {"style": "ggplot"}}
@@ -187,6 +189,36 @@ def test_what_is_no_summary_is_one_sentence(finished, tmp_path):
         api.load_summary(finished / "results/summary.csv")
     with pytest.raises(ValueError, match=r"questions/one\.parquet is no summary: it has no model, dataset, rule"):
         api.load_summary(finished / "results/questions/one.parquet")
+
+
+def test_probes_come_back_as_arrays_that_give_the_logits_of_the_delta_table(finished):
+    kept = api.load_probes(finished / "results/probes/tiny/one/mlp.final.parquet")
+    assert (kept.component, kept.position) == ("mlp", "final")
+    folders = sorted((finished / "results/activations/tiny/one").iterdir())
+    reader = ActivationReader(folders, Grid(("mlp",), ("final",)), [EXACT])
+    clean = reader.read("mlp", "final", "first", "clean", range(reader.layers)).double().numpy()
+    delta = pl.read_parquet(finished / "results/delta/tiny/one.parquet").filter(
+        component="mlp", position="final", intervention=EXACT
+    )
+    ids = [key["id"] for key in reader.keys]
+    for (repeat, layer), rows in delta.group_by("repeat", "layer"):
+        known = {row["id"]: row for row in rows.iter_rows(named=True)}
+        for index, name in enumerate(ids):
+            at = (repeat, layer, known[name]["fold"])
+            logit = clean[layer, index] @ kept.weight["full"][at] + kept.bias["full"][at]
+            assert logit == pytest.approx(known[name]["logit_clean_full"], abs=1e-3)
+
+
+def test_what_holds_no_probes_is_one_sentence(finished, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"summary\.csv is not a Parquet file; name a file of probes, such as results/"
+    ):
+        api.load_probes(finished / "results/summary.csv")
+    with pytest.raises(ValueError, match=r"delta/tiny/one\.parquet is no file of probes: it has no probe, strength"):
+        api.load_probes(finished / "results/delta/tiny/one.parquet")
+    write_probed([tmp_path / "none.parquet"], TooFew("7 right answers are too few."), {})
+    with pytest.raises(ValueError, match=r"7 right answers are too few\."):
+        api.load_probes(tmp_path / "none.parquet")
 
 
 def test_what_never_ends_is_not_read():

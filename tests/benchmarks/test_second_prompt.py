@@ -15,6 +15,7 @@ from anchorscope.answer.prompts import BUNDLED_PROMPTS, build_prompt, encode
 from anchorscope.files.identity import read_json
 from anchorscope.probe.examples import examples_of
 from anchorscope.probe.strengths import choose_strengths
+from anchorscope.probe.trainings import cross_fitting
 from anchorscope.text.content_words import content_spans
 from anchorscope.text.normal_words import normal_words
 from rounding import of_a_fit, of_a_pass
@@ -110,7 +111,7 @@ def strengths(states: dict, keys: list[dict], config: dict) -> torch.Tensor:
     examples = examples_of(keys, **splits, where="one")
     labels = torch.from_numpy(examples.hallucinated).float()
     folds = [torch.from_numpy(split.folds) for split in examples.splits]
-    return torch.stack([choose_strengths(states["first", "clean"], labels, some) for some in folds])
+    return torch.stack([choose_strengths(states["first", "clean"], labels, cross_fitting(some)) for some in folds])
 
 
 def test_a_row_says_how_far_the_pairs_of_each_part_lie_apart(bench):

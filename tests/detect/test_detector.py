@@ -20,9 +20,7 @@ from anchorscope.probe.delta import measure
 from anchorscope.probe.examples import examples_of
 from anchorscope.probe.logistic import fit, log_loss
 from anchorscope.probe.strengths import STRENGTHS
-from planted_detector import LAYERS, SETTINGS, WIDTH, about, manifest, write_activations
-
-EVERY_FOLD = (None, 0, 1, 2, 3, 4)
+from planted_detector import FITTING, LAYERS, SOURCES, WIDTH, about, manifest, write_activations
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +38,9 @@ def clean(reader) -> torch.Tensor:
     return reader.read("resid", "answer_last", "first", "clean", range(LAYERS))
 
 
-def trained(clean, examples, without=EVERY_FOLD) -> list[Trained]:
-    hallucinated, folds = examples.hallucinated, examples.splits[0].folds
-    return train(clean, torch.from_numpy(hallucinated), torch.from_numpy(folds), without)
+def trained(clean, examples) -> list[Trained]:
+    """Without each fold, and of all examples."""
+    return train(clean, torch.from_numpy(examples.hallucinated), torch.from_numpy(examples.splits[0].folds))
 
 
 def test_a_detector_without_a_fold_gives_the_p_of_that_fold_in_the_delta_table(reader, examples, clean):
@@ -51,7 +49,7 @@ def test_a_detector_without_a_fold_gives_the_p_of_that_fold_in_the_delta_table(r
     expected = first["p_clean"].to_numpy().reshape(LAYERS, -1)
     folds = examples.splits[0].folds
     assert (first["fold"].to_numpy().reshape(LAYERS, -1) == folds).all()
-    for fold, probes in enumerate(trained(clean, examples)[1:]):
+    for fold, probes in enumerate(trained(clean, examples)[:-1]):
         p = torch.sigmoid(probes.logits(clean)).numpy()
         np.testing.assert_allclose(p[:, folds == fold], expected[:, folds == fold], rtol=0, atol=1e-5)
         assert np.abs(p[:, folds != fold] - expected[:, folds != fold]).max() > 1e-2, "they saw the others"
@@ -62,7 +60,7 @@ def test_a_detector_without_a_fold_knows_nothing_of_it(examples, clean):
     changed[:, examples.splits[0].folds == 2] = torch.randn(
         LAYERS, 1, WIDTH, generator=torch.Generator().manual_seed(1)
     )
-    (before,), (after,) = (trained(states, examples, without=[2]) for states in (clean, changed))
+    before, after = (trained(states, examples)[2] for states in (clean, changed))
     for name, values in before.tensors().items():
         torch.testing.assert_close(after.tensors()[name], values, rtol=1e-4, atol=1e-4)
 
@@ -78,14 +76,14 @@ def test_the_strength_for_all_examples_has_the_least_loss_over_all_inner_folds(e
             probes = fit(clean.double(), labels, seen[None], torch.full((LAYERS, 1), strength))
             logits = probes.logits(clean.double()).expand(-1, 2, -1)
             losses[number] += log_loss(logits, labels, torch.stack([folds == i, folds == j])).sum(1) / 10
-    (found,) = trained(clean, examples, without=[None])
+    *_, found = trained(clean, examples)
     assert found.strength.tolist() == [STRENGTHS[index] for index in losses.argmin(0)]
     torch.testing.assert_close(found.inner_loss, losses.amin(0), rtol=1e-3, atol=1e-3)
     assert found.best_layer == int(losses.amin(0).argmin()) == LAYERS - 1, "where the label is told best"
 
 
 def test_weights_are_of_standardised_states(examples, clean):
-    (found,) = trained(clean, examples, without=[None])
+    *_, found = trained(clean, examples)
     mean, scale = clean.double().mean(1), clean.double().std(1, correction=0)
     torch.testing.assert_close(found.mean, mean.float())
     torch.testing.assert_close(found.scale, scale.float())
@@ -98,7 +96,7 @@ def test_weights_are_of_standardised_states(examples, clean):
 def test_a_state_that_never_varies_does_no_harm(examples, clean):
     constant = clean.clone()
     constant[:, :, 5] = 7.0
-    (found,) = trained(constant, examples, without=[None])
+    *_, found = trained(constant, examples)
     assert (found.weight[:, 5] == 0).all()
     assert (found.scale[:, 5] == 1).all()
     assert found.logits(constant).isfinite().all()
@@ -142,7 +140,7 @@ def test_examples_of_two_datasets_that_share_a_question_or_a_subject_are_one_clu
 
 @pytest.fixture
 def written(examples, clean, tmp_path):
-    (probes,) = trained(clean, examples, without=[None])
+    *_, probes = trained(clean, examples)
     target = tmp_path / "probes/tiny.safetensors"
     write_detector(target, probes, about("hash"), provenance(stage="train_detector"))
     return target, probes
@@ -187,7 +185,7 @@ def make(folder, weights: str, names: dict[str, int]) -> tuple:
     }
     manifest("hash", weights).write(folder / "tiny.json")
     target, card = folder / "tiny.safetensors", folder / "tiny.md"
-    train_detector(files, folder / "tiny.json", target, card, SETTINGS)
+    train_detector(files, folder / "tiny.json", target, card, sources=SOURCES, fitting=FITTING)
     return target, card.read_text()
 
 
@@ -234,7 +232,7 @@ def test_a_detector_made_twice_has_the_same_bytes_and_reads_as_before(written, t
 def test_each_fold_has_a_layer_that_was_chosen_without_it(reader, examples, clean):
     fitted = cross_fit(PooledReader({"one": reader}), examples, on_card=False)
     folds = examples.splits[0].folds
-    for fold, probes in enumerate(trained(clean, examples)[1:]):
+    for fold, probes in enumerate(trained(clean, examples)[:-1]):
         own = probes.logits(clean)[probes.best_layer].numpy()
         np.testing.assert_allclose(fitted.chosen[folds == fold], own[folds == fold], rtol=0, atol=1e-4)
 

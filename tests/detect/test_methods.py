@@ -10,18 +10,17 @@ from sklearn.linear_model import LogisticRegression
 
 from anchorscope.detect.crossfit import scores_table, trainings_of
 from anchorscope.detect.gates import gates_table
-from anchorscope.detect.many_layers import probe_layers
 from anchorscope.detect.methods import Said, every_method
 from anchorscope.detect.names import AMOUNTS, GATES, METHODS
 from anchorscope.detect.network import batches, first_layers, read_network
 from anchorscope.detect.pathways import FEWEST, MEMBERS, permuted, read_gate, resampled
 from anchorscope.detect.reading import Reading
-from anchorscope.detect.trainings import cross_fitting, own_fold, whole
 from anchorscope.extract.axes import EXACT
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.readers import presence, read_features
 from anchorscope.probe.scores import score
-from anchorscope.probe.strengths import STRENGTHS, inner_losses
+from anchorscope.probe.strengths import STRENGTHS
+from anchorscope.probe.trainings import cross_fitting, own_fold, whole
 from planted_detection import TWO_DIRECTIONS, World, probes_of_layers
 from rounding import assert_same, of_a_fit, of_sums
 
@@ -275,10 +274,14 @@ def test_the_probe_is_that_of_the_main_run(world, reading, said):
     np.testing.assert_allclose(found, logits, atol=1e-5)
 
 
-def test_inner_losses_of_cross_fitting_are_those_of_the_probes(world, reading):
-    probes = probe_layers(world.states, reading.labels, trainings_of(reading))
-    expected = inner_losses(world.states, reading.labels, torch.from_numpy(reading.folds)).amin(0)
-    torch.testing.assert_close(probes.plain.losses, expected)
+def test_one_inner_probe_serves_the_two_folds_that_it_leaves_out(reading):
+    folds = torch.from_numpy(reading.folds)
+    splits = {frozenset(split.validated): split for split in cross_fitting(folds).splits()}
+    assert set(splits) == {frozenset((fold, (fold + 1) % 5)) for fold in range(5)}
+    for (one, other), split in splits.items():
+        assert torch.equal(split.train, (folds != one) & (folds != other))
+        assert torch.equal(split.validated[one], folds == other)
+        assert torch.equal(split.validated[other], folds == one)
 
 
 @pytest.mark.parametrize("fold", [0, pytest.param(4, marks=pytest.mark.slow)])
@@ -292,8 +295,7 @@ def test_no_score_knows_the_labels_of_its_own_fold(world, reading, said, fold):
     for spoiled, same in ((reading.folds == fold, True), (reading.folds == (fold + 2) % 5, False)):
         labels = np.where(spoiled, ~reading.hallucinated, reading.hallucinated)
         other = replace(reading, hallucinated=labels)
-        probes = probe_layers(world.states, other.labels, trainings_of(other))
-        again = every_method(other, probes, trainings_of(other), together=other.folds, seed=0)
+        again = every_method(other, probes_of_layers(world, other), trainings_of(other), together=other.folds, seed=0)
         mine = torch.from_numpy(reading.folds == fold)
         for name in METHODS:
             before, after = (

@@ -7,10 +7,10 @@ import torch
 
 from anchorscope.detect.areas import areas, gains
 from anchorscope.detect.crossfit import scores_table, trainings_of
-from anchorscope.detect.fitted import fit_trainings
 from anchorscope.detect.names import METHODS
 from anchorscope.detect.pathways import read_ensemble, read_mixtures
-from anchorscope.detect.trainings import own_fold
+from anchorscope.probe.fitted import fit_trainings
+from anchorscope.probe.trainings import own_fold
 from planted_detection import NOTHING, ONE_DIRECTION, TWO_DIRECTIONS, World, probes_of_layers
 
 FEW, MANY = 4, 100
@@ -26,7 +26,8 @@ def mixture_is_ahead(truth: str, seed: int) -> bool:
         reading.states,
         labels,
         trainings,
-        plain=plain,
+        strengths=plain.strengths[0],
+        logits=plain.probes.logits(clean[None])[0],
         halves=torch.from_numpy(reading.halves),
         together=folds,
         seed=seed,

@@ -13,9 +13,9 @@ from anchorscope.detect.methods import read_texts
 from anchorscope.detect.names import METHODS
 from anchorscope.detect.reading import Reading, joined
 from anchorscope.detect.shared import joint_clusters
-from anchorscope.detect.trainings import whole
 from anchorscope.detect.transfer import OTHERS, Plans, carried_over, plans, probe_plans
 from anchorscope.probe.strengths import STRENGTHS
+from anchorscope.probe.trainings import whole
 from planted_detection import NOTHING, ONE_DIRECTION, TWO_DIRECTIONS, World
 
 NAMES = ["sea", "sky", "sand"]
@@ -41,7 +41,7 @@ def readings(worlds) -> list[Reading]:
 
 def table_of(worlds: list[World], planned: Plans) -> pl.DataFrame:
     states = torch.cat([world.states for world in worlds], dim=1)
-    probes = probe_plans(planned)(states) if planned.taught else []
+    probes = probe_plans(planned)(states, slice(None)) if planned.taught else []
     return carried_over(planned, probes, seed=0)
 
 

@@ -22,7 +22,7 @@ from anchorscope.extract.axes import COMPONENTS, PASSES, POSITIONS
 from anchorscope.extract.store import ActivationWriter
 from anchorscope.files.frames import read_frame, write_frame
 from pages import PAGES, blocks, commands
-from planted_detector import SETTINGS
+from planted_detector import FITTING, SOURCES
 from small_run import SNAKEMAKE, copy_project
 from small_things import ROOT
 
@@ -78,7 +78,10 @@ class Place:
             for name in ("one", "two")
         }
         detector, card = (results / f"probes/smollm2-135m.{end}" for end in ("safetensors", "md"))
-        train_detector(files, finished / "results/models/tiny.json", detector, card, SETTINGS)
+        manifest = finished / "results/models/tiny.json"
+        train_detector(files, manifest, detector, card, sources=SOURCES, fitting=FITTING)
+        kept = results / "probes/smollm2-135m/nq-mini"
+        shutil.copytree(finished / "results/probes/tiny/one", kept)
         asked = {"question": "who wrote Emma", "answer": "Jane Austen"}
         (self.run / "questions.jsonl").write_text(json.dumps(asked) + "\n")
         self.vectors = torch.randn(len(COMPONENTS), 30, len(PASSES), len(POSITIONS), 3, 8)

@@ -193,7 +193,7 @@ def test_the_probes_that_are_differentiated_say_what_the_delta_table_says(finish
     found = examples_of(reader.keys, folds=5, repeats=1, seed=0, where="here")
     folds = torch.from_numpy(found.splits[0].folds)
     clean = reader.read("resid", "answer_last", "first", "clean", layers=range(reader.layers))
-    probes = read_probes(finished / "results/probes/tiny/one.parquet")[0][FULL]
+    probes = read_probes(finished / "results/probes/tiny/one/resid.answer_last.parquet")[0][FULL]
     own = probes.logits(clean).gather(1, folds[None, None].expand(len(clean), 1, -1))[:, 0].sigmoid()
     delta = pl.read_parquet(finished / "results/delta/tiny/one.parquet").filter(
         component="resid", position="answer_last", intervention="exact_question", repeat=0

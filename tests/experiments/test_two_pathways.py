@@ -8,14 +8,16 @@ import torch
 
 from anchorscope.engine.door import Engine
 from anchorscope.experiments.scores import score_experiment
-from anchorscope.extract.axes import EXACT, HEADLINE, REPLACING, Headline
+from anchorscope.extract.axes import EXACT, HEADLINE, REPLACING
 from anchorscope.extract.replaced_sequences import build_replaced
 from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
-from anchorscope.files.sealed_parquet import write_table
+from anchorscope.files.frames import write_frame
+from anchorscope.probe.anchor_rules import Probe
 from anchorscope.probe.delta import measure
-from anchorscope.probe.kept import Fitted, read_probes
+from anchorscope.probe.kept import read_probes
+from anchorscope.probe.logistic import FittedProbes
 from two_pathways import HOME, examples, prompts, small_tokenizer, trained
 
 LAYER = 2  # the last
@@ -49,10 +51,11 @@ def scores(tmp_path_factory) -> pl.DataFrame:
     return pl.concat(tables).filter(layer=LAYER).with_columns(by_question=person)
 
 
-def main_runs_probes(activations: Path, file: Path) -> list[Fitted]:
+def main_runs_probes(activations: Path, file: Path) -> list[dict[Probe, FittedProbes]]:
     """As the probe stage writes them, read back."""
-    reader, headline = ActivationReader([activations], HEADLINE, [EXACT]), Headline(*HEADLINE.places()[0])
-    write_table(file, measure(reader, folds=5, repeats=2, seed=0, where="here", headline=headline).probes, {})
+    reader = ActivationReader([activations], HEADLINE, [EXACT])
+    (probes,) = measure(reader, folds=5, repeats=2, seed=0, where="here").probes
+    write_frame(file, probes, {})
     return read_probes(file)
 
 

@@ -10,6 +10,7 @@ from anchorscope.detect.reading import PASSES, Reading, reading_of
 from anchorscope.detect.reweighted_file import Reweighted
 from anchorscope.extract.axes import EXACT
 from anchorscope.probe.examples import Examples, examples_of
+from anchorscope.probe.fitted import fit_trainings
 
 TWO_DIRECTIONS, ONE_DIRECTION, NOTHING = TRUTHS = ("two directions", "one direction", "nothing")
 LAYERS, WIDTH = 3, 12
@@ -95,4 +96,6 @@ class World:
 
 def probes_of_layers(world: World, reading: Reading) -> LayerProbes:
     """The plain probes of all layers, cross-fitted."""
-    return probe_layers(world.states, reading.labels, trainings_of(reading))
+    trainings = trainings_of(reading)
+    plain = fit_trainings(world.states, reading.labels, trainings)
+    return probe_layers(world.states, reading.labels, trainings, plain)

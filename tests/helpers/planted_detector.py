@@ -6,24 +6,18 @@ import numpy as np
 import torch
 
 from anchorscope.detect.detector_file import About
-from anchorscope.detect.detector_job import DetectorSettings
 from anchorscope.detect.trained import Trained
 from anchorscope.extract.axes import HEADLINE, PASSES, Headline
 from anchorscope.extract.store import ActivationWriter, file_of
 from anchorscope.files.provenance import provenance
 from anchorscope.models.manifest import Manifest
+from anchorscope.probe.fitting import Fitting
 
 SHOTS = [{"question": "Who wrote Emma?", "answer": "Jane Austen"}, {"question": "is ice cold", "answer": "yes"}]
 PROMPTS = {"style": "few_shot", "texts": {"first": SHOTS, "second": SHOTS[:1]}}
 LAYERS, WIDTH = 4, 32  # of the tiny models
-SETTINGS = DetectorSettings(
-    headline=Headline("resid", "answer_last"),
-    folds=5,
-    seed=0,
-    sources={"one": "file", "two": "bundled", "few": "hub"},
-    on_card=False,
-    code="0123456789abcdef",
-)
+FITTING = Fitting(Headline("resid", "answer_last"), folds=5, seed=0, on_card=False, code="0123456789abcdef")
+SOURCES = {"one": "file", "two": "bundled", "few": "hub"}
 
 
 def write_activations(folder: Path, seed: int, right: int = 60, wrong: int = 60) -> Path:

@@ -6,15 +6,17 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from anchorscope.files.sealed_parquet import write_table
+from anchorscope.files.frames import write_frame
 from anchorscope.probe import logistic
 from anchorscope.probe.anchor_rules import PROBES
+from anchorscope.probe.delta import probes_table
 from anchorscope.probe.folds import assign_folds, assign_halves, shuffle_labels
-from anchorscope.probe.kept import probes_table, read_probes
+from anchorscope.probe.kept import load_probes, read_probes
 from anchorscope.probe.logistic import FittedProbes, fit, fit_labellings, try_strengths
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
 from anchorscope.probe.scores import out_of_fold, score
 from anchorscope.probe.strengths import STRENGTHS, choose_strengths
+from anchorscope.probe.trainings import cross_fitting
 from anchorscope.probe.verdicts import delta_p, flips
 from rounding import assert_same, of_a_fit, of_a_slope, of_logits
 
@@ -183,7 +185,8 @@ def test_the_search_gets_along_with_examples_that_are_alike():
     vectors = 20 + torch.randn(4, 500, generator=generator)
     features = vectors[torch.arange(150) % 4][None] + 1e-4 * torch.randn(1, 150, 500, generator=generator)
     features = features.bfloat16().float()
-    strengths = choose_strengths(features, (torch.arange(150) % 3 == 0).float(), torch.arange(150) // 2 % 5)
+    trainings = cross_fitting(torch.arange(150) // 2 % 5)
+    strengths = choose_strengths(features, (torch.arange(150) % 3 == 0).float(), trainings)
     assert torch.isin(strengths, torch.tensor(STRENGTHS)).all()
 
 
@@ -222,7 +225,7 @@ def test_every_example_is_scored_only_by_probes_that_never_saw_it():
 def test_the_strength_is_the_one_that_a_plain_search_on_inner_folds_finds():
     features, labels = data(layers=3, examples=120, width=40, shift=0.5)
     folds = torch.arange(120) % 5
-    chosen = choose_strengths(features, labels.float(), folds)
+    chosen = choose_strengths(features, labels.float(), cross_fitting(folds))
     states, truth, number = features.double().numpy(), labels.numpy(), folds.numpy()
     for layer in range(3):
         for outer in range(5):
@@ -241,11 +244,11 @@ def test_the_strength_is_the_one_that_a_plain_search_on_inner_folds_finds():
 def test_the_strength_is_chosen_without_the_held_out_fold():
     features, labels = data(layers=2, examples=120, width=60, shift=0.8)
     folds = torch.arange(120) % 5
-    chosen = choose_strengths(features, labels.float(), folds)
+    chosen = choose_strengths(features, labels.float(), cross_fitting(folds))
     spoiled = features.clone()
     spoiled[:, folds == 2] = torch.randn(2, 24, 60) * 100
     flipped = torch.where(folds == 2, 1 - labels, labels).float()
-    assert torch.equal(choose_strengths(spoiled, flipped, folds)[:, 2], chosen[:, 2])
+    assert torch.equal(choose_strengths(spoiled, flipped, cross_fitting(folds))[:, 2], chosen[:, 2])
 
 
 def test_a_noisier_layer_gets_a_stronger_penalty():
@@ -253,7 +256,7 @@ def test_a_noisier_layer_gets_a_stronger_penalty():
     signal = features.clone()
     signal[:, :, :40] += 0.9 * labels[None, :, None]
     folds = torch.arange(200) % 5
-    strengths = choose_strengths(torch.cat([features, signal]), labels.float(), folds)
+    strengths = choose_strengths(torch.cat([features, signal]), labels.float(), cross_fitting(folds))
     assert strengths[0].median() > strengths[1].median()
 
 
@@ -332,13 +335,17 @@ def test_probes_that_are_read_back_are_those_that_were_fitted(tmp_path):
     expected = [
         score(states, labels.bool(), folds.roll(repeat), halves, shuffled=labels.flip(0).bool()) for repeat in (0, 1)
     ]
-    table = probes_table([scores.probes for scores in expected], "resid", "final")
-    write_table(tmp_path / "probes.parquet", table, {})
+    table = probes_table(expected, "resid", "final")
+    write_frame(tmp_path / "probes.parquet", table, {})
     for repeat, (found, scores) in enumerate(zip(read_probes(tmp_path / "probes.parquet"), expected, strict=True)):
         assert found.keys() == scores.probes.keys() == set(PROBES)
         for probe, fitted in found.items():
             for one, other in zip(vars(fitted).values(), vars(scores.probes[probe]).values(), strict=True):
                 assert torch.equal(one, other)
+            kept = load_probes(tmp_path / "probes.parquet")
+            np.testing.assert_array_equal(kept.weight[probe.name][repeat], scores.probes[probe].weight)
+            np.testing.assert_array_equal(kept.strength[repeat], scores.strengths)
+            np.testing.assert_array_equal(kept.inner_loss[repeat], scores.inner_losses)
         for prompt in ("first", "second"):
             mine = {probe: fitted for probe, fitted in found.items() if probe.prompt == prompt}
             seen = {run: vectors for (other, run), vectors in states.items() if other == prompt}

@@ -24,6 +24,7 @@ from anchorscope.probe.delta import Examples, examples_of
 from anchorscope.probe.quality import auc, auc_gain
 from anchorscope.probe.readers import best_layer, presence, read_features, read_texts, text_table
 from anchorscope.probe.strengths import STRENGTHS, choose_strengths, inner_losses
+from anchorscope.probe.trainings import cross_fitting
 from anchorscope.text.content_words import exact_question_spans
 from anchorscope.text.forms import question_form
 from anchorscope.text.grading import find_gold
@@ -56,7 +57,7 @@ def test_a_reader_is_scikit_learns_regression_cross_fitted_on_the_same_folds():
     features = presence([row["question"] for row in rows])
     logits = read_features(features, examples)
     seen, labels = torch.from_numpy(features)[None], torch.from_numpy(examples.hallucinated).double()
-    (chosen,) = choose_strengths(seen, labels, torch.from_numpy(examples.splits[0].folds)).numpy()
+    (chosen,) = choose_strengths(seen, labels, cross_fitting(torch.from_numpy(examples.splits[0].folds))).numpy()
     for fold, strength in enumerate(chosen):
         train = examples.splits[0].folds != fold
         mean, scale = features[train].mean(0), features[train].std(0)
@@ -121,14 +122,14 @@ def test_the_best_layer_is_chosen_without_the_fold_that_it_scores():
     labels, folds = torch.from_numpy(examples.hallucinated).double(), torch.from_numpy(examples.splits[0].folds)
     states = torch.randn(3, 100, 8, generator=generator, dtype=torch.float64)
     states[1, :, 0] += 2 * labels
-    losses = inner_losses(states, labels, folds)
+    losses = inner_losses(states, labels, cross_fitting(folds))
     assert losses.shape == (len(STRENGTHS), 3, 5)
     assert (losses.amin(0).argmin(0) == 1).all(), "the layer that knows the label"
     own = folds == 2
     spoiled = states.clone()
     spoiled[:, own] = torch.randn(3, int(own.sum()), 8, generator=generator, dtype=torch.float64) * 9
     flipped = torch.where(own, 1 - labels, labels)
-    torch.testing.assert_close(inner_losses(spoiled, flipped, folds)[..., 2], losses[..., 2])
+    torch.testing.assert_close(inner_losses(spoiled, flipped, cross_fitting(folds))[..., 2], losses[..., 2])
     logits = np.arange(300.0).reshape(3, 100)
     chosen = best_layer(logits, np.array([[0, 1, 1, 1, 1], [1, 0, 0, 1, 1], [1, 1, 1, 0, 0]]), examples.splits[0].folds)
     expected = np.where(

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from anchorscope.probe.anchor_rules import FULL, HALF_A, PROBES, SECOND_B
+from anchorscope.probe.by_layer import each
 from anchorscope.probe.folds import assign_folds, assign_halves
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.quality import auc_with_interval
@@ -181,7 +182,7 @@ def false_alarms(kind: str, count: int, width: int, draws: int) -> dict[str, int
     for states, side in nulls(kind, count=count, width=width, draws=draws):
         scores = scored(states, side)
         for number in range(AT_ONCE):
-            one = scores.layers(slice(number, number + 1))
+            one = each(scores, lambda tensor, number=number: tensor[number : number + 1])
             clean = one.of(FULL, "clean")
             reads = auc_with_interval(clean[None], side > 0, names(count))["auc_low"][0] > 0.5
             for rule in ("crossfit", "replicate"):

@@ -1,5 +1,6 @@
 """Planted truths come back, and nulls stay null, through the same code that measures real runs."""
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +17,7 @@ from anchorscope.probe.anchor_rules import ROLES
 from anchorscope.probe.delta import Measured, delta_table, layers_table, with_forms
 from anchorscope.probe.distance import distances
 from anchorscope.probe.examples import Examples, examples_of
+from anchorscope.probe.probed import enough
 from anchorscope.probe.scores import score
 from anchorscope.summarise.bootstrap import group_means, interval, resample
 from anchorscope.summarise.curves import Curve, Estimate, curves, series_row
@@ -584,21 +586,23 @@ def test_the_dip_test_sees_two_humps_and_keeps_its_level():
 
 def test_a_class_too_small_to_probe_says_how_small():
     labels = np.array([True] * 50 + [False] * 7)
-    with pytest.raises(ValueError, match=r"m on d: 7 right and 50 hallucinated .* 20 of each are needed"):
-        examples_of(keys(labels), folds=5, repeats=2, seed=0, where="m on d")
+    found = examples_of(keys(labels), folds=5, repeats=2, seed=0, where="m on d")
+    assert re.match(r"m on d: 7 right and 50 hallucinated .* 20 of each are needed", found.why)
+    with pytest.raises(ValueError, match=re.escape(found.why)):
+        enough(found)
 
 
 def test_labels_that_are_all_equal_say_so():
-    with pytest.raises(ValueError, match=r"m on d: 0 right and 60 hallucinated .* 20 of each are needed"):
-        examples_of(keys(np.ones(60, bool)), folds=5, repeats=2, seed=0, where="m on d")
+    found = examples_of(keys(np.ones(60, bool)), folds=5, repeats=2, seed=0, where="m on d")
+    assert re.match(r"m on d: 0 right and 60 hallucinated .* 20 of each are needed", found.why)
 
 
 def test_a_fold_without_a_class_says_which():
     some = keys(np.arange(60) % 2 == 0)
     for key in some:
         key["subject"] = "one" if key["right"] else key["id"]
-    with pytest.raises(ValueError, match=r"m on d: fold \d or a half of its training data has one class only"):
-        examples_of(some, folds=5, repeats=2, seed=0, where="m on d")
+    found = examples_of(some, folds=5, repeats=2, seed=0, where="m on d")
+    assert re.match(r"m on d: fold \d or a half of its training data has one class only", found.why)
 
 
 def test_probes_that_read_nothing_are_marked_and_so_are_folds_that_did_not_arrive(monkeypatch):

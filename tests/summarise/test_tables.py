@@ -6,7 +6,6 @@ import pytest
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import write_frame
 from anchorscope.files.provenance import provenance
-from anchorscope.summarise.estimates import no_estimates
 from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.tables import TABLES, as_text, gather, read_coverage
 
@@ -23,9 +22,9 @@ def write_estimates(folder, not_probed: dict[str, str]) -> dict[str, list[str]]:
             {"not_probed": not_probed[dataset]} if dataset in not_probed else {}
         )
         table = pl.DataFrame({"component": ["resid"], "layer": [0]})
-        for name, frame in {**no_estimates(table).tables(), **dict.fromkeys(TABLES, table)}.items():
+        for name in TABLES:
             path = str(folder / f"{name}.{dataset}.parquet")
-            write_frame(path, frame, provenance(**made))
+            write_frame(path, table, provenance(**made))
             files.setdefault(name, []).append(path)
     return files
 

@@ -24,7 +24,7 @@ def test_scores_are_those_of_the_main_runs_probes(experiment, experimented):
     place = delta.filter(component="resid", position="answer_last").sort(KEYS)
     reader = ActivationReader(sorted((experimented / "results/activations/tiny/one").iterdir()))
     clean = reader.read("resid", "answer_last", "first", "clean", layers=range(reader.layers))
-    kept = read_probes(experimented / "results/probes/tiny/one.parquet")
+    kept = read_probes(experimented / "results/probes/tiny/one/resid.answer_last.parquet")
     rounding = max(of_logits(fitted, clean) for of_repeat in kept for fitted in of_repeat.values())
     about = [*KEYS, "cluster", "popularity", "hallucinated", "fold"]
     for intervention, mine in scores.sort(KEYS).group_by("intervention", maintain_order=True):

@@ -27,6 +27,7 @@ rule train_detector:
         headline=HEADLINE,
         folds=config["folds"],
         seed=config["seed"],
+        datasets=canonical_json(list(DATASETS)),
         sources=of_datasets("source"),
         libraries=locked("torch", "numpy"),
         code=code("train_detector.py"),

@@ -14,7 +14,7 @@ rule score_experiment:
             *replaced_files("{model}", "{dataset}", SHARDS, experiments=["{experiment}"]),
             *activation_files("{model}", "{dataset}", SHARDS, places=[HEADLINE_PLACE], ends=[added(EXACT)]),
         ],
-        probes="results/probes/{model}/{dataset}.parquet",
+        probes=kept_probes(HEADLINE_PLACE),
     output:
         "results/experiments/{experiment}/{model}/{dataset}.parquet",
     log:
@@ -34,7 +34,6 @@ rule score_experiment:
     params:
         headline=HEADLINE,
         folds=config["folds"],
-        repeats=config["repeats"],
         seed=config["seed"],
         libraries=locked("torch", "numpy"),
         code=code("score_experiment.py"),

@@ -45,6 +45,11 @@ def activation_files(models, datasets, shards, places=PLACES, ends=tuple(map(add
     return expand(file, model=models, dataset=datasets, shard=shards, place=places, end=ends)
 
 
+def kept_probes(place):
+    """The probes of a model on a dataset at one component and position."""
+    return f"results/probes/{{model}}/{{dataset}}/{place}.parquet"
+
+
 def replaced_files(models, datasets, shards, experiments):
     """The activations of some shards in experiments that replace tokens."""
     ends = [f".{experiment}" for experiment in experiments]

@@ -1,5 +1,6 @@
 # Detection methods: what each says of every example, and how well it carries over to other datasets.
-# In:  results/activations/…, results/answers/…, results/asked/…, results/samples/…, results/reweighted/…
+# In:  results/activations/…, results/answers/…, results/asked/…, results/samples/…, results/reweighted/…,
+#      results/probes/{model}/{dataset}/{headline}.parquet
 # Out: results/detect/gates/{model}/{dataset}.parquet    how likely each example is Question-Anchored, out of fold
 #      results/detect/scores/{model}/{dataset}.parquet   what every method says, out of fold
 #      results/detect/transfer/{model}.parquet           areas of methods that learnt from one dataset, on another
@@ -36,6 +37,7 @@ rule score_methods:
     """Score every example with every method of detection, out of fold."""
     input:
         **read_by_methods(["{dataset}"]),
+        probes=kept_probes(HEADLINE_PLACE),
     output:
         "results/detect/scores/{model}/{dataset}.parquet",
     log:

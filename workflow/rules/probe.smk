@@ -2,7 +2,7 @@
 # In:  results/activations/{model}/{dataset}/*/*.parquet, results/chosen/{model}/{dataset}/*.parquet
 # Out: results/delta/{model}/{dataset}.parquet, results/layers/{model}/{dataset}.parquet
 #      results/label_errors/{model}/{dataset}.parquet   what the headline's probes say if a few labels are wrong
-#      results/probes/{model}/{dataset}.parquet   the headline's probes
+#      results/probes/{model}/{dataset}/{component}.{position}.parquet   the probes
 #      results/text/{model}/{dataset}.parquet   what words and lengths alone tell
 
 
@@ -15,7 +15,7 @@ rule probe:
         delta="results/delta/{model}/{dataset}.parquet",
         layers="results/layers/{model}/{dataset}.parquet",
         label_errors="results/label_errors/{model}/{dataset}.parquet",
-        probes="results/probes/{model}/{dataset}.parquet",
+        probes=list(map(kept_probes, PLACES)),
     log:
         "results/logs/probe/{model}/{dataset}.log",
     benchmark:

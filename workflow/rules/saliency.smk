@@ -1,6 +1,7 @@
 # Saliency: how much of a verdict flows from the question's words to the answer, by attention times gradient.
 # In:  results/activations/{model}/{dataset}/*/{headline}.parquet, results/chosen/{model}/{dataset}/*.parquet,
-#      results/layers/{model}/{dataset}.parquet, results/probes/{model}/{dataset}.parquet, results/models/{model}.json
+#      results/layers/{model}/{dataset}.parquet, results/probes/{model}/{dataset}/{headline}.parquet,
+#      results/models/{model}.json
 # Out: results/experiments/saliency/{model}/{dataset}.parquet
 
 
@@ -10,7 +11,7 @@ rule saliency:
         activations=activation_files("{model}", "{dataset}", SHARDS, places=[HEADLINE_PLACE], ends=[added(EXACT)]),
         chosen=chosen_of,
         layers="results/layers/{model}/{dataset}.parquet",
-        probes="results/probes/{model}/{dataset}.parquet",
+        probes=kept_probes(HEADLINE_PLACE),
         manifest=local("results/models/{model}.json"),
     output:
         SALIENCY,

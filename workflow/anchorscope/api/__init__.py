@@ -1,8 +1,9 @@
 """Anchorscope without the workflow.
 
 `load_summary` and `plot_family` read and draw a run's results. `extract` and `summarise` measure a model that is
-already loaded. `load_detector` reads a detector that a run has trained, whose `score` says how likely answers are
-hallucinated. Each is imported on first use, so that drawing needs no torch.
+already loaded. `load_probes` reads the weights of a run's probes. `load_detector` reads a detector that a run has
+trained, whose `score` says how likely answers are hallucinated. Each is imported on first use, so that drawing needs no
+torch.
 """
 
 from importlib import import_module
@@ -13,11 +14,13 @@ if TYPE_CHECKING:
     from anchorscope.api.results import load_summary
     from anchorscope.detect.detector import load_detector
     from anchorscope.draw.figures import plot_family
+    from anchorscope.probe.kept import load_probes
 
-__all__ = ["extract", "load_detector", "load_summary", "plot_family", "summarise"]
+__all__ = ["extract", "load_detector", "load_probes", "load_summary", "plot_family", "summarise"]
 HOMES = {
     "extract": "anchorscope.api.in_hand",
     "load_detector": "anchorscope.detect.detector",
+    "load_probes": "anchorscope.probe.kept",
     "load_summary": "anchorscope.api.results",
     "plot_family": "anchorscope.draw.figures",
     "summarise": "anchorscope.api.in_hand",

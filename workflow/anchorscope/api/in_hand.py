@@ -37,6 +37,7 @@ from anchorscope.files.sealed_parquet import made_from
 from anchorscope.models.hardware import computed_on
 from anchorscope.models.prompt_style import prompt_style_of
 from anchorscope.probe.delta import measure
+from anchorscope.probe.probed import enough
 from anchorscope.questions.normalize import normalize
 from anchorscope.summarise.estimates import estimate
 from anchorscope.summarise.notes import described
@@ -213,7 +214,8 @@ def summarise(
         raise ValueError("A folder of activations is named twice; its examples would count twice.")
     reader = ActivationReader(paths)
     headline = reader.grid.places()[0]
-    delta, layers, *_ = measure(reader, folds=folds, repeats=repeats, seed=seed, where=f"{model} on {dataset}")
+    measured = measure(reader, folds=folds, repeats=repeats, seed=seed, where=f"{model} on {dataset}")
+    delta, layers, *_ = enough(measured)
     summary = estimate(delta, layers, Headline(*headline), draws=draws, seed=seed).summary
     origin = made_from(file_of(paths[0], *headline))
     return described(

@@ -1,12 +1,11 @@
 """Reads the results of a run."""
 
 from pathlib import Path
+from typing import cast
 
 import polars as pl
 
-from anchorscope.files.frames import read_frame
-from anchorscope.files.plain import fault_of_file
-from anchorscope.files.reasons import shortened
+from anchorscope.files.named import check_columns, read_named
 
 NEEDED = ("model", "dataset", "rule", "intervention", "logits", "anchor", "layer", "delta_p")
 
@@ -16,12 +15,6 @@ def load_summary(path: Path | str = "results/summary.parquet") -> pl.DataFrame:
 
     A damaged file, or one that is no summary, is an error. docs/formats.md describes the columns.
     """
-    if fault := fault_of_file(path):
-        raise ValueError(f"{shortened(path)} {fault}; name a summary, such as results/summary.parquet.")
-    if Path(path).suffix != ".parquet":
-        raise ValueError(f"{path} is not a Parquet file; name a summary, such as results/summary.parquet.")
-    summary = read_frame(path)
-    missing = [name for name in NEEDED if name not in summary.columns]
-    if missing:
-        raise ValueError(f"{path} is no summary: it has no {', '.join(missing)}; name results/summary.parquet.")
-    return summary
+    summary = read_named(path, "summary", such_as="results/summary.parquet")
+    check_columns(summary, NEEDED, f"{path} is no summary")
+    return cast(pl.DataFrame, pl.from_arrow(summary))

@@ -13,9 +13,9 @@ from anchorscope.detect.trained import Trained
 from anchorscope.files.atomic import atomic
 from anchorscope.files.plain import fault_of_file
 from anchorscope.files.reasons import reason_of, shortened
+from anchorscope.probe.probed import NOT_PROBED
 
 ABOUT, SEAL = "anchorscope_detector", "anchorscope_seal"  # keys of the header
-NOT_PROBED = "not_probed"  # in place of what it is about, where nothing could be trained
 
 
 @dataclass(frozen=True)

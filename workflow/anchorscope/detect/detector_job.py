@@ -6,34 +6,26 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from anchorscope.detect.card import Quality, write_card
 from anchorscope.detect.detector_file import About, write_detector, write_none
 from anchorscope.detect.pooled import PooledReader
-from anchorscope.detect.trained import Trained, joined, train
-from anchorscope.extract.axes import EXACT, Headline
+from anchorscope.detect.trained import Trained, train
+from anchorscope.extract.axes import EXACT
 from anchorscope.extract.store import ActivationReader, open_activations
 from anchorscope.files.logs import log
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.models.manifest import Manifest
+from anchorscope.probe.by_layer import each, joined
 from anchorscope.probe.delta import States, in_chunks
-from anchorscope.probe.examples import Examples, TooFew, examples_of
+from anchorscope.probe.examples import Examples, examples_of
+from anchorscope.probe.fitting import Fitting
+from anchorscope.probe.probed import TooFew, enough
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
 
 CLEAN = ("first", "clean")
-
-
-@dataclass(frozen=True)
-class DetectorSettings:
-    """How a detector is trained."""
-
-    headline: Headline  # what it reads
-    folds: int
-    seed: int
-    sources: dict[str, str]  # of each dataset, as in the config
-    on_card: bool  # whether a card is used
-    code: str  # fingerprint
 
 
 @dataclass(frozen=True)
@@ -50,35 +42,37 @@ def train_detector(
     manifest: Path | str,
     target: Path | str,
     card: Path | str,
-    settings: DetectorSettings,
+    *,
+    sources: dict[str, str],
+    fitting: Fitting,
 ) -> None:
     """Write a model's detector and its card; `activations` are the headline's files of each dataset.
 
-    Where no dataset has enough answers, both say why there is no detector.
+    `sources` say where each dataset comes from, as in the config. Where no dataset has enough answers, both files say
+    why there is no detector.
     """
     described = Manifest.read(manifest)
-    readers = {name: open_activations(files, settings.headline.grid(), [EXACT]) for name, files in activations.items()}
-    probed, skipped = _probed(readers, settings)
+    readers = {name: open_activations(files, fitting.headline.grid(), [EXACT]) for name, files in activations.items()}
+    probed, skipped = _probed(readers, fitting)
     prompts = made_from(next(iter(activations.values()))[0])["prompts"]
     made = provenance(
         stage="train_detector",
         model=described.as_json(),
         prompts=prompts,
-        sources=settings.sources,
-        folds=settings.folds,
-        seed=settings.seed,
+        sources=sources,
+        folds=fitting.folds,
+        seed=fitting.seed,
         skipped=skipped,
-        code=settings.code,
+        code=fitting.code,
     )
     if not probed:
         write_none(target, " ".join(skipped.values()), made)
         write_card(card, described, None, [], made)
         return
     reader = PooledReader(probed)
-    examples = examples_of(
-        reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=f"{described.name} on all datasets"
-    )
-    fitted = cross_fit(reader, examples, settings.on_card)
+    splits = {"folds": fitting.folds, "repeats": 1, "seed": fitting.seed}
+    examples = enough(examples_of(reader.keys, **splits, where=f"{described.name} on all datasets"))
+    fitted = cross_fit(reader, examples, fitting.on_card)
     about = About(
         model=described.name,
         weights=described.weights,
@@ -87,8 +81,8 @@ def train_detector(
         tokenizer=described.tokenizer,
         style=prompts["style"],
         prompt=prompts["texts"]["first"],
-        component=settings.headline.component,
-        position=settings.headline.position,
+        component=fitting.headline.component,
+        position=fitting.headline.position,
         layer=fitted.trained.best_layer,
         datasets=list(probed),
         examples=len(examples.ids),
@@ -99,35 +93,34 @@ def train_detector(
 
 
 def _probed(
-    readers: Mapping[str, ActivationReader], settings: DetectorSettings
+    readers: Mapping[str, ActivationReader], fitting: Fitting
 ) -> tuple[dict[str, ActivationReader], dict[str, str]]:
     """The datasets with enough answers to probe, and why the others have too few."""
     probed, skipped = {}, {}
     for name, reader in readers.items():
-        try:
-            examples_of(reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=name)
+        found = examples_of(reader.keys, folds=fitting.folds, repeats=1, seed=fitting.seed, where=name)
+        if isinstance(found, TooFew):
+            skipped[name] = found.why
+            log.warning("left out: %s", found.why)
+        else:
             probed[name] = reader
-        except TooFew as error:
-            skipped[name] = str(error)
-            log.warning("left out: %s", error)
     return probed, skipped
 
 
 def cross_fit(reader: PooledReader, examples: Examples, on_card: bool) -> CrossFitted:
     """Train on all examples, and once without each fold to score it; a few layers at a time."""
     folds = examples.splits[0].folds
-    without = [None, *range(folds.max() + 1)]
 
     def train_on(device: torch.device, states: States, *_: object) -> tuple[list[Trained], np.ndarray]:
         there, fold_of = states[CLEAN].to(device), torch.from_numpy(folds).to(device)
-        trained = train(there, torch.from_numpy(examples.hallucinated).to(device), fold_of, without)
+        trained = train(there, torch.from_numpy(examples.hallucinated).to(device), fold_of)
         logits = torch.zeros(there.shape[:2], device=device)
-        for fold, probes in zip(without[1:], trained[1:], strict=True):
+        for fold, probes in enumerate(trained[:-1]):
             logits[:, fold_of == fold] = probes.logits(there[:, fold_of == fold])
-        return [probes.to(torch.device("cpu")) for probes in trained], logits.double().cpu().numpy()
+        return each(trained, Tensor.cpu), logits.double().cpu().numpy()
 
     parts = [part for _, _, part in in_chunks(reader, [CLEAN], on_card, train_on)]
-    everyone, *others = [joined(some) for some in zip(*(trained for trained, _ in parts), strict=True)]
+    *others, everyone = joined([trained for trained, _ in parts])
     logits = np.concatenate([some for _, some in parts])
     best = np.array([probes.best_layer for probes in others])[folds]  # [examples]
     return CrossFitted(everyone, logits, logits[best, np.arange(len(folds))])

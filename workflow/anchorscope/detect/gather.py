@@ -10,9 +10,8 @@ from anchorscope.detect.curves import coverage, reliability
 from anchorscope.detect.names import OTHERS
 from anchorscope.detect.scored import scored_of
 from anchorscope.files.frames import read_frame
-from anchorscope.files.sealed_parquet import made_from
+from anchorscope.probe.probed import NOT_PROBED, Pair, not_probed
 from anchorscope.summarise.notes import described
-from anchorscope.summarise.tables import Pair
 
 COMPARED = {"detection": compare, "reliability": reliability, "coverage": coverage, "pathways": pathways}
 
@@ -34,11 +33,8 @@ def gather_detection(
 
     `files` has the scores of each pair, `transfers` the areas of each model between datasets.
     """
-    made = {pair: made_from(path) for pair, path in files.items()}
-    not_probed = {pair: origin["not_probed"] for pair, origin in made.items() if "not_probed" in origin}
-    if len(not_probed) == len(files):
-        raise ValueError(f"Nothing could be probed. {next(iter(not_probed.values()))}")
-    probed = {pair: path for pair, path in files.items() if pair not in not_probed}
+    missing = not_probed(files)
+    probed = {pair: path for pair, path in files.items() if pair not in missing}
     scored = {pair: scored_of(read_frame(path), where=" on ".join(pair)) for pair, path in probed.items()}
     tables = {
         name: pl.concat(
@@ -49,8 +45,7 @@ def gather_detection(
     }
     tables["detection"] = with_published(tables["detection"], run)
     tables["transfer"] = gather_transfer({model: transfers[model] for model, _ in probed}, tables["detection"], run)
-    left_out = [[*pair, why] for pair, why in not_probed.items()]
-    return tables, {"models": dict(run.models), "not_probed": left_out}
+    return tables, {"models": dict(run.models), NOT_PROBED: [[*pair, why] for pair, why in missing.items()]}
 
 
 def with_published(detection: pl.DataFrame, run: Run) -> pl.DataFrame:

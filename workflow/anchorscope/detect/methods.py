@@ -7,9 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.detect.calibrate import platt
-from anchorscope.detect.fitted import WORSE, fit_trainings
-from anchorscope.detect.many_layers import LayerProbes, at_layer_read, read_layers
+from anchorscope.detect.many_layers import LayerProbes, read_layers
 from anchorscope.detect.names import (
     ANSWER_LENGTH,
     ANSWER_WORDS,
@@ -27,9 +25,13 @@ from anchorscope.detect.names import (
 from anchorscope.detect.network import read_network
 from anchorscope.detect.pathways import read_ensemble, read_mixtures, read_reweighted
 from anchorscope.detect.reading import Reading
-from anchorscope.detect.trainings import Trainings
+from anchorscope.probe.fitted import read
+from anchorscope.probe.logistic import fit
 from anchorscope.probe.readers import presence
 from anchorscope.probe.strengths import STRENGTHS
+from anchorscope.probe.trainings import Trainings
+
+PENALTY = STRENGTHS[-1]  # of Platt's regression: next to nothing, but scores that separate classes have a best slope
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,17 @@ def every_method(
     Pathway Reweighting chooses among `strengths`.
     """
     labels = reading.labels
-    plain, clean = at_layer_read(probes), reading.states["first", "clean"]
+    plain, clean = probes.at_layer_read(), reading.states["first", "clean"]
     logits = read_layers(probes, labels, trainings)
     logits |= read_texts(reading, trainings) | read_pathway_reweighting(reading, trainings, strengths)
-    logits[QUESTION_PROBE] = fit_trainings(reading.reweighted.question_last[None], labels, trainings, WORSE).logits[0]
+    logits[QUESTION_PROBE] = read(reading.reweighted.question_last[None], labels, trainings)[0]
     logits[SAPLMA] = read_network(clean, labels, trainings.train, seed)
     chances = read_mixtures(
         reading.states,
         labels,
         trainings,
-        plain=plain,
+        strengths=plain.strengths[0],
+        logits=plain.logits[0],
         halves=torch.from_numpy(reading.halves),
         together=torch.from_numpy(together),
         seed=seed,
@@ -93,10 +96,7 @@ def read_texts(reading: Reading, trainings: Trainings) -> dict[str, Tensor]:
         BOTH_WORDS: np.hstack([question, answer]),
     }
     labels = reading.labels.double()
-    return {
-        name: fit_trainings(torch.from_numpy(features)[None], labels, trainings, WORSE).logits[0]
-        for name, features in seen.items()
-    }
+    return {name: read(torch.from_numpy(features)[None], labels, trainings)[0] for name, features in seen.items()}
 
 
 def read_pathway_reweighting(reading: Reading, trainings: Trainings, strengths: Sequence[float]) -> dict[str, Tensor]:
@@ -137,3 +137,15 @@ def read_outputs(reading: Reading, trainings: Trainings) -> dict[str, Said]:
         scores = torch.from_numpy(values).double().expand(len(trainings), -1)
         found[name] = Said(scores, platt(scores, scores, reading.labels, trainings.train))
     return found
+
+
+def platt(known: Tensor, scores: Tensor, labels: Tensor, train: Tensor) -> Tensor:
+    """P(hallucinated) of scores [trainings, examples] that are no probabilities: by Platt's regression.
+
+    It learns from the `known` scores of each training set, which have the same shape. Of a method that learns, they are
+    those of examples that it had not seen. Both classes weigh the same, as for every probe.
+    """
+    strengths = torch.full((len(train), len(train)), PENALTY)
+    fitted = fit(features=known.double()[..., None], labels=labels, train=train, strengths=strengths)
+    slope, level = (part.diagonal(dim1=0, dim2=1) for part in (fitted.weight[..., 0], fitted.bias))
+    return (slope[:, None] * scores + level[:, None]).sigmoid()

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.detect.fitted import WORSE, Fitted, fit_trainings, inner_logits, probes_of
 from anchorscope.detect.names import (
     ENSEMBLE,
     GATES,
@@ -23,10 +22,10 @@ from anchorscope.detect.names import (
     MOP_RANDOM_GATE,
     PUBLISHED,
 )
-from anchorscope.detect.trainings import Trainings
 from anchorscope.extract.axes import EXACT, Pass
-from anchorscope.probe.logistic import fit
-from anchorscope.probe.strengths import GROUPS, least, losses_of
+from anchorscope.probe.fitted import NOT_BETTER, inner_logits, probes_of, read
+from anchorscope.probe.strengths import GROUPS, inner_losses, least
+from anchorscope.probe.trainings import Trainings
 
 FEWEST = 5  # of a class that an expert learns from, and of a group that a gate learns from
 MEMBERS = 3  # of the ensemble: as many probes as the gate and the two experts
@@ -64,7 +63,7 @@ def read_gate(features: Tensor, anchored: Tensor, trainings: Trainings) -> Tenso
             chances.append(group[inside].float().mean().expand(len(group)))
             continue
         seen = features[number % len(features)][None]
-        chances.append(fit_trainings(seen, group.float(), mine, WORSE).logits[0, 0].sigmoid())
+        chances.append(read(seen, group.float(), mine)[0, 0].sigmoid())
     return torch.stack(chances)
 
 
@@ -108,16 +107,17 @@ def read_mixtures(
     states: dict[Pass, Tensor],  # at the layer that is read, [examples, width]
     labels: Tensor,  # [examples], 0 or 1
     trainings: Trainings,
-    plain: Fitted,  # the probes of that layer
+    strengths: Tensor,  # of the plain probes of that layer, [trainings]
+    logits: Tensor,  # what these say about everyone, [trainings, examples]
     halves: Tensor,  # [examples], 0 or 1: random
     together: Tensor,  # [examples]: who is scored together with whom
     seed: int,
 ) -> dict[str, Tensor]:
     """P of Mixture of Probes and its ablations, each [trainings, examples]."""
-    clean, strengths = states["first", "clean"], plain.strengths[0]
+    clean = states["first", "clean"]
     groups = find_groups(states, labels, trainings, strengths)
     gates = {name: read_gate(clean[None], groups.anchored[name], trainings) for name in GATES}
-    logit = torch.where(trainings.train, groups.clean, plain.logits[0])
+    logit = torch.where(trainings.train, groups.clean, logits)
     of_logit = read_gate(torch.stack([logit, logit.abs()], dim=2), groups.anchored[PUBLISHED], trainings)
     random = (halves == 0).expand(len(trainings), -1)
     experts, honest, halved = read_experts(
@@ -151,10 +151,7 @@ def read_ensemble(
         for inside in trainings.train
     ]
     train = torch.from_numpy(np.stack(counts))
-    some = train.any(0)
-    probes = fit(
-        features=clean[None, some], labels=labels[some], train=train[:, some], strengths=strengths.repeat(MEMBERS)[None]
-    )
+    probes = probes_of(clean[None], labels, train=train, strengths=strengths.repeat(MEMBERS)[None])
     return {ENSEMBLE: probes.logits(clean[None])[0].sigmoid().unflatten(0, (MEMBERS, -1)).mean(0)}
 
 
@@ -180,7 +177,7 @@ def read_reweighted(
     together, the latter among `strengths`.
     """
     groups = [group for some in GROUPS if (group := [one for one in some if one in strengths])]
-    losses = losses_of(states, labels, trainings.splits(), WORSE, groups)
+    losses = inner_losses(states, labels, trainings, NOT_BETTER, groups)
     best, how = losses.amin(0), least(losses, [one for group in groups for one in group])  # [amounts, trainings]
     found = []
     for among in choices:

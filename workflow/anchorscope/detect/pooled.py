@@ -27,6 +27,12 @@ class PooledReader:
         return {run: torch.cat([some[run] for some in found], dim=1) for run in passes}
 
 
+def by_dataset(files: Sequence[str], datasets: Sequence[str]) -> dict[str, Sequence[str]]:
+    """The files of each dataset, from a list in which those of one stand together, equally many of each."""
+    each = len(files) // len(datasets)
+    return {name: files[number * each : (number + 1) * each] for number, name in enumerate(datasets)}
+
+
 def _pooled(keys: Mapping[str, list[dict]]) -> list[dict]:
     """The keys of all datasets, with ids that no other dataset has.
 

@@ -13,12 +13,15 @@ from anchorscope.detect.output_scores import Scores, asked_scores, sample_scores
 from anchorscope.detect.reweighted_file import Reweighted, read_reweighted
 from anchorscope.detect.shared import joint_clusters
 from anchorscope.extract.axes import EXACT, Headline, Pass
-from anchorscope.extract.store import ActivationReader
+from anchorscope.extract.store import ActivationReader, open_activations
 from anchorscope.files.frames import read_frame
-from anchorscope.probe.examples import Examples
+from anchorscope.probe.examples import Examples, examples_of
+from anchorscope.probe.fitting import Fitting
+from anchorscope.probe.probed import enough
 
 PASSES: tuple[Pass, ...] = (("first", "clean"), ("first", EXACT), ("second", "clean"), ("second", EXACT))
 ANSWERS_NEEDED = ["id", "question", "answer", "answer_final", "logprobs", "entropies"]
+Files = Mapping[str, Sequence[Path | str]]  # by kind: activations, answers, asked, reweighted, and samples if drawn
 
 
 @dataclass(frozen=True)
@@ -88,26 +91,20 @@ def reading_of(
     )
 
 
-def read_files(
-    reader: ActivationReader,
-    headline: Headline,
-    examples: Examples,
-    answers: Sequence[Path | str],
-    asked: Sequence[Path | str],
-    samples: Sequence[Path | str],
-    reweighted: Sequence[Path | str],
-    answer_scores: bool,
-) -> Reading:
-    """The same from the files of all shards of a dataset; `samples` are empty where none were drawn."""
-    return reading_of(
+def read_files(files: Files, where: str, answer_scores: bool, fitting: Fitting) -> tuple[ActivationReader, Reading]:
+    """The same from the files of all shards of a dataset, and the reader of all its layers."""
+    reader = open_activations(files["activations"], fitting.headline.grid(), [EXACT])
+    examples = enough(examples_of(reader.keys, folds=fitting.folds, repeats=1, seed=fitting.seed, where=where))
+    reading = reading_of(
         examples,
-        read_states(reader, headline),
-        answers=_by_id(answers, ANSWERS_NEEDED),
-        asked=_by_id(asked),
-        samples=_by_id(samples) if samples else None,
-        reweighted=read_reweighted(reweighted),
+        read_states(reader, fitting.headline),
+        answers=_by_id(files["answers"], ANSWERS_NEEDED),
+        asked=_by_id(files["asked"]),
+        samples=_by_id(files["samples"]) if files.get("samples") else None,
+        reweighted=read_reweighted(files["reweighted"]),
         answer_scores=answer_scores,
     )
+    return reader, reading
 
 
 def _by_id(paths: Sequence[Path | str], columns: list[str] | None = None) -> dict[str, dict]:

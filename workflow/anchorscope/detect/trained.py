@@ -1,13 +1,13 @@
-"""The probes of a detector: those of the probe stage, trained on all examples or on all but one fold."""
+"""The probes of a detector: as in the probe stage, but of all datasets of a model together; so they are fitted here."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
-from anchorscope.probe.logistic import FittedProbes, fit
-from anchorscope.probe.strengths import inner_losses, least
+from anchorscope.probe.by_layer import each
+from anchorscope.probe.fitted import Fitted, fit_trainings
+from anchorscope.probe.trainings import VALIDATED, cross_fitting
 
 # The search for a strength ends earlier than in the probe stage, which probes fewer examples: weak penalties of many
 # examples are most of the work, and no loss that has once risen by so much was seen to fall below the best again.
@@ -37,51 +37,35 @@ class Trained:
 
     def layers(self, some: slice) -> "Trained":
         """Some of the layers."""
-        return Trained(**{name: values[some] for name, values in self.tensors().items()})
+        return each(self, lambda tensor: tensor[some])
 
     def to(self, device: torch.device) -> "Trained":
-        return Trained(**{name: values.to(device) for name, values in self.tensors().items()})
+        return each(self, lambda tensor: tensor.to(device))
 
     def tensors(self) -> dict[str, Tensor]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def joined(parts: Sequence[Trained]) -> Trained:
-    """The layers of one part after those of the other."""
-    return Trained(**{name: torch.cat([part.tensors()[name] for part in parts]) for name in parts[0].tensors()})
+def train(states: Tensor, hallucinated: Tensor, folds: Tensor) -> list[Trained]:
+    """Probes of all layers that saw every example but those of one fold, for each fold; behind them, of all examples.
 
-
-def train(
-    states: Tensor,  # [layers, examples, width]
-    hallucinated: Tensor,  # [examples], bool
-    folds: Tensor,  # [examples]
-    without: Sequence[int | None] = (None,),
-) -> list[Trained]:
-    """For each of `without`, probes of all layers that saw every example but those of that fold; None leaves out none.
-
-    Strengths are chosen as the probe stage chooses them. So probes without a fold are those that score it there. Where
-    no fold is left out, all the inner losses that choose for the folds choose together.
+    From states [layers, examples, width]; the others are [examples]. Strengths are chosen as the probe stage chooses
+    them. So probes without a fold are those that score it there, but for rounding: these are fitted in double
+    precision, because in single precision P hangs in its fifth decimal on what else is fitted at the same time.
     """
-    clean, labels = states.float(), hallucinated.float()
-    # [strengths, layers, folds]; each is the sum over two inner folds
-    by_fold = inner_losses(clean, labels, folds, CLEARLY_WORSE)
-    losses = torch.stack([by_fold.mean(2) if fold is None else by_fold[..., fold] for fold in without], dim=2) / 2
-    seen = torch.stack(
-        [torch.ones_like(folds, dtype=torch.bool) if fold is None else folds != fold for fold in without]
-    )
-    strengths = least(losses)
-    exact = clean.double()  # in single precision, P hangs in its fifth decimal on what else is fitted at the same time
-    fitted = fit(features=exact, labels=labels, train=seen, strengths=strengths)
-    return [
-        _standardised(fitted, number, exact[:, who], strength=strengths[:, number], loss=losses.amin(0)[:, number])
-        for number, who in enumerate(seen)
-    ]
+    clean, trainings = states.float(), cross_fitting(folds).with_everyone()
+    fitted = fit_trainings(clean, hallucinated.float(), trainings, CLEARLY_WORSE, dtype=torch.float64)
+    return [_standardised(fitted, number, clean[:, who].double()) for number, who in enumerate(trainings.train)]
 
 
-def _standardised(fitted: FittedProbes, number: int, seen: Tensor, *, strength: Tensor, loss: Tensor) -> Trained:
+def _standardised(fitted: Fitted, number: int, seen: Tensor) -> Trained:
     """One of the fitted probes of each layer in units of the states that it saw, [layers, examples, width]."""
     variance, mean = torch.var_mean(seen, dim=1, correction=0)
     scale = torch.where(variance > 0, variance.sqrt(), 1.0)
-    weight, bias = fitted.weight[:, number], fitted.bias[:, number]
+    weight, bias = fitted.probes.weight[:, number], fitted.probes.bias[:, number]
     found = {"weight": weight * scale, "mean": mean, "scale": scale, "bias": bias + (weight * mean).sum(-1)}
-    return Trained(**{name: values.float() for name, values in found.items()}, strength=strength, inner_loss=loss)
+    return Trained(
+        **{name: values.float() for name, values in found.items()},
+        strength=fitted.strengths[:, number],
+        inner_loss=fitted.losses[:, number] / VALIDATED,
+    )

@@ -1,12 +1,13 @@
-"""How well a method that learnt from some datasets does on another one.
+"""How well a method that learnt from some datasets does on another one; from files to a file.
 
 Nobody learns from what is tested: an example that shares its question or its subject with the tested dataset is left
 out of training. Of Pathway Reweighting only the probe carries over: the states of a dataset are reweighted by its own
 gate.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -14,14 +15,19 @@ import torch
 from torch import Tensor
 
 from anchorscope.detect.areas import areas
-from anchorscope.detect.fitted import fit_trainings
-from anchorscope.detect.many_layers import LayerProbes, probe_layers_at
+from anchorscope.detect.many_layers import LayerProbes, probe_files, probe_layers_at
 from anchorscope.detect.methods import every_method
 from anchorscope.detect.names import METHODS, OTHERS, OUTPUT, SAMPLES
-from anchorscope.detect.reading import Reading, joined
-from anchorscope.detect.trainings import Trainings, whole
+from anchorscope.detect.pooled import PooledReader
+from anchorscope.detect.reading import Files, Reading, joined, read_files
+from anchorscope.files.frames import write_frame
 from anchorscope.files.logs import log, progress
+from anchorscope.files.provenance import provenance
 from anchorscope.probe.examples import MIN_PER_CLASS
+from anchorscope.probe.fitting import Fitting
+from anchorscope.probe.probed import too_few
+from anchorscope.probe.strengths import choose_strengths
+from anchorscope.probe.trainings import Trainings, whole
 
 SCHEMA = {
     "method": pl.String,
@@ -33,6 +39,22 @@ SCHEMA = {
     "auc_low": pl.Float64,
     "auc_high": pl.Float64,
 }
+
+
+def carry_over(
+    files: Mapping[str, Files], model: str, target: Path | str, answer_scores: bool, fitting: Fitting
+) -> None:
+    """Write how well methods of a model carry over, from the files of each dataset; those not probed are left out."""
+    probed = {name: own for name, own in files.items() if not too_few(own["reweighted"][0])}
+    table = pl.DataFrame(schema=SCHEMA)
+    if len(probed) > 1:
+        readers, readings = zip(
+            *(read_files(own, name, answer_scores, fitting) for name, own in probed.items()), strict=True
+        )
+        planned, pooled = plans(list(probed), readings), PooledReader(dict(zip(probed, readers, strict=True)))
+        probes = probe_files(pooled, probe_plans(planned), fitting.on_card) if planned.taught else []
+        table = carried_over(planned, probes, fitting.seed)
+    write_frame(target, table, provenance(stage="carry_over", model=model, code=fitting.code))
 
 
 @dataclass(frozen=True)
@@ -96,16 +118,17 @@ def _too_few(plan: Plan, everyone: Reading) -> str | None:
     )
 
 
-def probe_plans(planned: Plans) -> Callable[[Tensor], list[LayerProbes]]:
+def probe_plans(planned: Plans) -> Callable[[Tensor, slice], list[LayerProbes]]:
     """A function from clean states of some layers [layers, examples, width] to the plain probes of each plan.
 
-    All layers have the strength that suits the layer that is read.
+    They are fitted here because they learn from a whole dataset, or from several. All layers have the strength that
+    suits the layer that is read.
     """
     labels, clean = planned.everyone.labels, planned.everyone.states["first", "clean"][None]
     trainings = [planned.trainings(plan) for plan in planned.taught]
-    strengths = [fit_trainings(clean, labels, one).strengths[0] for one in trainings]
+    strengths = [choose_strengths(clean, labels, one)[0] for one in trainings]
 
-    def probe(states: Tensor) -> list[LayerProbes]:
+    def probe(states: Tensor, _: slice) -> list[LayerProbes]:
         known, device = labels.to(states.device), states.device
         return [
             probe_layers_at(states, known, one.to(device), strengths=strength)
@@ -122,7 +145,7 @@ def carried_over(planned: Plans, probes: Sequence[LayerProbes], seed: int) -> pl
     """
     everyone, found = planned.everyone, []
     for plan, fitted in zip(planned.taught, progress(probes, len(probes), "carrying over"), strict=True):
-        strengths = fitted.plain.strengths.unique().tolist()  # one for all probes of states
+        strengths = fitted.strengths.unique().tolist()  # one for all probes of states
         trainings = planned.trainings(plan)
         said = every_method(everyone, fitted, trainings, together=planned.dataset, seed=seed, strengths=strengths)
         scores = np.array([one.scores[0].numpy() for one in said.values()])

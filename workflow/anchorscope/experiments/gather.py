@@ -7,14 +7,16 @@ import polars as pl
 from anchorscope.experiments.claims import judge_experiment
 from anchorscope.files.frames import read_frame
 from anchorscope.files.sealed_parquet import made_from
+from anchorscope.probe.probed import Pair, not_probed
 from anchorscope.summarise.claims import JudgedClaim, reads_truth
 from anchorscope.summarise.notes import described
-from anchorscope.summarise.tables import Pair
 
 
 def gather_experiment(pairs: Sequence[Pair], files: Sequence[str], sources: Mapping[str, str]) -> pl.DataFrame:
     """One table of all pairs that were probed, with what a reader must know about each; without resamples."""
-    tables = [
+    by_pair = {(model, dataset): path for (model, dataset), path in zip(pairs, files, strict=True)}
+    missing = not_probed(by_pair)
+    return pl.concat(
         described(
             read_frame(path).drop("resampled"),
             model=model,
@@ -22,12 +24,9 @@ def gather_experiment(pairs: Sequence[Pair], files: Sequence[str], sources: Mapp
             dataset=dataset,
             source=sources[dataset],
         )
-        for (model, dataset), path in zip(pairs, files, strict=True)
-        if "not_probed" not in made_from(path)
-    ]
-    if not tables:
-        raise ValueError(f"Nothing could be probed. {made_from(files[0])['not_probed']}")
-    return pl.concat(tables)
+        for (model, dataset), path in by_pair.items()
+        if (model, dataset) not in missing
+    )
 
 
 def judge_all(

@@ -24,6 +24,7 @@ from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.examples import examples_of
 from anchorscope.probe.kept import read_probes
 from anchorscope.probe.logistic import FittedProbes
+from anchorscope.probe.probed import enough, too_few
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,10 @@ def saliency_file(
 
     Everything that needs no card is done before one is taken.
     """
-    described, probed = Manifest.read(manifest), made_from(layers)
+    described, few = Manifest.read(manifest), too_few(layers)
     made = {**settings.made("saliency", described), "dataset": settings.dataset, "folds": settings.folds}
-    if "not_probed" in probed:
-        write_table(target, SCHEMA.empty_table(), provenance(**made, not_probed=probed["not_probed"]))
+    if few:
+        write_table(target, SCHEMA.empty_table(), provenance(**made, **few.metadata()))
         return
     torch.set_num_threads(settings.threads)
     reader = open_activations(activations, settings.headline.grid(), [EXACT])
@@ -89,7 +90,8 @@ def _verdicts(
     clean = torch.cat(
         [reader.read(component, position, "first", "clean", layers=range(layer, layer + 1)).float() for layer in read]
     )
-    examples = examples_of(reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=settings.dataset)
+    splits = {"folds": settings.folds, "repeats": 1, "seed": settings.seed}
+    examples = enough(examples_of(reader.keys, **splits, where=settings.dataset))
     own = torch.from_numpy(examples.splits[0].folds)[picked]
     return Verdicts(read, Probes(probes.weight[read][:, own], probes.bias[read][:, own]), clean[:, picked], rounding)
 

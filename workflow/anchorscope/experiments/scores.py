@@ -1,20 +1,55 @@
-"""From the activations of an experiment to out-of-fold logits, by the probes of the main run."""
+"""From the activations of an experiment to out-of-fold logits, by the probes of the main run; from files to a file."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import torch
 
-from anchorscope.extract.axes import REPLACING, Pass
-from anchorscope.extract.store import REPLACED, ActivationReader
+from anchorscope.extract.axes import EXACT, REPLACING, Pass
+from anchorscope.extract.store import REPLACED, ActivationReader, open_activations
+from anchorscope.probe.anchor_rules import Probe
+from anchorscope.probe.by_layer import each, joined
 from anchorscope.probe.delta import States, in_chunks, intervention_table
-from anchorscope.probe.examples import Examples, examples_of
-from anchorscope.probe.kept import Fitted
+from anchorscope.probe.examples import examples_of
+from anchorscope.probe.fitting import Fitting
+from anchorscope.probe.kept import read_probes
+from anchorscope.probe.logistic import FittedProbes
+from anchorscope.probe.probed import enough
 from anchorscope.probe.scores import Logits, out_of_fold
+from anchorscope.probe.written import write_derived
 
 CLEAN: Pass = ("first", "clean")
+Fitted = dict[Probe, FittedProbes]  # each [layers, folds]
 DTYPES = {"donor": pl.String, "donor_popularity": pl.Int64, "replaced": pl.Int32, "kept": pl.Int32}
+
+
+def score_files(
+    activations: Sequence[Path | str],
+    probes: Path | str,
+    target: Path | str,
+    *,
+    experiment: str,
+    dataset: str,
+    fitting: Fitting,
+) -> None:
+    """Write the scores of an experiment's passes; nothing where nothing was probed."""
+
+    def scored() -> list[pl.DataFrame]:
+        table = score_experiment(
+            open_activations(activations, fitting.headline.grid(), [EXACT, experiment]),
+            experiment,
+            read_probes(probes),
+            folds=fitting.folds,
+            seed=fitting.seed,
+            where=dataset,
+            on_card=fitting.on_card,
+        )
+        return [table]
+
+    about = {"experiment": experiment, "dataset": dataset, "folds": fitting.folds, "code": fitting.code}
+    write_derived([target], probes, scored, {"stage": "score_experiment", **about})
 
 
 def score_experiment(
@@ -31,7 +66,7 @@ def score_experiment(
 
     `probes` are those of the main run, for each repeat.
     """
-    examples = examples_of(reader.keys, folds=folds, repeats=len(probes), seed=seed, where=where)
+    examples = enough(examples_of(reader.keys, folds=folds, repeats=len(probes), seed=seed, where=where))
     interventions = [intervention for _, intervention in REPLACING[experiment]]
     done = {name: pl.DataFrame(reader.replaced(experiment, name), schema=DTYPES) for name in interventions}
     examples = replace(examples, uncut={name: done[name]["replaced"].to_numpy() == 0 for name in interventions})
@@ -39,32 +74,17 @@ def score_experiment(
     first = [{probe: fitted for probe, fitted in some.items() if probe.prompt == CLEAN[0]} for some in probes]
 
     def score_on(device: torch.device, states: States, _: object, layers: range) -> list[Logits]:
-        return _score_on(device, states, examples, [_some_layers(of_repeat, layers) for of_repeat in first])
+        there = {intervention: vectors.to(device) for (_, intervention), vectors in states.items()}
+        own = each(first, lambda tensor: tensor[layers.start : layers.stop].to(device))
+        folds = [torch.from_numpy(split.folds).to(device) for split in examples.splits]
+        return [out_of_fold(of_repeat, there, some) for of_repeat, some in zip(own, folds, strict=True)]
 
     chunks = in_chunks(reader, passes, on_card, score_on)
     ((component, position),) = reader.grid.places()
     tables = []
-    for repeat, of_repeat in enumerate(zip(*(part for *_, part in chunks), strict=True)):
-        logits = {key: torch.cat([part[key] for part in of_repeat]) for key in of_repeat[0]}
+    for repeat, logits in enumerate(joined([part for *_, part in chunks])):
         for intervention in interventions:
             also = {name: pl.concat([done[intervention][name]] * reader.layers) for name in REPLACED.names}
             tables.append(intervention_table(logits, examples, intervention=intervention, repeat=repeat, also=also))
     names = {"component": pl.lit(component), "position": pl.lit(position)}
     return pl.concat(tables).with_columns(**names)
-
-
-def _some_layers(probes: Fitted, layers: range) -> Fitted:
-    return {probe: fitted.layers(slice(layers.start, layers.stop)) for probe, fitted in probes.items()}
-
-
-def _score_on(device: torch.device, states: States, examples: Examples, probes: Sequence[Fitted]) -> list[Logits]:
-    """The logits of some layers, one for each repeat."""
-    there = {intervention: vectors.to(device) for (_, intervention), vectors in states.items()}
-    return [
-        out_of_fold(
-            {probe: fitted.to(device) for probe, fitted in of_repeat.items()},
-            there,
-            torch.from_numpy(split.folds).to(device),
-        )
-        for of_repeat, split in zip(probes, examples.splits, strict=True)
-    ]

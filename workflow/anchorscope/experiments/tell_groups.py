@@ -26,9 +26,9 @@ from anchorscope.extract.axes import Headline
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import progress
 from anchorscope.probe.anchor_rules import Role
+from anchorscope.probe.fitted import fit_trainings, probes_of
 from anchorscope.probe.folds import shuffle_labels
-from anchorscope.probe.logistic import fit
-from anchorscope.probe.strengths import choose_strengths
+from anchorscope.probe.trainings import cross_fitting, own_fold
 
 
 def read_states(reader: ActivationReader, headline: Headline) -> Iterator[torch.Tensor]:
@@ -63,26 +63,19 @@ def _told(states: torch.Tensor, groups: Groups, rule: str, layer: int, seed: int
     if min(anchored.sum(), (~anchored).sum()) < ENOUGH:
         return table.with_columns(**dict.fromkeys(READERS, pl.lit(None, pl.Float32)))
     seen = _features(states, RULES[rule], grouping, layer)
-    strengths = {reader: _strengths(some, anchored, folds) for reader, some in seen.items()}
-    logits = {reader: _read(some, anchored, folds, strengths[reader]) for reader, some in seen.items()}
-    logits[SHUFFLED] = _read(states, shuffled, folds, strengths[STATES])
-    return table.with_columns(**{reader: pl.Series(logits[reader], dtype=pl.Float32) for reader in READERS})
+    known, trainings = torch.from_numpy(anchored).float(), cross_fitting(torch.from_numpy(folds).long())
+    fitted = {reader: fit_trainings(some, known, trainings) for reader, some in seen.items()}
+    probes = {reader: one.probes for reader, one in fitted.items()}
+    control = torch.from_numpy(shuffled)
+    probes[SHUFFLED] = probes_of(seen[STATES], control, trainings.train, fitted[STATES].strengths)
+    seen[SHUFFLED] = seen[STATES]
+    logits = {reader: own_fold(probes[reader].logits(seen[reader])[0], trainings.folds).numpy() for reader in READERS}
+    return table.with_columns(**{reader: pl.Series(some, dtype=pl.Float32) for reader, some in logits.items()})
 
 
 def _features(states: torch.Tensor, role: Role, grouping: Grouping, layer: int) -> dict[str, torch.Tensor]:
-    """What each reader of the groups sees, [examples, features]: states, or clean logits of both probes of the rule."""
+    """What each reader of groups sees, [1, examples, features]: states, or clean logits of both probes of the rule."""
     logits = {role.labels: grouping.labelling, role.measures: grouping.measuring}  # one where both are one probe
     signed = torch.from_numpy(np.stack([some[0, layer] for some in logits.values()], axis=1)).float()
-    return {STATES: states, SIGNED: signed, ABSOLUTE: signed.abs(), LOGIT: torch.hstack([signed, signed.abs()])}
-
-
-def _strengths(features: torch.Tensor, labels: np.ndarray, folds: np.ndarray) -> torch.Tensor:
-    """Chosen inside the training folds, [layers, folds] of one layer."""
-    return choose_strengths(features[None], labels=torch.from_numpy(labels).float(), folds=torch.tensor(folds).long())
-
-
-def _read(features: torch.Tensor, labels: np.ndarray, folds: np.ndarray, strengths: torch.Tensor) -> np.ndarray:
-    """Out-of-fold logits [examples] of a probe on features [examples, width]."""
-    held_out = torch.from_numpy(folds == np.arange(folds.max() + 1)[:, None])  # [folds, examples]
-    fitted = fit(features=features[None], labels=torch.from_numpy(labels), train=~held_out, strengths=strengths)
-    return torch.where(held_out, fitted.logits(features[None])[0], 0.0).sum(0).numpy()
+    seen = {STATES: states, SIGNED: signed, ABSOLUTE: signed.abs(), LOGIT: torch.hstack([signed, signed.abs()])}
+    return {reader: features[None] for reader, features in seen.items()}

@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 import polars as pl
 import polars.selectors as cs
-import pyarrow as pa
 import torch
 
 from anchorscope.extract.axes import EXACT, Grid, Headline, Pass, passes_of
@@ -17,13 +16,16 @@ from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import log, progress
 from anchorscope.models.gpus import one_card
 from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
+from anchorscope.probe.by_layer import each, joined
 from anchorscope.probe.distance import distances
 from anchorscope.probe.examples import MIN_PER_CLASS, Examples, examples_of
-from anchorscope.probe.kept import probes_table
+from anchorscope.probe.kept import NEEDED
 from anchorscope.probe.label_errors import Labelling, labellings
+from anchorscope.probe.logistic import FittedProbes
 from anchorscope.probe.mislabelled import label_errors_table, score_labellings
+from anchorscope.probe.probed import TooFew
 from anchorscope.probe.quality import auc_with_interval, calibration_error
-from anchorscope.probe.scores import Logits, Scores, joined, score
+from anchorscope.probe.scores import Logits, Scores, score
 from anchorscope.probe.verdicts import delta_p, flips, sigmoid
 
 # How much of one pass, in single precision, is probed at a time. A card needs many layers to be busy.
@@ -57,11 +59,6 @@ class Measured:
         """Logits [repeats, layers, examples]."""
         return np.stack([scores.of(probe, intervention) for scores in self.scores])
 
-    def layers(self, some: slice) -> "Measured":
-        """Some of the layers."""
-        distances = {intervention: distance[some] for intervention, distance in self.distances.items()}
-        return Measured([scores.layers(some) for scores in self.scores], distances)
-
 
 @dataclass(frozen=True)
 class LabelErrors:
@@ -72,12 +69,12 @@ class LabelErrors:
 
 
 class Tables(NamedTuple):
-    """What is measured of one model on one dataset. The last two are about the headline, and empty without one."""
+    """What is measured of one model on one dataset. Label errors are about the headline, and empty without one."""
 
     delta: pl.DataFrame
     layers: pl.DataFrame
     label_errors: pl.DataFrame
-    probes: pa.Table
+    probes: list[pl.DataFrame]  # one table for each component and position
 
 
 def measure(
@@ -88,22 +85,24 @@ def measure(
     repeats: int = 3,
     on_card: bool = False,
     headline: Headline | None = None,
-) -> Tables:
-    """Every table of one model on one dataset."""
+) -> Tables | TooFew:
+    """Every table of one model on one dataset, if it has enough examples."""
     examples = examples_of(reader.keys, folds=folds, repeats=repeats, seed=seed, where=where)
+    if isinstance(examples, TooFew):
+        return examples
     knockouts = [name for name in reader.knockouts if enough_cut(reader, examples, name)]
     uncut = {cut: ~reader.cuts(name) for name in knockouts if name != EXACT for _, cut in passes_of(name)}
     examples = replace(examples, uncut=uncut)
     passes = [run for name in knockouts for run in passes_of(name)]
     errors = LabelErrors((headline.component, headline.position), labellings(examples, seed)) if headline else None
-    deltas, layers, mislabelled, probes = [], [], pl.DataFrame(), pa.table({})
+    deltas, layers, mislabelled, probes = [], [], pl.DataFrame(), []
     for place, measured in measure_places(reader, examples, passes, on_card=on_card, errors=errors).items():
         names = [pl.lit(name).alias(key) for key, name in zip(("component", "position"), place, strict=True)]
         deltas.append(delta_table(measured, examples).with_columns(names))
         layers.append(layers_table(measured, examples).with_columns(names))
+        probes.append(probes_table(measured.scores, *place))
         if errors and place == errors.place:
             mislabelled = label_errors_table(measured.mislabelled, errors.drawn, examples).with_columns(names)
-            probes = probes_table([scores.probes for scores in measured.scores], *place)
     return Tables(with_forms(pl.concat(deltas), reader.keys), pl.concat(layers), mislabelled, probes)
 
 
@@ -141,7 +140,7 @@ def measure_places(
     for *_, measured in in_chunks(reader, passes, on_card, measure_on):
         for place, own in measured.items():
             parts[place].append(own)
-    return {place: _joined(of_place) for place, of_place in parts.items()}
+    return {place: joined(of_place) for place, of_place in parts.items()}
 
 
 def in_chunks(
@@ -197,13 +196,14 @@ def _measure_on(
     found = {}
     for index, place in enumerate(places):
         some = slice(index * layers, (index + 1) * layers)
-        mine = measured.layers(some)
+        found[place] = _layers(measured, some)
         if errors and place == errors.place:
-            own = {run: vectors[some] for run, vectors in there.items()}
-            found[place] = _with_errors(mine, own, examples, errors.drawn)
-        else:
-            found[place] = replace(mine, scores=[replace(of_repeat, probes={}) for of_repeat in mine.scores])
+            found[place] = _with_errors(found[place], _layers(there, some), examples, errors.drawn)
     return found
+
+
+def _layers(kept: Part, some: slice) -> Part:
+    return each(kept, lambda tensor: tensor[some])
 
 
 def _with_errors(measured: Measured, states: States, examples: Examples, drawn: list[Labelling]) -> Measured:
@@ -224,16 +224,6 @@ def _read(reader: StateReader, passes: Sequence[Pass], places: Sequence[Place], 
     """The layers of each place, one place after the other."""
     read = [reader.read_passes(*place, passes=passes, layers=layers) for place in places]
     return read[0] if len(read) == 1 else {run: torch.cat([states.pop(run) for states in read]) for run in passes}
-
-
-def _joined(parts: list[Measured]) -> Measured:
-    """All layers, from parts that have some layers each."""
-    scores = [joined(of_repeat) for of_repeat in zip(*(part.scores for part in parts), strict=True)]
-    return Measured(
-        scores,
-        {name: torch.cat([part.distances[name] for part in parts]) for name in parts[0].distances},
-        {key: torch.cat([part.mislabelled[key] for part in parts]) for key in parts[0].mislabelled},
-    )
 
 
 def delta_table(measured: Measured, examples: Examples) -> pl.DataFrame:
@@ -324,4 +314,29 @@ def layers_table(measured: Measured, examples: Examples) -> pl.DataFrame:
     best = pl.col("layer") == int(np.argmax(tables[0]["auc"].to_numpy()))
     return pl.concat(table.with_columns(**shuffles) for table in tables).with_columns(
         selectivity=pl.col("auc") - pl.col("auc_shuffled"), is_reference=best
+    )
+
+
+def probes_table(by_repeat: Sequence[Scores], component: str, position: str) -> pl.DataFrame:
+    """The probes of all repeats, of one component and position."""
+    names = {"component": pl.lit(component), "position": pl.lit(position)}
+    return pl.concat(
+        _of_probe(scores, fitted).with_columns(**names, repeat=pl.lit(repeat, pl.Int8), probe=pl.lit(probe.name))
+        for repeat, scores in enumerate(by_repeat)
+        for probe, fitted in scores.probes.items()
+    ).select(NEEDED)
+
+
+def _of_probe(scores: Scores, fitted: FittedProbes) -> pl.DataFrame:
+    layers, folds, width = fitted.weight.shape
+    return pl.DataFrame(
+        {
+            "layer": np.repeat(np.arange(layers, dtype=np.int16), folds),
+            "fold": np.tile(np.arange(folds, dtype=np.int8), layers),
+            "strength": scores.strengths.flatten().numpy(),
+            "inner_loss": scores.inner_losses.flatten().numpy(),
+            "converged": fitted.converged.flatten().numpy(),
+            "bias": fitted.bias.flatten().numpy(),
+            "weight": pl.Series(fitted.weight.flatten(0, 1).numpy(), dtype=pl.Array(pl.Float32, width)),
+        }
     )

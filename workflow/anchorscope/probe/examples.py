@@ -5,13 +5,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from anchorscope.probe.folds import assign_folds, assign_halves, shuffle_labels
+from anchorscope.probe.probed import TooFew
 
 MIN_PER_CLASS = 20
 SEEDS_APART = 1000  # between the repeats' seeds; a seed and the next one give related folds and halves
-
-
-class TooFew(ValueError):
-    """The answers of one model on one dataset are too few, or too one-sided, for a probe."""
 
 
 @dataclass(frozen=True)
@@ -39,47 +36,44 @@ class Examples:
         return ~self.uncut.get(intervention, np.zeros(len(self.ids), bool))
 
 
-def examples_of(keys: list[dict], folds: int, repeats: int, seed: int, where: str) -> Examples:
-    """Labels, clusters and folds. A class that is too small to probe raises `TooFew`, which says how small."""
+def examples_of(keys: list[dict], folds: int, repeats: int, seed: int, where: str) -> Examples | TooFew:
+    """Labels, clusters and folds; or that a class is too small to probe, and how small."""
     ids = [key["id"] for key in keys]
     clusters = [key["subject"] or key["id"] for key in keys]
     hallucinated = np.array([not key["right"] for key in keys], dtype=bool)
     right, wrong = int((~hallucinated).sum()), int(hallucinated.sum())
     if min(right, wrong) < MIN_PER_CLASS:
-        raise TooFew(
+        return TooFew(
             f"{where}: {right} right and {wrong} hallucinated answers are too few to probe; "
             f"{MIN_PER_CLASS} of each are needed. Ask more questions, or use a model whose answers are less one-sided."
+        )
+    seeds = [seed + SEEDS_APART * repeat for repeat in range(repeats)]
+    splits = [_split(ids, clusters, hallucinated, folds=folds, seed=one) for one in seeds]
+    one_sided = [fold for split in splits if (fold := one_sided_fold(hallucinated, split)) is not None]
+    if one_sided:
+        return TooFew(
+            f"{where}: fold {one_sided[0]} or a half of its training data has one class only, because a few subjects "
+            "hold most examples; ask more questions or lower `folds`."
         )
     return Examples(
         ids=ids,
         clusters=clusters,
         popularity=[key["popularity"] for key in keys],
         hallucinated=hallucinated,
-        splits=[
-            _split(ids, clusters, hallucinated, folds=folds, seed=seed + SEEDS_APART * repeat, where=where)
-            for repeat in range(repeats)
-        ],
+        splits=splits,
     )
 
 
-def _split(
-    ids: list[str], clusters: list[str], hallucinated: np.ndarray, *, folds: int, seed: int, where: str
-) -> Split:
+def _split(ids: list[str], clusters: list[str], hallucinated: np.ndarray, *, folds: int, seed: int) -> Split:
     fold_of = assign_folds(ids, groups=clusters, labels=hallucinated, folds=folds, seed=seed)
     half_of = assign_halves(ids, groups=clusters, labels=hallucinated, seed=seed)
-    fold = one_sided_fold(hallucinated, fold_of, half_of)
-    if fold is not None:
-        raise TooFew(
-            f"{where}: fold {fold} or a half of its training data has one class only, because a few subjects "
-            "hold most examples; ask more questions or lower `folds`."
-        )
     return Split(fold_of, half_of, shuffle_labels(ids, labels=hallucinated, folds=fold_of, seed=seed))
 
 
-def one_sided_fold(hallucinated: np.ndarray, fold_of: np.ndarray, half_of: np.ndarray) -> int | None:
+def one_sided_fold(hallucinated: np.ndarray, split: Split) -> int | None:
     """The first fold that has one class only, itself or in a half of its training data."""
-    for fold in range(fold_of.max() + 1):
-        parts = [fold_of == fold, *((fold_of != fold) & (half_of == half) for half in (0, 1))]
+    for fold in range(split.folds.max() + 1):
+        parts = [split.folds == fold, *((split.folds != fold) & (split.halves == half) for half in (0, 1))]
         if any(len(set(hallucinated[part])) < 2 for part in parts):
             return fold
     return None

@@ -1,66 +1,85 @@
-"""The headline's probes on disk: one row per repeat, layer, probe and fold.
+"""Probes on disk: a file for each component and position, one row per repeat, layer, probe and fold.
 
-Whoever needs the probes behind the delta table reads them here, so that all stages use the same ones.
+Whoever needs the probes behind the delta table reads them here, so that nothing is fitted twice.
 """
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import torch
 
-from anchorscope.files.sealed_parquet import read_table
-from anchorscope.probe.anchor_rules import PROBES, Probe
+from anchorscope.files.named import check_columns, read_named
+from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
+from anchorscope.probe.fitted import Fitted
 from anchorscope.probe.logistic import FittedProbes
+from anchorscope.probe.probed import enough, too_few
 
-Fitted = dict[Probe, FittedProbes]  # each [layers, folds]
+KEYS = ("repeat", "layer", "fold")
+NEEDED = ("component", "position", "probe", *KEYS, "strength", "inner_loss", "converged", "bias", "weight")
 
 
-def probes_table(by_repeat: Sequence[Fitted], component: str, position: str) -> pa.Table:
-    """The probes of all repeats, of one component and position."""
-    return pa.concat_tables(
-        _rows(fitted, component=component, position=position, repeat=repeat, probe=probe.name)
-        for repeat, of_repeat in enumerate(by_repeat)
-        for probe, fitted in of_repeat.items()
+@dataclass(frozen=True)
+class KeptProbes:
+    """The probes of one component and position. Arrays are [repeats, layers, folds]."""
+
+    component: str
+    position: str
+    weight: dict[str, np.ndarray]  # by probe: [repeats, layers, folds, width]
+    bias: dict[str, np.ndarray]  # by probe
+    converged: dict[str, np.ndarray]  # by probe: whether it reached its optimum
+    strength: np.ndarray  # of the penalty, which all probes of a layer and fold share
+    inner_loss: np.ndarray  # of the probe `full` with that strength, on inner folds
+
+    def fitted(self, probe: Probe, repeat: int) -> Fitted:
+        """One probe of one repeat, as it was fitted."""
+        arrays = [some[probe.name][repeat] for some in (self.weight, self.bias, self.converged)]
+        arrays += [self.strength[repeat], self.inner_loss[repeat]]
+        weight, bias, converged, strength, loss = map(torch.tensor, arrays)
+        return Fitted(FittedProbes(weight, bias, converged), strength, loss)
+
+
+def load_probes(path: Path | str) -> KeptProbes:
+    """The probes of one model on one dataset, from a file such as results/probes/{model}/{dataset}/{place}.parquet.
+
+    A place is a component and a position, as in `resid.answer_last`. A damaged file, or one without probes, is an
+    error. docs/formats.md describes the columns.
+    """
+    table = read_named(path, "file of probes", such_as="results/probes/{model}/{dataset}/{place}.parquet")
+    if not len(table):
+        enough(too_few(path))
+    check_columns(table, NEEDED, f"{path} is no file of probes")
+    table = table.sort_by([(name, "ascending") for name in ("probe", *KEYS)])
+    names, shape = table["probe"].to_pylist(), [len(table[name].unique()) for name in KEYS]
+    rows = {name: slice(names.index(name), names.index(name) + names.count(name)) for name in dict.fromkeys(names)}
+
+    def arrays(column: str) -> dict[str, np.ndarray]:
+        """By probe."""
+        values = table[column].combine_chunks()
+        if pa.types.is_fixed_size_list(values.type):
+            values = values.flatten()
+        found = values.to_numpy(zero_copy_only=False).reshape(len(table), -1)
+        return {name: found[some].reshape(*shape, -1) for name, some in rows.items()}
+
+    def numbers(column: str) -> dict[str, np.ndarray]:
+        return {name: found[..., 0] for name, found in arrays(column).items()}
+
+    return KeptProbes(
+        component=table["component"][0].as_py(),
+        position=table["position"][0].as_py(),
+        weight=arrays("weight"),
+        bias=numbers("bias"),
+        converged=numbers("converged"),
+        strength=numbers("strength")[FULL.name],
+        inner_loss=numbers("inner_loss")[FULL.name],
     )
 
 
-def _rows(fitted: FittedProbes, *, component: str, position: str, repeat: int, probe: str) -> pa.Table:
-    layers, folds, width = fitted.weight.shape
-    count = layers * folds
-    return pa.table(
-        {
-            "component": [component] * count,
-            "position": [position] * count,
-            "repeat": np.full(count, repeat, np.int8),
-            "layer": np.repeat(np.arange(layers, dtype=np.int16), folds),
-            "probe": [probe] * count,
-            "fold": np.tile(np.arange(folds, dtype=np.int8), layers),
-            "converged": fitted.converged.flatten().numpy(),
-            "bias": fitted.bias.flatten().numpy(),
-            "weight": pa.FixedSizeListArray.from_arrays(fitted.weight.flatten().numpy(), width),
-        }
-    )
-
-
-def read_probes(path: Path | str) -> list[Fitted]:
+def read_probes(path: Path | str) -> list[dict[Probe, FittedProbes]]:
     """The probes of each repeat, with the numbers that were fitted."""
-    table = read_table(path)
-    repeats, names = (table[name].to_numpy() for name in ("repeat", "probe"))
+    kept = load_probes(path)
     return [
-        {
-            probe: _fitted(table.filter((repeats == repeat) & (names == probe.name)))
-            for probe in PROBES
-            if probe.name in names
-        }
-        for repeat in np.unique(repeats)
+        {probe: kept.fitted(probe, repeat).probes for probe in PROBES if probe.name in kept.weight}
+        for repeat in range(len(kept.strength))
     ]
-
-
-def _fitted(rows: pa.Table) -> FittedProbes:
-    rows = rows.sort_by([("layer", "ascending"), ("fold", "ascending")])
-    shape = tuple(len(rows[name].unique()) for name in ("layer", "fold"))
-    weight = torch.tensor(rows["weight"].combine_chunks().flatten().to_numpy())
-    bias, converged = (torch.tensor(rows[name].to_numpy()).unflatten(0, shape) for name in ("bias", "converged"))
-    return FittedProbes(weight.reshape(*shape, -1), bias, converged)

@@ -24,13 +24,12 @@ class Labelling:
 
 def labellings(examples: Examples, seed: int) -> list[Labelling]:
     """Each kind of errors, drawn a few times. A draw that would leave a probe with one class only is left out."""
-    split = examples.splits[0]
     drawn = [
         Labelling(errors, draw, turn_labels(examples.ids, examples.hallucinated, turned, f"{seed} {errors} {draw}"))
         for errors, turned in ERRORS.items()
         for draw in range(DRAWS)
     ]
-    return [one for one in drawn if one_sided_fold(one.hallucinated, split.folds, split.halves) is None]
+    return [one for one in drawn if one_sided_fold(one.hallucinated, examples.splits[0]) is None]
 
 
 def turn_labels(ids: list[str], hallucinated: np.ndarray, turned: bool | None, seed: str) -> np.ndarray:

@@ -38,12 +38,10 @@ class FittedProbes:
         """Logits [layers, probes, examples] of features [layers, examples, width]."""
         return torch.baddbmm(self.bias[..., None], self.weight, features.mT.to(self.weight.dtype))
 
-    def layers(self, some: slice) -> "FittedProbes":
-        """Those of some of the layers."""
-        return FittedProbes(self.weight[some], self.bias[some], self.converged[some])
-
-    def to(self, device: torch.device) -> "FittedProbes":
-        return FittedProbes(self.weight.to(device), self.bias.to(device), self.converged.to(device))
+    def parts(self, count: int) -> list["FittedProbes"]:
+        """Those of the first training sets, those of as many others, and so on: so many parts."""
+        chunks = (part.chunk(count, dim=1) for part in (self.weight, self.bias, self.converged))
+        return [FittedProbes(*some) for some in zip(*chunks, strict=True)]
 
 
 def fit(

@@ -14,7 +14,8 @@ from anchorscope.probe.anchor_rules import FULL, ROLES, Probe
 from anchorscope.probe.examples import Examples
 from anchorscope.probe.label_errors import Labelling
 from anchorscope.probe.logistic import fit_labellings
-from anchorscope.probe.scores import Logits, whom_folds_hold_out, whom_it_sees, widened
+from anchorscope.probe.scores import Logits, widened
+from anchorscope.probe.trainings import whom_folds_hold_out
 
 # What the AUC and the honest gap are made from.
 READ: dict[Probe, tuple[str, ...]] = {FULL: ("clean",)}
@@ -34,9 +35,9 @@ def score_labellings(
     for probe, interventions in READ.items():
         own = {name: widened(states[probe.prompt, name]) for name in interventions}
         found = {name: torch.zeros(len(some), *labels.shape, dtype=torch.float64) for name, some in own.items()}
-        for fold, train in enumerate(whom_it_sees(probe, held_out, halves)):
+        for fold, who in enumerate(held_out):
+            train = ~who if probe.half is None else ~who & (halves == probe.half)
             fitted = fit_labellings(own["clean"], labels=labels, train=train, strengths=strengths[:, fold])
-            who = held_out[fold]
             for name, vectors in own.items():
                 found[name][..., who.cpu()] = fitted.logits(vectors[:, who]).double().cpu()
         logits |= {(probe, name): scored for name, scored in found.items()}

@@ -14,9 +14,10 @@ import polars as pl
 import torch
 
 from anchorscope.probe.examples import Examples, examples_of
-from anchorscope.probe.logistic import fit
+from anchorscope.probe.fitted import fit_trainings
+from anchorscope.probe.probed import enough
 from anchorscope.probe.quality import auc_gain, auc_with_interval
-from anchorscope.probe.strengths import choose_strengths
+from anchorscope.probe.trainings import cross_fitting, own_fold
 from anchorscope.text.normal_words import bare_words
 
 MOST_WORDS = 4000  # words and pairs that a reader knows: the most frequent
@@ -41,7 +42,7 @@ def text_table(
     for (component, position), rows in clean.group_by("component", "position", maintain_order=True):
         ids = rows.filter(layer=0).select("id")
         keys = ids.join(answers, on="id", how="left", maintain_order="left").to_dicts()
-        examples = examples_of(keys, folds=folds, repeats=1, seed=seed, where=where)
+        examples = enough(examples_of(keys, folds=folds, repeats=1, seed=seed, where=where))
         read = read or read_texts(keys, examples)  # the same at every place
         logits = rows["logit_clean_full"].cast(pl.Float64).to_numpy().reshape(-1, len(keys))  # [layers, examples]
         quality = layers.filter(component=component, position=position, intervention="clean").sort("layer")
@@ -92,11 +93,8 @@ def read_features(features: np.ndarray, examples: Examples) -> np.ndarray:
     """Out-of-fold logits [examples] of a probe on features [examples, width]."""
     seen, labels = torch.from_numpy(features)[None], torch.from_numpy(examples.hallucinated).double()
     folds = torch.from_numpy(examples.splits[0].folds)
-    held_out = folds == torch.arange(int(folds.max()) + 1)[:, None]  # [folds, examples]
-    fitted = fit(
-        features=seen, labels=labels, train=~held_out, strengths=choose_strengths(seen, labels=labels, folds=folds)
-    )
-    return torch.where(held_out, fitted.logits(seen)[0], 0.0).sum(0).numpy()
+    probes = fit_trainings(seen, labels, cross_fitting(folds)).probes
+    return own_fold(probes.logits(seen)[0], folds).numpy()
 
 
 def best_layer(logits: np.ndarray, losses: np.ndarray, folds: np.ndarray) -> np.ndarray:

@@ -49,11 +49,6 @@ class Estimates:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def no_estimates(empty: pl.DataFrame) -> Estimates:
-    """Where nothing was probed, every table is the same empty one."""
-    return Estimates(**{field.name: empty for field in fields(Estimates)})
-
-
 @dataclass(frozen=True)
 class _Unit:
     """One component, position and intervention."""

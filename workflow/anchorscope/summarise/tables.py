@@ -8,6 +8,7 @@ import polars as pl
 from anchorscope.files.atomic import atomic
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.files.sealed_parquet import made_from
+from anchorscope.probe.probed import Pair, not_probed
 from anchorscope.summarise.notes import described
 
 TABLES = (
@@ -23,7 +24,6 @@ TABLES = (
     "layers",
     "text",
 )
-Pair = tuple[str, str]  # a model and a dataset
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,13 @@ class Coverage:
 
 def read_coverage(pairs: Sequence[Sequence[str]], estimates: Sequence[str]) -> Coverage:
     """Read from one file of estimates per pair whether it was probed. A run in which nothing was is an error."""
-    made = {(model, dataset): made_from(path) for (model, dataset), path in zip(pairs, estimates, strict=True)}
-    not_probed = {pair: origin["not_probed"] for pair, origin in made.items() if "not_probed" in origin}
-    if len(not_probed) == len(made):
-        raise ValueError(f"Nothing could be probed. {next(iter(not_probed.values()))}")
+    files = {(model, dataset): path for (model, dataset), path in zip(pairs, estimates, strict=True)}
+    missing, made = not_probed(files), {pair: made_from(path) for pair, path in files.items()}
     models = {model: origin["model"] for (model, _), origin in made.items()}
     paths: dict[str, dict | None] = {}
     for (model, _), origin in made.items():
         paths[model] = max(paths.get(model), origin["path"], key=_worth_saying)
-    return Coverage(list(made), models, paths=paths, not_probed=not_probed)
+    return Coverage(list(files), models, paths=paths, not_probed=missing)
 
 
 def _worth_saying(path: dict | None) -> tuple[bool, bool, float]:
