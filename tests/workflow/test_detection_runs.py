@@ -108,7 +108,7 @@ def test_report_and_figures_show_it_and_detectors_are_linked(detected):
     results = detected / "results"
     page = (results / "report.html").read_text()
     assert '<section id="detection">' in page
-    for file in ("detection.parquet", "probes/tiny.safetensors", "probes/tiny.md", "figures/main/transfer.svg"):
+    for file in ("detection.parquet", "detectors/tiny.safetensors", "detectors/tiny.md", "figures/main/transfer.svg"):
         assert f'href="{file}"' in page, file
         assert (results / file).stat().st_size > 0
     assert "MoP, random gate" in (results / "figures/main/detection.svg").read_text()
