@@ -141,7 +141,7 @@ def test_examples_of_two_datasets_that_share_a_question_or_a_subject_are_one_clu
 @pytest.fixture
 def written(examples, clean, tmp_path):
     *_, probes = trained(clean, examples)
-    target = tmp_path / "probes/tiny.safetensors"
+    target = tmp_path / "detectors/tiny.safetensors"
     write_detector(target, probes, about("hash"), provenance(stage="train_detector"))
     return target, probes
 

@@ -17,7 +17,7 @@ from small_run import jobs, snakemake
 def test_a_run_trains_a_detector_that_its_own_manifest_goes_with(finished, tmp_path, monkeypatch):
     folder = tmp_path / "run"
     shutil.copytree(finished, folder, symlinks=True)
-    target = "results/probes/tiny.safetensors"
+    target = "results/detectors/tiny.safetensors"
     assert jobs(snakemake(folder, target, "--dry-run")) == {"train_detector": 1}
     done = snakemake(folder, target)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -229,7 +229,7 @@ def test_nothing_of_who_is_left_out_changes_a_score(worlds, readings):
     tables = []
     for reading, first in ((sea, worlds[0].states), (spoiled, spoil(worlds[0].states))):
         planned = plans(NAMES[:2], [reading, sky])
-        probes = probe_plans(planned)(torch.cat([first, worlds[1].states], dim=1))
+        probes = probe_plans(planned)(torch.cat([first, worlds[1].states], dim=1), slice(None))
         tables.append(carried_over(planned, probes, seed=0).filter(trained_on="sea", dataset="sky"))
     before, after = tables
     assert before["left_out"].unique().to_list() == [15]
@@ -300,7 +300,7 @@ def test_questions_that_two_datasets_share_give_methods_nothing_where_states_tel
         taught=[replace(plan, train=planned.dataset == number) for number, plan in enumerate(planned.taught)],
     )
     table, leaky = (
-        carried_over(some, probe_plans(some)(torch.cat([world.states, states], dim=1)), seed=0)
+        carried_over(some, probe_plans(some)(torch.cat([world.states, states], dim=1), slice(None)), seed=0)
         for some in (planned, by_heart)
     )
     assert set(table["left_out"]) == {100}

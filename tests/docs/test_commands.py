@@ -77,7 +77,7 @@ class Place:
             name: sorted((finished / "results/activations/tiny" / name).glob("*/resid.answer_last.parquet"))
             for name in ("one", "two")
         }
-        detector, card = (results / f"probes/smollm2-135m.{end}" for end in ("safetensors", "md"))
+        detector, card = (results / f"detectors/smollm2-135m.{end}" for end in ("safetensors", "md"))
         manifest = finished / "results/models/tiny.json"
         train_detector(files, manifest, detector, card, sources=SOURCES, fitting=FITTING)
         kept = results / "probes/smollm2-135m/nq-mini"

@@ -36,9 +36,12 @@ def reader(tmp_path) -> ActivationReader:
     [2, *(pytest.param(some, marks=pytest.mark.slow) for some in (LAYERS, 2 * LAYERS, 3 * LAYERS, 100))],
 )
 def test_all_that_is_probed_at_once_is_what_one_layer_at_a_time_gives(reader, layers_at_once, monkeypatch):
-    def measured(at_once: int) -> delta.Tables:
+    def measured(at_once: int) -> list[pl.DataFrame]:
         monkeypatch.setattr(delta, "CHUNK_BYTES", at_once * EXAMPLES * WIDTH * 4)
-        return delta.measure(reader, folds=4, repeats=2, seed=0, where="here", headline=Headline("mlp", "answer_last"))
+        headline = Headline("mlp", "answer_last")
+        found = delta.measure(reader, folds=4, repeats=2, seed=0, where="here", headline=headline)
+        assert len(found.probes) == len(GRID.places())
+        return [*found[:-1], *found.probes]
 
     for found, expected in zip(measured(layers_at_once), measured(1), strict=True):
-        assert_frame_equal(pl.DataFrame(found), pl.DataFrame(expected), rel_tol=1e-3, abs_tol=1e-3)
+        assert_frame_equal(found, expected, rel_tol=1e-3, abs_tol=1e-3)

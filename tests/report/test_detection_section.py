@@ -36,7 +36,10 @@ def test_the_section_has_sentences_figures_tables_and_links(tables):
             MODELS,
             DATASETS,
             files=[Link("detection.parquet", "detection.parquet")],
-            detectors=[Link("probes/small.safetensors", "small.safetensors"), Link("probes/small.md", "small.md")],
+            detectors=[
+                Link("detectors/small.safetensors", "small.safetensors"),
+                Link("detectors/small.md", "small.md"),
+            ],
         )
     )
     text = " ".join(re.sub(r"<[^>]+>", " ", html).split())
@@ -45,7 +48,7 @@ def test_the_section_has_sentences_figures_tables_and_links(tables):
     for kind in DETECTION_KINDS:
         assert kind.caption in text
         assert KINDS_BY_NAME[kind.name] is kind
-    for address in ("detection.parquet", "probes/small.safetensors", "probes/small.md"):
+    for address in ("detection.parquet", "detectors/small.safetensors", "detectors/small.md"):
         assert f'<a href="{address}">' in html
     pairs = 5  # of two models and three datasets, less one
     pathways, carried, everything = 12 * pairs, 2 * 19, len(BY_DEFAULT) * pairs

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from anchorscope.detect.names import METHODS, SAMPLES, WITHOUT_STOP
+from anchorscope.detect.names import METHODS, SAMPLES, WITHOUT_STOP, layer_read
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from, read_table, write_table
 from small_run import base_config, jobs, snakemake, write_config, write_hard_questions, write_questions
@@ -49,6 +49,19 @@ def test_every_method_is_compared_on_the_examples_that_were_probed(detected):
         table = pl.read_parquet(detected / f"results/{name}.parquet")
         assert pl.read_csv(detected / f"results/{name}.csv").height == table.height > 0
         assert not any(column.is_nan().any() for column in table.select(pl.selectors.float())), name
+
+
+def test_the_plain_probe_is_that_of_the_main_run(detected):
+    """It is read from disk, so only the sums of its logits can be rounded otherwise."""
+    middle = {"component": "resid", "position": "answer_last", "layer": layer_read(2)}
+    for dataset in ("one", "two"):
+        delta = pl.read_parquet(detected / f"results/delta/tiny/{dataset}.parquet").filter(
+            repeat=0, intervention="exact_question", **middle
+        )
+        scores = pl.read_parquet(detected / f"results/detect/scores/tiny/{dataset}.parquet").filter(method="probe")
+        both = scores.join(delta, on="id", validate="1:1")
+        assert len(both) == len(scores) == len(delta)
+        assert (both["score"] - both["logit_clean_full"]).abs().max() < 1e-5
 
 
 def test_on_the_diagonal_of_transfer_stands_what_the_table_of_methods_has(detected):
@@ -95,7 +108,7 @@ def test_report_and_figures_show_it_and_detectors_are_linked(detected):
     results = detected / "results"
     page = (results / "report.html").read_text()
     assert '<section id="detection">' in page
-    for file in ("detection.parquet", "probes/tiny.safetensors", "probes/tiny.md", "figures/main/transfer.svg"):
+    for file in ("detection.parquet", "detectors/tiny.safetensors", "detectors/tiny.md", "figures/main/transfer.svg"):
         assert f'href="{file}"' in page, file
         assert (results / file).stat().st_size > 0
     assert "MoP, random gate" in (results / "figures/main/detection.svg").read_text()

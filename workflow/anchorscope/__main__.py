@@ -74,7 +74,7 @@ def add_extract(commands: argparse._SubParsersAction) -> None:
 
 def add_score(commands: argparse._SubParsersAction) -> None:
     command = add_command(commands, "score", "Say how likely answers are hallucinated, one line of JSON for each.")
-    command.add_argument("--detector", type=Path, required=True, help="results/probes/{model}.safetensors")
+    command.add_argument("--detector", type=Path, required=True, help="results/detectors/{model}.safetensors")
     command.add_argument(
         "--model", type=Path, required=True, help="results/models/{model}.json, or a folder with safetensors"
     )

@@ -1,6 +1,6 @@
 # Detectors to take away: the headline's probes of every layer, trained on all examples of a model.
 # In:  results/activations/{model}/*/*/{headline}.parquet, results/models/{model}.json
-# Out: results/probes/{model}.safetensors, results/probes/{model}.md   the detector, and its card
+# Out: results/detectors/{model}.safetensors, results/detectors/{model}.md   the detector, and its card
 
 
 rule train_detector:
@@ -9,8 +9,8 @@ rule train_detector:
         activations=activation_files("{model}", DATASETS, SHARDS, places=[HEADLINE_PLACE], ends=[added(EXACT)]),
         manifest=local("results/models/{model}.json"),
     output:
-        detector="results/probes/{model}.safetensors",
-        card="results/probes/{model}.md",
+        detector="results/detectors/{model}.safetensors",
+        card="results/detectors/{model}.md",
     log:
         "results/logs/train_detector/{model}.log",
     benchmark:

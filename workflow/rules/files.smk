@@ -135,7 +135,7 @@ def detection_files():
     """Everything that `detect` adds: tables, figures, and for each model a detector with its card."""
     return [
         *expand("results/{table}.{format}", table=DETECTION_TABLES, format=["parquet", "csv"]),
-        *expand("results/probes/{model}.{format}", model=MODELS, format=["safetensors", "md"]),
+        *expand("results/detectors/{model}.{format}", model=MODELS, format=["safetensors", "md"]),
         *figure_files(FIGURES, kinds=DETECTION_DRAWN),
     ]
 

@@ -31,7 +31,7 @@ rule report:
             figure_files(FIGURES, widths=[""], formats=["png"], kinds=DETECTION_DRAWN)
         ),
         detectors=lambda wildcards: where_detected(
-            expand("results/probes/{model}.{format}", model=MODELS, format=["safetensors", "md"])
+            expand("results/detectors/{model}.{format}", model=MODELS, format=["safetensors", "md"])
         ),
         asked=expand("results/questions/{dataset}.parquet", dataset=DATASETS),
         answers=shard_files("answers"),

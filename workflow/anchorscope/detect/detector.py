@@ -110,5 +110,5 @@ class Detector:
 
 
 def load_detector(path: Path | str) -> Detector:
-    """The detector in a file such as results/probes/{model}.safetensors."""
+    """The detector in a file such as results/detectors/{model}.safetensors."""
     return Detector(*read_detector(path))

@@ -68,7 +68,9 @@ def read_detector(path: Path | str) -> tuple[Trained, About]:
     """A detector's probes and what they are about. A file that is damaged or no detector is refused in one sentence."""
     fault = fault_of_file(path)
     if fault:
-        raise ValueError(f"{shortened(path)} {fault}; name a detector, such as results/probes/{{model}}.safetensors.")
+        raise ValueError(
+            f"{shortened(path)} {fault}; name a detector, such as results/detectors/{{model}}.safetensors."
+        )
     try:
         with safe_open(path, framework="pt") as file:
             header = dict(file.metadata() or {})

@@ -63,7 +63,7 @@ def _told(states: torch.Tensor, groups: Groups, rule: str, layer: int, seed: int
     if min(anchored.sum(), (~anchored).sum()) < ENOUGH:
         return table.with_columns(**dict.fromkeys(READERS, pl.lit(None, pl.Float32)))
     seen = _features(states, RULES[rule], grouping, layer)
-    known, trainings = torch.from_numpy(anchored).float(), cross_fitting(torch.from_numpy(folds).long())
+    known, trainings = torch.from_numpy(anchored).float(), cross_fitting(torch.tensor(folds).long())
     fitted = {reader: fit_trainings(some, known, trainings) for reader, some in seen.items()}
     probes = {reader: one.probes for reader, one in fitted.items()}
     control = torch.from_numpy(shuffled)
