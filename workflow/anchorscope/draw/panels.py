@@ -168,12 +168,10 @@ def _figure(panel: Axes) -> Figure:
 
 
 def count_layers(panels: np.ndarray) -> None:
-    """Put layers, as whole numbers, on the x axis; the last row of panels is labelled."""
+    """Put layers, as whole numbers, on the x axis."""
     room = panels.flat[0].figure.get_figwidth() / panels.shape[1]  # inches of a panel
     for panel in panels.flat:
         panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=max(3, int(2 * room))))
-    for panel in panels[-1]:
-        panel.set_xlabel("Layer")
 
 
 def say_where_nothing_is(panels: np.ndarray, why: str) -> None:
