@@ -22,8 +22,8 @@ from anchorscope.detect.names import (
     SAMPLES,
     STACKED,
 )
-from anchorscope.draw.panels import COLUMN, label_rows, looks, name_panels, sheet
-from anchorscope.draw.views import View, finish
+from anchorscope.draw.panels import COLUMN, label_rows, looks, sheet
+from anchorscope.draw.views import View, finish, grid
 
 Tables = dict[str, pl.DataFrame]
 METHOD_TITLES = {
@@ -86,26 +86,24 @@ def draw_detection(tables: Tables, view: View) -> Figure:
     methods = [name for name in METHODS if name in set(rows["method"])]
     heights = {name: len(methods) - place for place, name in enumerate(methods)}
     height = max(1.0, LINE * len(methods) + 0.15)
-    with sheet(
-        view.style,
-        len(view.datasets),
-        rows=len(view.models),
+    with grid(
+        view,
+        table,
+        view.by_model(table),
+        view.by_dataset("{}"),
+        heading="how well each method tells hallucinated from right answers, out of fold, with 95 % intervals",
+        below="AUC",
+        level=None,
         first_height=height,
         row_height=height,
         sharex=True,
-        sharey=True,
-    ) as (figure, panels):
-        for line, model, title in zip(panels, view.models, view.titles(table), strict=True):
-            for panel, dataset in zip(line, view.datasets, strict=True):
-                _draw_areas(panel, rows.filter(model=model, dataset=dataset), heights, view)
-            label_rows(line[0], title, len(panels))
-        panels[0, 0].set_yticks(list(heights.values()), [METHOD_TITLES[name] for name in heights])
-        panels[0, 0].set_ylim(0.3, len(methods) + 0.7)
-        name_panels(panels[0], view.datasets.values())
-        for panel in panels[-1]:
-            panel.set_xlabel("AUC")
-        heading = "how well each method tells hallucinated from right answers, out of fold, with 95 % intervals"
-        finish(figure, panels, view, summary=table, heading=heading, together=1, last=AT_PROBE)
+        together=1,
+        last=AT_PROBE,
+    ) as (figure, cells):
+        for panel, cell in cells:
+            _draw_areas(panel, rows.filter(**cell), heights, view)
+        cells[0][0].set_yticks(list(heights.values()), [METHOD_TITLES[name] for name in heights])
+        cells[0][0].set_ylim(0.3, len(methods) + 0.7)
     return figure
 
 
@@ -189,38 +187,29 @@ def _draw_map(panel: Axes, rows: pl.DataFrame, trained_on: list[str], datasets: 
 def draw_reliability(tables: Tables, view: View) -> Figure:
     """Whether probabilities are what they say, and how many hallucinated answers are left when doubtful ones go."""
     bins, curves = view.of(tables["reliability"]), view.of(tables["coverage"])
-    chosen = list(zip(CURVES, looks(view.style, len(CURVES)), strict=True))
-    with sheet(
-        view.style, 2 * len(view.models), rows=len(view.datasets), row_height=0.7, sharex="col", sharey=True
-    ) as (
-        figure,
-        panels,
-    ):
-        for line, (dataset, title) in zip(panels, view.datasets.items(), strict=True):
-            for (left, right), model in zip(line.reshape(-1, 2), view.models, strict=True):
-                for method, look in chosen:
-                    own = {"model": model, "dataset": dataset, "method": method}
-                    _draw_bins(left, bins.filter(pl.col("n") >= FEWEST, **own), look)
-                    mine = curves.filter(**own)
-                    plain = {"color": look["color"], "linestyle": look["linestyle"], "marker": ""}
-                    label = METHOD_TITLES[method] if len(mine) else None
-                    right.plot(100 * mine["coverage"], 100 * mine["risk"], **plain, label=label)
-                if not curves.filter(model=model, dataset=dataset).is_empty():
-                    left.plot([0, 100], [0, 100], color="0.6", linewidth=0.8, marker="", zorder=0)
-                right.axhline(0, color="0.6", linewidth=0.8, zorder=0)
-            label_rows(line[0], f"{title}, hallucinated, %", len(panels))
-        kinds = ("reliability", "risk by coverage")
-        name_panels(panels[0], [f"{title}, {kind}" for title in view.titles(tables["detection"]) for kind in kinds])
-        for panel, label in zip(panels[-1], ("P(hallucinated), %", "answers kept, %") * len(view.models), strict=True):
-            panel.set_xlabel(label)
-        heading = (
-            f"left: how many were hallucinated, by what was said, in ten bins of at least {FEWEST} answers; "
-            "right: how many are, among the answers that a method doubts least"
-        )
-        finish(figure, panels, view, summary=tables["detection"], heading=heading, together=1)
+    columns = [
+        (f"{title}, {kind}", model)
+        for title, model in view.by_model(tables["detection"])
+        for kind in ("reliability", "risk by coverage")
+    ]
+    heading = (
+        f"left: how many were hallucinated, by what was said, in ten bins of at least {FEWEST} answers; "
+        "right: how many are, among the answers that a method doubts least"
+    )
+    lines = view.by_dataset("{}, hallucinated, %")
+    with grid(
+        view, tables["detection"], lines, columns, heading=heading, below="", level=None, row_height=0.7, together=1
+    ) as (figure, cells):
+        for (left, cell), (right, _) in zip(cells[::2], cells[1::2], strict=True):
+            for method, look in zip(CURVES, looks(view.style, len(CURVES)), strict=True):
+                said = bins.filter(pl.col("n") >= FEWEST, method=method, **cell)
+                left.plot(100 * said["p"], 100 * said["hallucinated_share"], **look)
+                mine = curves.filter(method=method, **cell)
+                label = METHOD_TITLES[method] if len(mine) else None
+                right.plot(100 * mine["coverage"], 100 * mine["risk"], **{**look, "marker": ""}, label=label)
+            if not curves.filter(**cell).is_empty():
+                left.plot([0, 100], [0, 100], color="0.6", linewidth=0.8, marker="", zorder=0)
+            right.axhline(0, color="0.6", linewidth=0.8, zorder=0)
+        for number, panel in enumerate(figure.axes[-len(columns) :]):
+            panel.set_xlabel("answers kept, %" if number % 2 else "P(hallucinated), %")
     return figure
-
-
-def _draw_bins(panel: Axes, bins: pl.DataFrame, look: dict) -> None:
-    said, happened = (100 * bins[name].to_numpy() for name in ("p", "hallucinated_share"))
-    panel.plot(said, happened, color=look["color"], linestyle=look["linestyle"], marker=look["marker"])

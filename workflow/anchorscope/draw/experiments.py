@@ -1,16 +1,14 @@
 """The figures of the other experiments: both groupings side by side, a row of panels for each dataset."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from anchorscope.draw.panels import FEW, count_layers, draw_curve, label_rows, looks, name_panels, sheet
-from anchorscope.draw.views import ANCHOR_LETTERS, View, finish
+from anchorscope.draw.panels import FEW, draw_curve, looks
+from anchorscope.draw.views import ANCHOR_LETTERS, Strip, View, grid
 from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, LOGPROB, MEAN, RULE_NAMES, SUBJECT, UNSURE
 from anchorscope.models.manifest import SALMON
 
@@ -30,15 +28,6 @@ NOTHING = "too few in a group, or not probed"
 POINTS = 200  # of a density
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A value with its interval."""
-
-    value: float
-    low: float
-    high: float
-
-
 def draw_patching(tables: Tables, view: View) -> Figure:
     """How often verdicts flip when the exact words are replaced, and when other words are."""
     conditions = {"patch_question": "exact words replaced", "patch_random": "other words replaced"}
@@ -53,13 +42,14 @@ def draw_answer_only(tables: Tables, view: View) -> Figure:
 
 def _by_layer(table: pl.DataFrame, view: View, measure: str, conditions: Mapping[str, str], unit: str) -> Figure:
     """Both groups by layer under a condition, and lighter under its control."""
-    rows = view.of(table).filter(pl.col("layer").is_not_null(), measure=measure, stratum="all")
+    rows = view.of(table).filter(pl.col("layer").is_not_null(), measure=measure, stratum="all").sort("layer")
     pair = looks(view.style, len(ANCHOR_LETTERS))
-    with _both_rules(view) as (figure, panels):
-        for panel, chosen in _each_panel(panels, view):
+    lines, columns = view.by_dataset(f"{{}}, {unit}"), _both_rules(view, table)
+    with grid(view, table, lines, columns, heading=BOTH_RULES, row_height=0.7, nothing=NOTHING) as (figure, cells):
+        for panel, cell in cells:
             for (condition, title), main in zip(conditions.items(), (True, False), strict=True):
                 for (anchor, letter), look in zip(ANCHOR_LETTERS.items(), pair, strict=True):
-                    mine = rows.filter(condition=condition, anchor=anchor, **chosen).sort("layer")
+                    mine = rows.filter(condition=condition, anchor=anchor, **cell)
                     label = f"{letter}, {title}"
                     if main:
                         sure = mine.with_columns(sure=pl.col("n") >= FEW)
@@ -67,27 +57,28 @@ def _by_layer(table: pl.DataFrame, view: View, measure: str, conditions: Mapping
                     elif not mine.is_empty():
                         lighter = {"color": look["color"], "alpha": FAINTER, "linestyle": ":", "marker": ""}
                         panel.plot(mine["layer"], mine["value"].cast(pl.Float64), **lighter, label=label)
-            panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
-        _name(panels, view, table, unit)
-        count_layers(panels)
-        finish(figure, panels, view, summary=table, heading=BOTH_RULES, nothing=NOTHING)
     return figure
 
 
 def draw_awareness(tables: Tables, view: View) -> Figure:
     """How well each reader tells the group."""
     table = tables["awareness"]
-    rows = view.of(table).filter(pl.col("layer").is_not_null(), measure="auc")
-    with _both_rules(view) as (figure, panels):
-        for panel, chosen in _each_panel(panels, view):
+    rows = view.of(table).filter(pl.col("layer").is_not_null(), measure="auc").with_columns(sure=pl.lit(True))
+    with grid(
+        view,
+        table,
+        view.by_dataset("{}, AUC, %"),
+        _both_rules(view, table),
+        heading=f"which group an example is in, told by probes on what they see; {BOTH_RULES}",
+        level=50,
+        row_height=0.7,
+        together=1,
+        nothing=NOTHING,
+    ) as (figure, cells):
+        for panel, cell in cells:
             for (reader, title), look in zip(READER_TITLES.items(), looks(view.style, len(READER_TITLES)), strict=True):
-                mine = rows.filter(condition=reader, **chosen).with_columns(sure=pl.lit(True))
+                mine = rows.filter(condition=reader, **cell)
                 draw_curve(panel, mine, "value", ends=("low", "high"), look=look, label=title)
-            panel.axhline(50, color="0.6", linewidth=0.8, zorder=0)
-        _name(panels, view, table, "AUC, %")
-        count_layers(panels)
-        heading = f"which group an example is in, told by probes on what they see; {BOTH_RULES}"
-        finish(figure, panels, view, summary=table, heading=heading, together=1, nothing=NOTHING)
     return figure
 
 
@@ -96,21 +87,29 @@ def draw_boundary(tables: Tables, view: View) -> Figure:
     table = tables["boundary"]
     at_reference = view.of(tables["layers"]).filter("is_reference", intervention="clean")
     rows = view.of(table).join(at_reference.select("model", "dataset", "layer"), on=["model", "dataset", "layer"])
-    lines = _boundary_lines(rows, view)
-    columns = len(view.models) * len(RULE_NAMES)
-    with sheet(view.style, columns, rows=len(lines), row_height=0.7, sharey="row") as (figure, panels):
-        for line, (title, places) in zip(panels, lines.items(), strict=True):
-            for panel, (model, rule) in zip(line, _columns(view), strict=True):
-                mine = rows.filter(model=model, rule=rule)
-                for (name, chosen), look, offset in zip(*_beside(title, view), (-SHIFT, SHIFT), strict=True):
-                    bars = [_bar(mine.filter(**place, **chosen)) for place in places.values()]
-                    _draw_bars(panel, bars, offset=offset, look=look, label=name)
-                panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
-                panel.set_xticks(range(len(places)), [_short(place) for place in places], rotation=30, ha="right")
-            label_rows(line[0], title, len(panels))
-        name_panels(panels[0], _titles(view, table))
-        heading = f"at the reference layer, over all answers; {BOTH_RULES}"
-        finish(figure, panels, view, summary=table, heading=heading, nothing=NOTHING)
+    known = rows.drop_nulls(["value", "low", "high"])
+    lines: list[Strip] = [
+        (title, {"pair": _beside(title, view), "places": places})
+        for title, places in _boundary_lines(rows, view).items()
+    ]
+    with grid(
+        view,
+        table,
+        lines,
+        _both_rules(view, table),
+        heading=f"at the reference layer, over all answers; {BOTH_RULES}",
+        below="",
+        row_height=0.7,
+        sharex=False,
+        sharey="row",
+        nothing=NOTHING,
+    ) as (figure, cells):
+        for panel, cell in cells:
+            pair, places = cell.pop("pair"), cell.pop("places")
+            for (name, chosen, look), offset in zip(pair, (-SHIFT, SHIFT), strict=True):
+                bars = [known.filter(**place, **chosen, **cell).head(1) for place in places.values()]
+                _draw_bars(panel, bars, offset=offset, look=look, label=name)
+            panel.set_xticks(range(len(places)), [_short(place) for place in places], rotation=30, ha="right")
     return figure
 
 
@@ -143,27 +142,22 @@ def _boundary_lines(rows: pl.DataFrame, view: View) -> dict[str, dict[str, dict]
     return lines
 
 
-def _beside(title: str, view: View) -> tuple[list[tuple[str, dict]], list[dict]]:
-    """The two bars that stand side by side in a row of panels, by name, and their looks."""
-    chosen = looks(view.style, 4)
+def _beside(title: str, view: View) -> list[tuple[str, dict, dict]]:
+    """The two bars that stand side by side in a row of panels: name, rows and look."""
+    first, second, third, fourth = looks(view.style, 4)
     if title in GAPS:
         as_they_are, matched = {"anchor": "gap", "stratum": "all"}, {"anchor": "gap", "stratum": EQUAL_LOGIT}
-        return [("Q − A", as_they_are), ("Q − A at equal clean logit", matched)], chosen[2:]
-    return [(letter, {"anchor": anchor}) for anchor, letter in ANCHOR_LETTERS.items()], chosen[:2]
+        return [("Q − A", as_they_are, third), ("Q − A at equal clean logit", matched, fourth)]
+    return [("Q", {"anchor": "question"}, first), ("A", {"anchor": "answer"}, second)]
 
 
-def _bar(row: pl.DataFrame) -> Bar | None:
-    """The one row of a bar; none where there is no interval."""
-    known = row.drop_nulls(["value", "low", "high"])
-    return Bar(*known.select("value", "low", "high").row(0)) if len(known) else None
-
-
-def _draw_bars(panel: Axes, bars: Sequence[Bar | None], offset: float, look: dict, label: str) -> None:
-    known = [(place, bar) for place, bar in enumerate(bars) if bar is not None]
-    if known:
-        places, values = [place + offset for place, _ in known], [bar.value for _, bar in known]
-        panel.bar(places, values, width=1.9 * SHIFT, color=look["color"], label=label, linewidth=0, alpha=0.8)
-        panel.vlines(places, [bar.low for _, bar in known], [bar.high for _, bar in known], color="0.25", linewidth=1.2)
+def _draw_bars(panel: Axes, bars: Sequence[pl.DataFrame], offset: float, look: dict, label: str) -> None:
+    """Bars with their intervals, each a row or, where there is none, nothing."""
+    known = pl.concat([bar.with_columns(place=pl.lit(place + offset)) for place, bar in enumerate(bars)])
+    if not known.is_empty():
+        places = known["place"]
+        panel.bar(places, known["value"], width=1.9 * SHIFT, color=look["color"], label=label, linewidth=0, alpha=0.8)
+        panel.vlines(places, known["low"], known["high"], color="0.25", linewidth=1.2)
 
 
 def _short(place: str) -> str:
@@ -175,29 +169,28 @@ def draw_saliency(tables: Tables, view: View) -> Figure:
     table = tables["saliency"]
     every = {**view.models, **{f"{model}{SALMON}": title for model, title in view.models.items()}}
     samples = table.filter(pl.col("model").is_in(list(every)), measure=MEAN, stratum="all")
-    with sheet(view.style, len(view.models), rows=len(view.datasets), row_height=0.6) as (figure, panels):
-        for line, (dataset, title) in zip(panels, view.datasets.items(), strict=True):
-            for panel, model in zip(line, view.models, strict=True):
-                curves = {
-                    name: samples.filter(model=model, dataset=dataset, condition=flow)
-                    for flow, name in FLOW_TITLES.items()
-                }
-                salmon = samples.filter(model=f"{model}{SALMON}", dataset=dataset, condition="exact")
-                curves["exact question words, random weights"] = salmon
-                for (name, row), look in zip(curves.items(), looks(view.style, len(curves)), strict=True):
-                    if not row.is_empty():
-                        reach, heights = density(row["sample"][0].to_numpy().astype(np.float64))
-                        plain = {"color": look["color"], "linestyle": look["linestyle"], "marker": ""}
-                        panel.plot(reach, heights, **plain, label=name)
-                panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
-            label_rows(line[0], f"{title}, density", len(panels))
-        name_panels(panels[0], view.titles(table))
-        for panel in panels[-1]:
-            panel.set_xlabel("saliency, relative to its mean")
-        heading = (
-            "attention times gradient, from words to the answer, at the reference layer; one density per kind of flow"
-        )
-        finish(figure, panels, view, summary=table, heading=heading, together=1, nothing=NOTHING)
+    with grid(
+        view,
+        table,
+        view.by_dataset("{}, density"),
+        heading="attention times gradient, from words to the answer, at the reference layer; one density per kind of "
+        "flow",
+        below="saliency, relative to its mean",
+        row_height=0.6,
+        sharex=False,
+        sharey=False,
+        together=1,
+        nothing=NOTHING,
+    ) as (figure, cells):
+        for panel, cell in cells:
+            curves = {name: samples.filter(condition=flow, **cell) for flow, name in FLOW_TITLES.items()}
+            salmon = {**cell, "model": f"{cell['model']}{SALMON}", "condition": "exact"}
+            curves["exact question words, random weights"] = samples.filter(**salmon)
+            for (name, row), look in zip(curves.items(), looks(view.style, len(curves)), strict=True):
+                if not row.is_empty():
+                    reach, heights = density(row["sample"][0].to_numpy().astype(np.float64))
+                    plain = {"color": look["color"], "linestyle": look["linestyle"], "marker": ""}
+                    panel.plot(reach, heights, **plain, label=name)
     return figure
 
 
@@ -212,30 +205,8 @@ def density(sample: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return reach, near.sum(1) / (len(values) * width * np.sqrt(2 * np.pi))
 
 
-def _both_rules(view: View) -> AbstractContextManager[tuple[Figure, np.ndarray]]:
-    """A row of panels for each dataset, a column for each model under each rule."""
-    columns = len(view.models) * len(RULE_NAMES)
-    return sheet(view.style, columns, rows=len(view.datasets), row_height=0.7, sharey=True, sharex="col")
-
-
-def _columns(view: View) -> list[tuple[str, str]]:
-    return [(model, rule) for model in view.models for rule in RULE_NAMES]
-
-
-def _each_panel(panels: np.ndarray, view: View) -> list[tuple[Axes, dict]]:
-    """Every panel, and which rows it shows."""
+def _both_rules(view: View, table: pl.DataFrame) -> list[Strip]:
+    """A column of panels for each model under each rule."""
     return [
-        (panel, {"model": model, "rule": rule, "dataset": dataset})
-        for line, dataset in zip(panels, view.datasets, strict=True)
-        for panel, (model, rule) in zip(line, _columns(view), strict=True)
+        (f"{title}, {rule}", {**model, "rule": rule}) for title, model in view.by_model(table) for rule in RULE_NAMES
     ]
-
-
-def _titles(view: View, table: pl.DataFrame) -> list[str]:
-    return [f"{title}, {rule}" for title in view.titles(table) for rule in RULE_NAMES]
-
-
-def _name(panels: np.ndarray, view: View, table: pl.DataFrame, unit: str) -> None:
-    for line, title in zip(panels, view.datasets.values(), strict=True):
-        label_rows(line[0], f"{title}, {unit}", len(panels))
-    name_panels(panels[0], _titles(view, table))

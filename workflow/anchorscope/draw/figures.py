@@ -21,15 +21,12 @@ from anchorscope.draw.panels import (
     FEW,
     Style,
     changed_settings,
-    count_layers,
     draw_curve,
-    label_rows,
     looks,
     name_panels,
     read_style,
-    sheet,
 )
-from anchorscope.draw.views import ANCHOR_LETTERS, ONE_MECHANISM, View, finish
+from anchorscope.draw.views import ANCHOR_LETTERS, ONE_MECHANISM, Strip, View, grid
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, Headline, window_of
 from anchorscope.files.arguments import is_list, is_text
 from anchorscope.files.reasons import shortened
@@ -175,14 +172,13 @@ def _titles(summary: pl.DataFrame, column: str, given: Sequence[str] | Mapping[s
 
 
 def _family(summary: pl.DataFrame, view: View, shown: Shown) -> Figure:
-    with sheet(view.style, len(view.models), sharey=True) as (figure, panels):
-        _draw_anchors(panels[0], view.of(summary), view, shown)
-        panels[0, 0].set(ylabel=shown.quantity.title, ylim=limits(view.of(summary), shown.quantity))
-        name_panels(panels[0], view.titles(summary))
-        count_layers(panels)
-        cut = intervention_title(shown.intervention)
-        common = "" if shown.logits == "measured" else f"; {TAKEN_OUT[shown.logits]}"
-        finish(figure, panels, view, summary=summary, heading=f"{cut}; {RULE_TITLES[shown.rule]}{common}")
+    rows, cut = view.of(summary), intervention_title(shown.intervention)
+    common = "" if shown.logits == "measured" else f"; {TAKEN_OUT[shown.logits]}"
+    heading = f"{cut}; {RULE_TITLES[shown.rule]}{common}"
+    with grid(view, summary, [(shown.quantity.title, {})], heading=heading) as (figure, cells):
+        for panel, cell in cells:
+            _draw_anchors(panel, rows.filter(**cell), view, shown)
+        cells[0][0].set_ylim(limits(rows, shown.quantity))
     return figure
 
 
@@ -199,39 +195,38 @@ def draw_honest(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     summary = tables["summary"]
     rows = view.of(summary)
     honest, change = Shown(rule="replicate"), QUANTITIES["delta_logit"]
-    lines = {"ΔP": honest, change.title: replace(honest, quantity=change)}
-    lines |= {f"ΔP, {CONTROL}": replace(honest, intervention="random_question")}
-    with sheet(view.style, len(view.models), rows=3, row_height=0.7, sharey="row", sharex="col") as (figure, panels):
-        for line, (label, shown) in zip(panels, lines.items(), strict=True):
-            _draw_anchors(line, rows, view, shown, null=shown.quantity is not change)
+    lines: list[Strip] = [
+        ("ΔP", {"shown": honest}),
+        (change.title, {"shown": replace(honest, quantity=change)}),
+        (f"ΔP, {CONTROL}", {"shown": replace(honest, intervention="random_question")}),
+    ]
+    reach = {quantity: limits(rows, quantity) for quantity in QUANTITIES.values()}
+    heading = f"{RULE_TITLES['replicate']}; control: as many other words cut"
+    with grid(view, summary, lines, heading=heading, row_height=0.7, sharey="row") as (figure, cells):
+        for panel, cell in cells:
+            shown, model = cell["shown"], cell["model"]
+            _draw_anchors(panel, rows.filter(model=model), view, shown, null=shown.quantity is not change)
             if shown.intervention == EXACT:
-                _draw_salmons(line, shown.of(summary).filter(anchor="question"), view, shown.quantity.value)
-            line[0].set(ylabel=label, ylim=limits(rows, shown.quantity))
-        name_panels(panels[0], view.titles(summary))
-        count_layers(panels)
-        heading = f"{RULE_TITLES['replicate']}; control: as many other words cut"
-        finish(figure, panels, view, summary=summary, heading=heading)
+                salmons = shown.of(summary).filter(anchor="question")
+                _draw_salmons(panel, salmons, view, model=model, value=shown.quantity.value)
+            panel.set_ylim(reach[shown.quantity])
     return figure
+
+
+GAP = f"gap: Question-Anchored minus Answer-Anchored, in points of ΔP; {RULE_TITLES['replicate']}"
 
 
 def draw_push(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     """The honest gap as measured, and with what the knockout does to all examples alike taken out."""
-    summary = tables["summary"]
-    rows = view.of(summary).filter(rule="replicate", labels="plotted", intervention="exact_question", anchor="gap")
-    chosen = looks(view.style, len(ANCHOR_LETTERS) * len(view.datasets))[:: len(ANCHOR_LETTERS)]
-    with sheet(view.style, len(view.models), rows=3, row_height=0.8, sharey=True, sharex="col") as (figure, panels):
-        for line, (logits, title) in zip(panels, TAKEN_OUT.items(), strict=True):
-            for panel, model in zip(line, view.models, strict=True):
-                for (dataset, name), look in zip(view.datasets.items(), chosen, strict=True):
-                    mine = rows.filter(model=model, dataset=dataset, logits=logits).with_columns(sure=SURE)
-                    draw_curve(panel, mine, "delta_p", ends=("low", "high"), look=look, label=name)
-                    _draw_null(panel, mine, look)
-                _end_panel(panel, null=True)
-            label_rows(line[0], f"gap, {title}", len(panels))
-        name_panels(panels[0], view.titles(summary))
-        count_layers(panels)
-        heading = f"gap: Question-Anchored minus Answer-Anchored, in points of ΔP; {RULE_TITLES['replicate']}"
-        finish(figure, panels, view, summary=summary, heading=heading, together=1)
+    rows = view.of(tables["summary"]).filter(rule="replicate", labels="plotted", intervention=EXACT, anchor="gap")
+    lines = [(f"gap, {title}", {"logits": logits}) for logits, title in TAKEN_OUT.items()]
+    with grid(view, tables["summary"], lines, heading=GAP, row_height=0.8, together=1) as (figure, cells):
+        for panel, cell in cells:
+            for dataset, look in view.looks_of_datasets().items():
+                mine = rows.filter(dataset=dataset, **cell).with_columns(sure=SURE)
+                draw_curve(panel, mine, "delta_p", ends=("low", "high"), look=look, label=view.datasets[dataset])
+                _draw_null(panel, mine, look)
+            _name_dotted(panel, ONE_MECHANISM)
     return figure
 
 
@@ -250,44 +245,38 @@ def _by_knockout(tables: dict[str, pl.DataFrame], view: View, knockouts: Sequenc
     """The gap under the honest rule, a row of panels for each dataset, a curve for each knockout that was measured."""
     rows = view.of(tables["summary"]).filter(rule="replicate", labels="plotted", logits="measured", anchor="gap")
     measured = [name for name in knockouts if name in set(rows["intervention"])]
-    with sheet(view.style, len(view.models), rows=len(view.datasets), row_height=0.7, sharey=True, sharex="col") as (
-        figure,
-        panels,
-    ):
-        for line, (dataset, title) in zip(panels, view.datasets.items(), strict=True):
-            for panel, model in zip(line, view.models, strict=True):
-                for name, look in zip(measured, looks(view.style, len(measured)), strict=True):
-                    mine = rows.filter(model=model, dataset=dataset, intervention=name).with_columns(sure=SURE)
-                    label = intervention_title(name)
-                    draw_curve(panel, mine, "delta_p", ends=("low", "high"), look=look, label=label)
-                _end_panel(panel, null=False)
-            label_rows(line[0], f"gap, {title}", len(panels))
-        name_panels(panels[0], view.titles(tables["summary"]))
-        count_layers(panels)
-        heading = f"gap: Question-Anchored minus Answer-Anchored, in points of ΔP; {RULE_TITLES['replicate']}"
-        finish(figure, panels, view, summary=tables["summary"], heading=heading, together=1)
+    lines = view.by_dataset("gap, {}")
+    with grid(view, tables["summary"], lines, heading=GAP, row_height=0.7, together=1) as (figure, cells):
+        for panel, cell in cells:
+            for name, look in zip(measured, looks(view.style, len(measured)), strict=True):
+                mine = rows.filter(intervention=name, **cell).with_columns(sure=SURE)
+                draw_curve(panel, mine, "delta_p", ends=("low", "high"), look=look, label=intervention_title(name))
     return figure
 
 
 def draw_lines(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     """What the knockout does to each example: its logit under it against its clean one, and the curve of each kind."""
-    examples = view.of(tables["deepest"]).filter(intervention="exact_question")
+    examples = view.of(tables["deepest"]).filter(intervention=EXACT)
     verdicts = {pair: found.verdict for pair, found in judge_all(tables["accounts"]).items()}
-    with sheet(view.style, len(view.models), rows=len(view.datasets), row_height=0.8) as (figure, panels):
-        for line, (dataset, title) in zip(panels, view.datasets.items(), strict=True):
-            for panel, model in zip(line, view.models, strict=True):
-                mine = examples.filter(model=model, dataset=dataset)
-                if not mine.is_empty():
-                    fitted = tables["accounts"].filter(model=model, dataset=dataset, layer=mine["layer"][0])
-                    verdict = verdicts.get((model, dataset), "not judged")
-                    shown = looks(view.style, len(ANCHOR_LETTERS))
-                    _draw_logits(panel, mine, fitted.row(0, named=True), pair=shown, verdict=verdict)
-            label_rows(line[0], f"{title}, cut", len(panels))
-        name_panels(panels[0], view.titles(tables["summary"]))
-        for panel in panels[-1]:
-            panel.set_xlabel("clean logit")
-        heading = 'logits of "hallucinated" with the exact question words cut, against clean ones; at the deepest layer'
-        finish(figure, panels, view, summary=tables["summary"], heading=heading, together=1, last=UNCHANGED)
+    with grid(
+        view,
+        tables["summary"],
+        view.by_dataset("{}, cut"),
+        heading='logits of "hallucinated" with the exact question words cut, against clean ones; at the deepest layer',
+        below="clean logit",
+        level=None,
+        row_height=0.8,
+        sharex=False,
+        sharey=False,
+        together=1,
+        last=UNCHANGED,
+    ) as (figure, cells):
+        for panel, cell in cells:
+            mine = examples.filter(**cell)
+            if not mine.is_empty():
+                fitted = tables["accounts"].filter(layer=mine["layer"][0], **cell).row(0, named=True)
+                verdict = verdicts.get((cell["model"], cell["dataset"]), "not judged")
+                _draw_logits(panel, mine, fitted, pair=looks(view.style, len(ANCHOR_LETTERS)), verdict=verdict)
     return figure
 
 
@@ -309,52 +298,42 @@ def _draw_logits(panel: Axes, examples: pl.DataFrame, lines: dict, *, pair: list
     panel.axhline(0, color="0.6", linewidth=0.6, zorder=0)
     panel.axvline(0, color="0.6", linewidth=0.6, zorder=0)
     panel.set(ylim=(-1.1 * reach, 1.1 * reach), xlim=(-1.1 * reach, 1.1 * reach))
-    panel.text(
-        0.02, 0.94, f"layer {examples['layer'][0]}: {verdict}", transform=panel.transAxes, va="top", fontsize="small"
-    )
+    _say_above(panel, f"layer {examples['layer'][0]}: {verdict}")
 
 
 def draw_auc(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     """How well the probes rank, clean and knocked out."""
     layers = view.of(tables["layers"]).with_columns(sure=pl.lit(True))
+    salmons = tables["layers"].filter(intervention="clean")
     chosen = looks(view.style, len(ANCHOR_LETTERS) * len(view.datasets))
-    with sheet(view.style, len(view.models), sharey=True) as (figure, panels):
-        for panel, model in zip(panels[0], view.models, strict=True):
+    heading = "clean, and with the exact question words cut; dotted: probes that learnt shuffled labels"
+    lines: list[Strip] = [("AUC of the probe", {})]
+    with grid(view, tables["summary"], lines, heading=heading, level=0.5, last=SHUFFLED) as (figure, cells):
+        for panel, cell in cells:
             for number, (dataset, title) in enumerate(view.datasets.items()):
                 of_question, of_answer = chosen[2 * number : 2 * number + 2]
                 cut = {**of_answer, "color": of_question["color"]}
-                states = {"clean": (of_question, "clean"), "exact_question": (cut, "cut")}
-                for intervention, (look, state) in states.items():
-                    rows = layers.filter(model=model, dataset=dataset, intervention=intervention)
+                mine = layers.filter(dataset=dataset, **cell).sort("layer")
+                for intervention, look, state in (("clean", of_question, "clean"), (EXACT, cut, "cut")):
+                    rows = mine.filter(intervention=intervention)
                     draw_curve(panel, rows, "auc", ends=("auc_low", "auc_high"), look=look, label=f"{title}, {state}")
-                mine = layers.filter(model=model, dataset=dataset, intervention="clean").sort("layer")
-                panel.plot(mine["layer"], mine["auc_shuffled"], color=of_question["color"], linestyle=":", marker="")
-            panel.plot([], [], color=GREY, linestyle=":", marker="", label=SHUFFLED)
-            panel.axhline(0.5, color="0.6", linewidth=0.8, zorder=0)
-        salmons = tables["layers"].filter(intervention="clean")
-        _draw_salmons(panels[0], salmons, view, "auc")
-        panels[0, 0].set_ylabel("AUC of the probe")
-        name_panels(panels[0], view.titles(tables["summary"]))
-        count_layers(panels)
-        heading = "clean, and with the exact question words cut; dotted: probes that learnt shuffled labels"
-        finish(figure, panels, view, summary=tables["summary"], heading=heading, last=SHUFFLED)
+                clean = mine.filter(intervention="clean")
+                panel.plot(clean["layer"], clean["auc_shuffled"], color=of_question["color"], linestyle=":", marker="")
+            _name_dotted(panel, SHUFFLED)
+            _draw_salmons(panel, salmons, view, model=cell["model"], value="auc")
     return figure
 
 
 def draw_share(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     """How many examples are Question-Anchored at each layer."""
-    summary = tables["summary"]
-    rows = Shown().of(view.of(summary)).with_columns(pl.col("^share.*$") * 100)
-    chosen = looks(view.style, len(ANCHOR_LETTERS) * len(view.datasets))[:: len(ANCHOR_LETTERS)]
-    with sheet(view.style, len(view.models), sharey=True) as (figure, panels):
-        for panel, model in zip(panels[0], view.models, strict=True):
-            for (dataset, title), look in zip(view.datasets.items(), chosen, strict=True):
-                mine = rows.filter(model=model, dataset=dataset, anchor="question")
-                draw_curve(panel, mine, "share", ends=("share_low", "share_high"), look=look, label=title)
-        panels[0, 0].set(ylabel="Question-Anchored, %", ylim=(0, None))
-        name_panels(panels[0], view.titles(summary))
-        count_layers(panels)
-        finish(figure, panels, view, summary=summary, heading=RULE_TITLES["flip"], together=1)
+    rows = Shown().of(view.of(tables["summary"])).with_columns(pl.col("^share.*$") * 100).filter(anchor="question")
+    lines: list[Strip] = [("Question-Anchored, %", {})]
+    with grid(view, tables["summary"], lines, heading=RULE_TITLES["flip"], level=None, together=1) as (figure, cells):
+        for panel, cell in cells:
+            for dataset, look in view.looks_of_datasets().items():
+                mine, ends = rows.filter(dataset=dataset, **cell), ("share_low", "share_high")
+                draw_curve(panel, mine, "share", ends=ends, look=look, label=view.datasets[dataset])
+        cells[0][0].set_ylim(0, None)
     return figure
 
 
@@ -365,65 +344,59 @@ def draw_grid(tables: dict[str, pl.DataFrame], view: View) -> Figure:
         [name for name in known if name in set(summary[column])]
         for column, known in (("component", COMPONENTS), ("position", TEXT_ORDER))
     )
-    lines = [(model, component) for model in view.models for component in components]
-    titles = dict(zip(view.models, view.titles(summary), strict=True))
-    with sheet(view.style, len(positions), rows=len(lines), row_height=0.6, sharey=True, sharex="row") as (
+    models = view.by_model(summary)
+    lines = [(f"ΔP, {name}", {"component": name, **model}) for _, model in models for name in components]
+    columns: list[Strip] = [(name, {"position": name}) for name in positions]
+    heading = f"{INTERVENTION_TITLES[EXACT]}; {RULE_TITLES['flip']}"
+    with grid(view, tables["summary"], lines, columns, heading=heading, row_height=0.6, sharex="row") as (
         figure,
-        panels,
+        cells,
     ):
-        for line, (model, component) in zip(panels, lines, strict=True):
-            alone = replace(view, models={model: titles[model]})
-            for panel, position in zip(line, positions, strict=True):
-                rows = summary.filter(component=component, position=position)
-                _draw_anchors([panel], rows, alone, Shown())
-            line[0].set_ylabel(f"ΔP, {component}")
-            if component == components[0]:
-                name_panels(line, [f"{titles[model]}, {position}" for position in positions])
-        panels[0, 0].set_ylim(limits(summary))
-        count_layers(panels)
-        heading = f"{INTERVENTION_TITLES['exact_question']}; {RULE_TITLES['flip']}"
-        finish(figure, panels, view, summary=tables["summary"], heading=heading)
+        for panel, cell in cells:
+            _draw_anchors(panel, summary.filter(**cell), view, Shown())
+        for number, (title, _) in enumerate(models):
+            first = number * len(components) * len(columns)
+            name_panels(figure.axes[first : first + len(columns)], [f"{title}, {position}" for position in positions])
+        cells[0][0].set_ylim(limits(summary))
     return figure
 
 
 def draw_distribution(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     """Every example's delta P at the deepest layer, under the knockout by anchor and under the control."""
     examples = view.of(tables["deepest"])
-    with sheet(view.style, len(view.models), rows=len(view.datasets), row_height=0.45, sharey=True, sharex=True) as (
-        figure,
-        panels,
-    ):
-        for line, (dataset, title) in zip(panels, view.datasets.items(), strict=True):
-            for panel, model in zip(line, view.models, strict=True):
-                mine = examples.filter(model=model, dataset=dataset)
-                if not mine.is_empty():
-                    _draw_histogram(panel, mine, looks(view.style, len(ANCHOR_LETTERS)))
-            label_rows(line[0], f"{title}, %", len(panels))
-        name_panels(panels[0], view.titles(tables["summary"]))
-        for panel in panels[-1]:
-            panel.set_xlabel("ΔP")
-        heading = f"at the deepest layer; {RULE_TITLES['flip']}"
-        finish(figure, panels, view, summary=tables["summary"], heading=heading, together=1, last=CONTROL)
+    with grid(
+        view,
+        tables["summary"],
+        view.by_dataset("{}, %"),
+        heading=f"at the deepest layer; {RULE_TITLES['flip']}",
+        below="ΔP",
+        level=None,
+        row_height=0.45,
+        sharex=True,
+        together=1,
+        last=CONTROL,
+    ) as (figure, cells):
+        for panel, cell in cells:
+            mine = examples.filter(**cell)
+            if not mine.is_empty():
+                _draw_histogram(panel, mine, looks(view.style, len(ANCHOR_LETTERS)))
     return figure
 
 
-def _draw_salmons(panels: Sequence[Axes], rows: pl.DataFrame, view: View, value: str) -> None:
-    """The same answers through random weights of each model's shape, a thin curve per dataset, where that was made."""
-    rows = rows.filter(**asdict(view.headline))
-    chosen = looks(view.style, len(ANCHOR_LETTERS) * len(view.datasets))[:: len(ANCHOR_LETTERS)]
-    for panel, model in zip(panels, view.models, strict=True):
-        for dataset, look in zip(view.datasets, chosen, strict=True):
-            mine = rows.filter(model=f"{model}{SALMON}", dataset=dataset).sort("layer")
-            if not mine.is_empty():
-                style = {"color": look["color"], "linestyle": "-.", "linewidth": 0.8, "marker": ""}
-                panel.plot(mine["layer"], mine[value], **style)
-                panel.plot([], [], **{**style, "color": GREY}, label=RANDOM_WEIGHTS)
+def _draw_salmons(panel: Axes, rows: pl.DataFrame, view: View, *, model: str, value: str) -> None:
+    """The same answers through random weights of the model's shape, a thin curve per dataset, where that was made."""
+    for dataset, look in view.looks_of_datasets().items():
+        mine = rows.filter(model=f"{model}{SALMON}", dataset=dataset, **asdict(view.headline)).sort("layer")
+        if not mine.is_empty():
+            style = {"color": look["color"], "linestyle": "-.", "linewidth": 0.8, "marker": ""}
+            panel.plot(mine["layer"], mine[value], **style)
+            panel.plot([], [], **{**style, "color": GREY}, label=RANDOM_WEIGHTS)
 
 
 def _draw_histogram(panel: Axes, examples: pl.DataFrame, pair: list[dict]) -> None:
     """Shares of all examples in steps of five points, one group stacked on the other, and the control's outline."""
     edges = list(range(-100, 51, 5))
-    cut = examples.filter(intervention="exact_question")
+    cut = examples.filter(intervention=EXACT)
     groups = [cut.filter(question_anchored=anchored)["delta_p"].to_numpy() for anchored in (True, False)]
     weights = [np.full(len(group), 100 / len(cut)) for group in groups]
     labels, colours = ["Question-Anchored", "Answer-Anchored"], [look["color"] for look in pair]
@@ -431,22 +404,25 @@ def _draw_histogram(panel: Axes, examples: pl.DataFrame, pair: list[dict]) -> No
     control = examples.filter(intervention="random_question")["delta_p"].to_numpy()
     shares = np.full(len(control), 100 / max(1, len(control)))
     panel.hist(control, edges, weights=shares, histtype="step", color="0.3", linewidth=0.8, label=CONTROL)
-    counted = f"layer {cut['layer'][0]}\n{len(cut)} examples"
-    panel.text(0.02, 0.94, counted, transform=panel.transAxes, va="top", fontsize="small")
+    _say_above(panel, f"layer {cut['layer'][0]}\n{len(cut)} examples")
 
 
-def _draw_anchors(panels: Sequence[Axes], rows: pl.DataFrame, view: View, shown: Shown, *, null: bool = False) -> None:
-    """Two curves per dataset in each model's panel; with `null`, also where one mechanism would put them."""
+def _say_above(panel: Axes, text: str) -> None:
+    panel.text(0.02, 0.94, text, transform=panel.transAxes, va="top", fontsize="small")
+
+
+def _draw_anchors(panel: Axes, rows: pl.DataFrame, view: View, shown: Shown, *, null: bool = False) -> None:
+    """Two curves per dataset, from the rows of a model; with `null`, also where one mechanism would put them."""
     rows, quantity = shown.of(rows), shown.quantity
     series = [(dataset, anchor) for dataset in view.datasets for anchor in ANCHOR_LETTERS]
-    for panel, model in zip(panels, view.models, strict=True):
-        for (dataset, anchor), look in zip(series, looks(view.style, len(series)), strict=True):
-            mine = rows.filter(model=model, dataset=dataset, anchor=anchor)
-            label = f"{ANCHOR_LETTERS[anchor]} {view.datasets[dataset]}"
-            draw_curve(panel, mine, quantity.value, ends=(quantity.low, quantity.high), look=look, label=label)
-            if null:
-                _draw_null(panel, mine, look)
-        _end_panel(panel, null)
+    for (dataset, anchor), look in zip(series, looks(view.style, len(series)), strict=True):
+        mine = rows.filter(dataset=dataset, anchor=anchor)
+        label = f"{ANCHOR_LETTERS[anchor]} {view.datasets[dataset]}"
+        draw_curve(panel, mine, quantity.value, ends=(quantity.low, quantity.high), look=look, label=label)
+        if null:
+            _draw_null(panel, mine, look)
+    if null:
+        _name_dotted(panel, ONE_MECHANISM)
 
 
 def _draw_null(panel: Axes, rows: pl.DataFrame, look: dict) -> None:
@@ -457,10 +433,9 @@ def _draw_null(panel: Axes, rows: pl.DataFrame, look: dict) -> None:
     panel.plot(layer, middle, color=look["color"], linestyle=":", marker="")
 
 
-def _end_panel(panel: Axes, null: bool) -> None:
-    if null:
-        panel.plot([], [], color=GREY, linestyle=":", marker="", label=ONE_MECHANISM)
-    panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
+def _name_dotted(panel: Axes, label: str) -> None:
+    """One entry of the legend for the dotted lines of all colours."""
+    panel.plot([], [], color=GREY, linestyle=":", marker="", label=label)
 
 
 def limits(rows: pl.DataFrame, quantity: Quantity = QUANTITIES["delta_p"]) -> tuple[float, float]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, cast
@@ -84,19 +85,10 @@ def read_style(path: Path | str | None = None, column: bool = False, changed: Ma
     return Style(params={**params, **scaled}, looks=looks, width=COLUMN, height=COLUMN_SCALE * height)
 
 
-class _Complaints(logging.Handler):
-    """Collects what matplotlib finds wrong with a style file, which it only logs."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(record.getMessage().strip().splitlines()[0])
-
-
 def _read_params(path: Path) -> dict:
-    complaints, logger = _Complaints(), logging.getLogger("matplotlib")
+    # Matplotlib only logs what it finds wrong with a style file.
+    complaints, logger = BufferingHandler(capacity=10_000), logging.getLogger("matplotlib")
+    complaints.setLevel(logging.WARNING)
     logger.addHandler(complaints)
     try:
         params = dict(matplotlib.rc_params_from_file(path, use_default_template=False))
@@ -104,8 +96,9 @@ def _read_params(path: Path) -> dict:
         params = {}
     finally:
         logger.removeHandler(complaints)
-    if complaints.messages:
-        reason = complaints.messages[0].replace(f" in file {path!r}", "").replace(f" in file {path}", "")
+    if complaints.buffer:
+        first = complaints.buffer[0].getMessage().strip().splitlines()[0]
+        reason = first.replace(f" in file {path!r}", "").replace(f" in file {path}", "")
         raise ValueError(f"{path} is not a style that matplotlib can use: {reason.rstrip('.')}.")
     return params
 
@@ -168,12 +161,10 @@ def _figure(panel: Axes) -> Figure:
 
 
 def count_layers(panels: np.ndarray) -> None:
-    """Put layers, as whole numbers, on the x axis; the last row of panels is labelled."""
+    """Put layers, as whole numbers, on the x axis."""
     room = panels.flat[0].figure.get_figwidth() / panels.shape[1]  # inches of a panel
     for panel in panels.flat:
         panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=max(3, int(2 * room))))
-    for panel in panels[-1]:
-        panel.set_xlabel("Layer")
 
 
 def say_where_nothing_is(panels: np.ndarray, why: str) -> None:

@@ -27,7 +27,6 @@ from anchorscope.files.logs import log
 SECONDS_BEFORE_RETRIES = (1, 4, 16)
 # What the client raises: RuntimeError comes from parallel downloads, ValueError from a proxy's page in place of JSON.
 FAILURES = (OSError, HTTPError, RuntimeError, ValueError)
-BLOCK = 2**20
 # The hub's two kinds of hash, by length: git's for small files, SHA-256 for large ones.
 HASHES: dict[int, Callable[[int], Any]] = {
     40: lambda size: hashlib.sha1(b"blob %d\0" % size),
@@ -100,11 +99,8 @@ def verify(folder: Path, repo: str) -> None:
 
 
 def _hash_of(file: Path, like: str) -> str:
-    digest = HASHES[len(like)](file.stat().st_size)
     with open(file, "rb") as handle:
-        while block := handle.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(handle, lambda: HASHES[len(like)](file.stat().st_size)).hexdigest()
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

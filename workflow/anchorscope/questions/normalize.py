@@ -38,6 +38,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "spans": pl.List(pl.Struct({"start": pl.Int64, "end": pl.Int64, "kind": pl.String})),
 }
 ACCEPTED = "kept"
+NEEDED = {"question": "no question", "gold": "no gold answer", "spans": "no exact question words"}  # why it is dropped
 WHOLE = re.compile(r"-?[0-9]+")
 LONGEST_QUESTION = 4000  # characters per question: the patterns of exact words take quadratic time
 
@@ -74,14 +75,6 @@ def _triviaqa(row: dict) -> Fields:
     if not isinstance(answer, dict):
         raise TypeError("answer is not a record with value and aliases")
     return Fields([*_text(answer.get("value"), "answer.value"), *_texts(answer.get("aliases"), "answer.aliases")])
-
-
-def _hotpotqa(row: dict) -> Fields:
-    return Fields(_text(row["answer"], "answer"))
-
-
-def _nq(row: dict) -> Fields:
-    return Fields(_texts(row["answer"], "answer"))
 
 
 def _own(row: dict) -> Fields:
@@ -140,8 +133,8 @@ class Layout:
 LAYOUTS = {
     "popqa": Layout(("question", "possible_answers", "subj", "s_pop"), _popqa, ("prop",)),
     "triviaqa": Layout(("question", "answer"), _triviaqa),
-    "hotpotqa": Layout(("question", "answer"), _hotpotqa),
-    "nq": Layout(("question", "answer"), _nq),
+    "hotpotqa": Layout(("question", "answer"), lambda row: Fields(_text(row["answer"], "answer"))),
+    "nq": Layout(("question", "answer"), lambda row: Fields(_texts(row["answer"], "answer"))),
     "own": Layout(("question", "answers"), _own, ("subject", "property", "popularity")),
 }
 
@@ -185,14 +178,7 @@ def _judged(raw: pl.DataFrame, layout: str, name_row: Callable[[int], str]) -> I
             raise ValueError(
                 f"{name_row(number)} cannot be read as layout '{layout}' ({error}); its columns are {types}."
             ) from error
-        if not question.question:
-            yield question, "no question"
-        elif not question.gold:
-            yield question, "no gold answer"
-        elif not question.spans:
-            yield question, "no exact question words"
-        else:
-            yield question, ACCEPTED
+        yield question, next((why for part, why in NEEDED.items() if not getattr(question, part)), ACCEPTED)
 
 
 def _read(row: dict, fields: Fields) -> Question:

@@ -5,6 +5,7 @@ auxiliaries, pronouns and punctuation are not. Words that compare ("both", "same
 """
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 import regex
 
@@ -96,11 +97,7 @@ def _subject_spans(question: str, subject: str | None) -> list[Span]:
 
 
 def _quoted_spans(question: str) -> list[Span]:
-    spans = []
-    for match in QUOTED.finditer(question):
-        group = next(index for index, text in enumerate(match.groups(), start=1) if text)
-        spans.append(Span(*match.span(group)))
-    return spans
+    return [Span(*match.span(match.lastindex)) for match in QUOTED.finditer(question)]
 
 
 def _links_inside_names(question: str, words: list[Span]) -> set[int]:
@@ -118,21 +115,12 @@ def _links_inside_names(question: str, words: list[Span]) -> set[int]:
     for first in range(len(words)):
         if not capital[first] or texts[first].lower() in FUNCTION_WORDS:
             continue
-        run = _run_of_links(texts, first + 1)
+        run = list(takewhile(NAME_LINKS.__contains__, texts[first + 1 : first + 4]))
         last = first + 1 + len(run)
         ends_in_name = last < len(words) and capital[last] and texts[last].lower() not in FUNCTION_WORDS
         if run and ends_in_name and "," not in question[words[first].end : words[last].start]:
             links.update(range(first + 1, last))
     return links
-
-
-def _run_of_links(texts: list[str], start: int) -> list[str]:
-    run = []
-    for text in texts[start : start + 3]:
-        if text not in NAME_LINKS:
-            break
-        run.append(text)
-    return run
 
 
 def _starts_sentence(question: str, word: Span) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from anchorscope.text.alias_readings import ROMAN, TELLING, TITLES, after_titles, is_short_of, names, shorter_names
 from anchorscope.text.compared_words import Word, Words, compared_words, contain, equal, texts
@@ -135,21 +136,11 @@ class _Said:
         return bool(strange) and (longer or bool(after) or bool(TELLING.intersection(strange)))
 
     def _capitals_before(self, start: int) -> list[str]:
-        """The capitalised words that lead up to a word, as the names of a person do."""
-        found: list[str] = []
-        for place in range(start, 0, -1):
-            if not self._belong(place - 1):
-                break
-            found.insert(0, self.words[place - 1].text)
-        return found
+        """The capitalised words that lead up to a word, as the names of a person do, the nearest first."""
+        return [self.words[place].text for place in takewhile(self._belong, range(start - 1, -1, -1))]
 
     def _capitals_after(self, start: int) -> list[str]:
-        found: list[str] = []
-        for place in range(start, len(self.words) - 1):
-            if not self._belong(place):
-                break
-            found.append(self.words[place + 1].text)
-        return found
+        return [self.words[place + 1].text for place in takewhile(self._belong, range(start, len(self.words) - 1))]
 
     def _belong(self, place: int) -> bool:
         """Whether a word and the next are capitalised and nothing stands between them."""

@@ -289,8 +289,7 @@ def _repeated(text: str, start: int, asked: set[str]) -> regex.Match | None:
 
 
 def _without_article(text: str, start: int) -> int:
-    while start < len(text) and text[start] in EDGES:
-        start += 1
+    start = len(text) - len(text[start:].lstrip(EDGES))
     lead = DESCRIPTION.match(text, start) or ARTICLE.match(text, start) or ROUGHLY.match(text, start)
     return lead.end() if lead else start
 
@@ -324,8 +323,7 @@ def _end_at_comma(text: str, start: int, end: int) -> int:
 
 def _trimmed(text: str, start: int, end: int) -> Span | None:
     """The span without quotes and punctuation at its ends; None if no word is left."""
-    while start < end and text[start] in EDGES:
-        start += 1
+    start = end - len(text[start:end].lstrip(EDGES))
     left_over = LEFT_OVER.search(text, start, end)
     end = left_over.start() if left_over and _has_word(text[start : left_over.start()]) else end
     while end > start and text[end - 1] in EDGES and not STOPPED.match(text, end - 1):
