@@ -27,12 +27,11 @@ if __name__ == "__main__":
         seed=params.seed,
         code=params.code,
     )
-    tables = [outputs.delta, outputs.layers, outputs.label_errors]
     probe_answers(
         files.activations,
         files.chosen,
-        tables,
-        probes=outputs[len(tables) :],
+        tables=[outputs.delta, outputs.layers, outputs.label_errors],
+        probes=outputs[3:],
         dataset=snakemake.wildcards.dataset,
         grid=Grid(*map(tuple, json.loads(params.grid))),
         knockouts=json.loads(params.knockouts),
