@@ -4,13 +4,8 @@ Writes one row per question: the answer's text and token ids, whether it is righ
 answer tokens.
 """
 
-from typing import TYPE_CHECKING
-
 from anchorscope.answer.job import AnswerSettings, answer_file
 from anchorscope.files.logs import configure_logging
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -5,15 +5,11 @@ What shares a question or a subject with the tested dataset is left out of train
 """
 
 import json
-from typing import TYPE_CHECKING
 
 from anchorscope.detect.pooled import by_dataset
 from anchorscope.detect.transfer import carry_over
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -4,13 +4,8 @@ Writes their rows, in the order in which they are analysed, each with how many a
 metadata say how many answers there were of each verdict.
 """
 
-from typing import TYPE_CHECKING
-
 from anchorscope.choose.job import choose_file
 from anchorscope.files.logs import configure_logging
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

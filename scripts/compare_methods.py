@@ -6,7 +6,6 @@ be probed are left out, and named in the metadata.
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
 
@@ -15,9 +14,6 @@ from anchorscope.files.identity import read_json
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.provenance import provenance
 from anchorscope.summarise.tables import write_tables
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -4,14 +4,10 @@ Writes one row per model and dataset, and one per dataset and reason why its row
 """
 
 import json
-from typing import TYPE_CHECKING
 
 from anchorscope.files.atomic import atomic
 from anchorscope.files.logs import configure_logging
 from anchorscope.summarise.counts import count_examples, count_questions
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -3,14 +3,9 @@
 Writes a manifest that names the trained model's folder: its config and tokenizer are used, its weights are not.
 """
 
-from typing import TYPE_CHECKING
-
 from anchorscope.files.logs import configure_logging
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.salmon import salmon_of
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -4,16 +4,12 @@ Figures of a run, or those of detection: whatever the tables are given for.
 """
 
 import json
-from typing import TYPE_CHECKING
 
 from anchorscope.draw.sheets import Source, draw_all, sheets_of
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.summarise.notes import unprobed
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -3,13 +3,8 @@
 Writes one row per analysed example, with the texts.
 """
 
-from typing import TYPE_CHECKING
-
 from anchorscope.detect.samples_job import SampleSettings, sample_file
 from anchorscope.files.logs import configure_logging
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

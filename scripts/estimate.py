@@ -7,7 +7,6 @@ wrong labels would move it (label_errors), and the resampled curves. All are emp
 
 import json
 import os
-from typing import TYPE_CHECKING
 
 # Units are estimated side by side; a matrix product that took as many threads again would only wait for them.
 os.environ.update(dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1"))
@@ -18,9 +17,6 @@ from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
 from anchorscope.summarise.estimates import estimate
 from anchorscope.summarise.label_errors import label_errors
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

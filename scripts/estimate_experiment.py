@@ -4,15 +4,11 @@ The table is empty where nothing was probed.
 """
 
 import json
-from typing import TYPE_CHECKING
 
 from anchorscope.experiments.estimate import Settings, estimate_experiment
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

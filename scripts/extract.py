@@ -6,14 +6,10 @@ prompt, intervention and layer. The clean passes are in the files of the first k
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from anchorscope.extract.axes import Grid
 from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -6,13 +6,9 @@ no safetensors where the weights are random) and a manifest that describes it.
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from anchorscope.files.logs import configure_logging
 from anchorscope.models.fetch import fetch_model
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -6,14 +6,10 @@ dataset at its pinned revision.
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from anchorscope.files.logs import configure_logging, log
 from anchorscope.files.provenance import provenance
 from anchorscope.questions.local_rows import copy_rows
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

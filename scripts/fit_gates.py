@@ -3,14 +3,9 @@
 Writes one row per example. Where the answers are too few to probe, the table is empty and says why in its metadata.
 """
 
-from typing import TYPE_CHECKING
-
 from anchorscope.detect.gates import fit_gates
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

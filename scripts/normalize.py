@@ -5,7 +5,6 @@ dropped, and why.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.files.identity import canonical_json
@@ -14,9 +13,6 @@ from anchorscope.files.provenance import provenance
 from anchorscope.questions.local_rows import name_row
 from anchorscope.questions.normalize import normalize
 from anchorscope.text.language import NOT_ENGLISH, mostly_english
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

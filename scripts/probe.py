@@ -6,15 +6,11 @@ component and position.
 """
 
 import json
-from typing import TYPE_CHECKING
 
 from anchorscope.extract.axes import Grid
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 from anchorscope.probe.job import probe_answers
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

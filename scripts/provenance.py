@@ -4,14 +4,10 @@ Writes one JSON file that is the same whenever these are, wherever and whenever 
 """
 
 import json
-from typing import TYPE_CHECKING
 
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.run_record import run_record
 from anchorscope.files.texts import write_text
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

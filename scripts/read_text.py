@@ -3,8 +3,6 @@
 Writes one row per component, position and reader. Where nothing was probed, the table is empty.
 """
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 import torch
 
@@ -12,9 +10,6 @@ from anchorscope.files.frames import read_frame
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.readers import ANSWERS_NEEDED, LOGITS_NEEDED, text_table
 from anchorscope.probe.written import write_derived
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

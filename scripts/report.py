@@ -1,14 +1,10 @@
 """Put what was found, and what it rests on, on one self-contained page that opens without a network."""
 
 import json
-from typing import TYPE_CHECKING
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.report.job import ReportSettings, write_report
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -6,16 +6,12 @@ probed, the table of states is empty.
 """
 
 import json
-from typing import TYPE_CHECKING
 
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.detect.again_job import AgainSettings, run_again
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.models.manifest import Manifest
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -5,14 +5,10 @@ was probed, the table is empty.
 """
 
 import json
-from typing import TYPE_CHECKING
 
 from anchorscope.experiments.saliency_job import SaliencySettings, saliency_file
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

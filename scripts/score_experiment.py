@@ -4,14 +4,9 @@ Writes a table like the delta table, with what was put in the place of which tok
 probe, it is empty and says why in its metadata.
 """
 
-from typing import TYPE_CHECKING
-
 from anchorscope.experiments.scores import score_files
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

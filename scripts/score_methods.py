@@ -4,14 +4,9 @@ Writes one row per method and example. Where the answers are too few to probe, t
 metadata.
 """
 
-from typing import TYPE_CHECKING
-
 from anchorscope.detect.crossfit import score_methods
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

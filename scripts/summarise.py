@@ -7,7 +7,6 @@ in the metadata and on the page. Salmons stand behind all others in the tables, 
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
 
@@ -15,9 +14,6 @@ from anchorscope.experiments.summarise_job import summarise_files
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.summarise.findings import Comparison
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -1,15 +1,11 @@
 """Put the estimates of one experiment for all models and datasets into one table, as Parquet and as CSV."""
 
 import json
-from typing import TYPE_CHECKING
 
 from anchorscope.experiments.gather import gather_experiment
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.provenance import provenance
 from anchorscope.summarise.tables import write_tables
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

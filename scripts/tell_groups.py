@@ -4,7 +4,6 @@ Writes one row per rule, layer and example. Where nothing was probed, the table 
 """
 
 import json
-from typing import TYPE_CHECKING
 
 import polars as pl
 import torch
@@ -16,9 +15,6 @@ from anchorscope.extract.store import open_activations
 from anchorscope.files.frames import read_frame
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

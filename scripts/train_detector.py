@@ -5,15 +5,11 @@ Where no dataset has enough answers to probe, both say so.
 """
 
 import json
-from typing import TYPE_CHECKING
 
 from anchorscope.detect.detector_job import train_detector
 from anchorscope.detect.pooled import by_dataset
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -5,7 +5,6 @@ Writes how well each account predicts held-out examples (accounts), and what tel
 """
 
 import json
-from typing import TYPE_CHECKING
 
 import polars as pl
 import torch
@@ -15,9 +14,6 @@ from anchorscope.files.frames import read_frame
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
 from anchorscope.summarise.weigh_kinds import ANSWERS_NEEDED, weigh_kinds
-
-if TYPE_CHECKING:
-    from snakemake.script import snakemake
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
