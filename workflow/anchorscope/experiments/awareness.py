@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.estimates import ENOUGH, Curve, difference, rows, to_table
+from anchorscope.experiments.estimates import ENOUGH, Curve, rows, to_table
 from anchorscope.experiments.groups import RULES
 from anchorscope.probe.quality import auc
 from anchorscope.summarise.bootstrap import Resamples
@@ -38,7 +38,7 @@ def _awareness(told: pl.DataFrame, resamples: Resamples) -> Iterator[dict]:
             yield from rows(curve, **names, measure=AUC, condition=condition)
         for reader in (SIGNED, ABSOLUTE, LOGIT):
             states, other = curves[STATES], curves[reader]
-            gain = Curve(states.n, states.fewest, difference(states.estimate, other.estimate))
+            gain = Curve(states.n, states.fewest, states.estimate - other.estimate)
             yield from rows(gain, **names, measure=GAIN, condition=reader)
 
 

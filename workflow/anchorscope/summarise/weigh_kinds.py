@@ -12,10 +12,9 @@ from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import progress
 from anchorscope.probe.quality import auc_with_interval
 from anchorscope.summarise.accounts import Weighed, gains_of, weigh
-from anchorscope.summarise.bootstrap import Resamples, interval, resample
+from anchorscope.summarise.bootstrap import Resamples, ends, interval, resample
 from anchorscope.summarise.forms import FORMS
 from anchorscope.summarise.grouping import LABELLED_UNDER, both_prompts, read_places
-from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.square import COMPARED, EVERYONE
 from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge
 from anchorscope.text.normal_words import bare_words
@@ -58,7 +57,7 @@ def weigh_kinds(
     delta: pl.DataFrame, answers: pl.DataFrame, headline: Headline, *, draws: int, seed: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Both tables. The second is about the kinds, and empty where two are not seen in this dataset alone."""
-    measured = _read(at_headline(delta, headline), answers)
+    measured = _read(delta.filter(**vars(headline)), answers)
     everyone, weighed = _weighed_rows(measured, EVERYONE, draws=draws, seed=seed)
     rows = everyone
     told = pl.DataFrame(schema=TOLD_SCHEMA)
@@ -133,10 +132,10 @@ def _layers(weighed: Weighed) -> _Layers:
 def _gains(by_example: np.ndarray, resamples: Resamples) -> dict[str, float]:
     """Mean gains in nats per example [gains, examples], each with its standard error and interval over subjects."""
     drawn = resamples.weights @ by_example.T / resamples.weights.sum(1, keepdims=True)  # [draws, gains]
-    ends = zip(by_example.mean(1), drawn.std(0, ddof=1), *interval(drawn), strict=True)
+    found = zip(by_example.mean(1), drawn.std(0, ddof=1), *interval(drawn), strict=True)
     return {
         f"{gain}{end}": float(value)
-        for gain, values in zip(COMPARED, ends, strict=True)
+        for gain, values in zip(COMPARED, found, strict=True)
         for end, value in zip(("", "_error", "_low", "_high"), values, strict=True)
     }
 
@@ -166,12 +165,10 @@ def _told_apart(measured: Measured, lost: np.ndarray, *, draws: int, seed: int) 
             if len(some) >= MIN_TOLD:
                 inside = np.zeros(len(lost))
                 inside[some["index"].to_numpy()] = 1
-                low, high = interval((weights @ (inside * lost) / np.maximum(weights @ inside, 1e-9))[:, None])
-                share = {"share_lost": float(lost[inside > 0].mean()), "share_lost_low": float(low[0])}
+                low, high = ends(weights @ (inside * lost) / np.maximum(weights @ inside, 1e-9))
+                share = {"share_lost": float(lost[inside > 0].mean()), "share_lost_low": low, "share_lost_high": high}
                 text = {True: "yes", False: "no"}.get(value, value)
-                rows.append(
-                    {"quality": quality, "value": text, "n": len(some), **share, "share_lost_high": float(high[0])}
-                )
+                rows.append({"quality": quality, "value": text, "n": len(some), **share})
     likely = lost > 0.5
     for quality, values in _numbers(measured).items():
         known = np.isfinite(values)
