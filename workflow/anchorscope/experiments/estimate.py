@@ -13,7 +13,6 @@ from anchorscope.experiments.new_passes import answer_only_table, patching_table
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.summarise.bootstrap import Resamples, resample
-from anchorscope.summarise.headline import at_headline
 
 Files = Mapping[str, str | list[str]]  # by name: delta, layers, and what the experiment measured
 
@@ -30,7 +29,7 @@ class Settings:
 def estimate_experiment(experiment: str, files: Files, settings: Settings) -> pl.DataFrame:
     """One row per measure, condition, stratum, rule, anchor and layer."""
     if experiment == "saliency":
-        reference = at_headline(read_frame(str(files["layers"])), settings.headline).filter("is_reference")["layer"][0]
+        reference = read_frame(str(files["layers"])).filter("is_reference", **vars(settings.headline))["layer"][0]
         return saliency_table(read_frame(str(files["measured"])), layer=reference, seed=settings.seed)
     groups = read_groups(read_frame(str(files["delta"])), settings.headline)
     resamples = resample(groups.examples["cluster"].to_list(), groups.repeats, settings.draws, settings.seed)

@@ -10,7 +10,6 @@ from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import FULL, HALF_A, SECOND_B, Probe, Role
 from anchorscope.probe.verdicts import flips
 from anchorscope.summarise.grouping import LABELLED_UNDER, by_layer, trained_on
-from anchorscope.summarise.headline import at_headline
 
 # `flip` as published; `honest` is the role of `replicate` whose measuring probe reads the first prompt, because
 # experiments are run under that prompt only.
@@ -54,7 +53,7 @@ class Groups:
 
 def read_groups(delta: pl.DataFrame, headline: Headline) -> Groups:
     """From the delta table of one model on one dataset."""
-    rows = at_headline(delta, headline).filter(intervention=LABELLED_UNDER).sort("repeat", "layer", "id")
+    rows = delta.filter(intervention=LABELLED_UNDER, **vars(headline)).sort("repeat", "layer", "id")
     first = rows.row(0, named=True)
 
     def logits(state: str, probe: Probe) -> np.ndarray:

@@ -1,7 +1,6 @@
 """The interactive family figure: a Vega-Lite chart of every series, with a menu for each key that tells them apart."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import cast
 
 import altair as alt
@@ -24,9 +23,9 @@ RULES = RULE_TITLES | {
 }
 POINT = ["model", "series", "layer"]  # what tells the points of a chart apart
 DASHES = {"-": [1, 0], "--": [6, 3], ":": [1.5, 2.5], "-.": [6, 2.5, 1.5, 2.5]}
-SHAPES = {"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "+": "cross"}
-SHAPES |= {"<": "triangle-left", ">": "triangle-right", "P": "cross", "": "M0,0"}
-SHAPES |= {
+SHAPES = {
+    **{"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "+": "cross"},
+    **{"<": "triangle-left", ">": "triangle-right", "P": "cross", "": "M0,0"},
     "X": "M-1,-0.5L-0.5,-1L0,-0.5L0.5,-1L1,-0.5L0.5,0L1,0.5L0.5,1L0,0.5L-0.5,1L-1,0.5L-0.5,0Z",
     "*": "M0,-1L0.24,-0.32L0.95,-0.31L0.38,0.12L0.59,0.81L0,0.4L-0.59,0.81L-0.38,0.12L-0.95,-0.31L-0.24,-0.32Z",
 }
@@ -94,7 +93,7 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
     styles = dict(zip(labels, map(_look, looks(view.style, len(labels))), strict=True))
     measured = [title for title in models.values() if title in set(data["model"])]
     chosen = {"rule": "replicate", "logits": "measured", "quantity": "delta_p"}
-    chosen |= {"intervention": "exact_question", **asdict(view.headline)}
+    chosen |= {"intervention": "exact_question", **vars(view.headline)}
     menus = _menus(measured, list(datasets.values()), summary=summary, chosen=chosen)
     chart = alt.FacetChart(
         data=alt.NamedData("series"),

@@ -11,7 +11,6 @@ from anchorscope.probe.quality import auc
 from anchorscope.summarise.bootstrap import Resamples
 from anchorscope.summarise.curves import curves, series_row
 from anchorscope.summarise.grouping import PlaceLogits, by_layer, group
-from anchorscope.summarise.headline import at_headline
 
 REPORTED = ("auc", "auc_over_layers", "gap")
 SCHEMA: dict[str, Any] = {"component": pl.String, "position": pl.String, "errors": pl.String, "draw": pl.Int8}
@@ -26,8 +25,8 @@ def label_errors(
 
     One row per kind of errors and draw. Both are of the first repeat, the only one in which labels are turned.
     """
-    layer = at_headline(layers, headline).filter("is_reference")["layer"][0]
-    as_they_are = at_headline(delta, headline).filter(intervention=EXACT, repeat=0).sort("layer", "id")
+    layer = layers.filter("is_reference", **vars(headline))["layer"][0]
+    as_they_are = delta.filter(intervention=EXACT, repeat=0, **vars(headline)).sort("layer", "id")
     labels, before = _labels(as_they_are), _reported(as_they_are, layer)
     rows = []
     for names, unit in mislabelled.sort("layer", "id").partition_by("errors", "draw", as_dict=True).items():
