@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.estimates import Sample, rows_of_groups, to_table
+from anchorscope.experiments.estimates import Sample, rows_of_groups
 from anchorscope.experiments.groups import Groups
 from anchorscope.experiments.names import ACCURACY, LOGPROB, SUBJECT, UNSURE
 from anchorscope.experiments.new_passes import thirds
@@ -48,12 +48,8 @@ def read_known(groups: Groups, chosen: pl.DataFrame, unsure: pl.DataFrame) -> Kn
     return Known({name: found[name].to_numpy() for name in columns}, found["stands_for"].to_numpy())
 
 
-def boundary_table(known: Known, groups: Groups, resamples: Resamples) -> pl.DataFrame:
+def boundary_rows(known: Known, groups: Groups, resamples: Resamples) -> Iterator[dict]:
     """Each measure by group and layer, over all answers and at equal clean logit; accuracy also by popularity."""
-    return to_table(_boundary(known, groups, resamples))
-
-
-def _boundary(known: Known, groups: Groups, resamples: Resamples) -> Iterator[dict]:
     third = thirds(groups.popularity, groups.popularity)
     for rule, grouping in groups.by_rule.items():
         inside = grouping.question_anchored

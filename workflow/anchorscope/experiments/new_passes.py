@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.estimates import Sample, rows_of_groups, to_table
+from anchorscope.experiments.estimates import Sample, rows_of_groups
 from anchorscope.experiments.groups import RULES, Grouping, Groups
 from anchorscope.experiments.names import FLIPS
 from anchorscope.probe.verdicts import delta_logit, delta_p, flips
@@ -21,12 +21,8 @@ ANSWERS = ("answer_only", "answer_after_other")
 DELTA_P, DELTA_LOGIT = "delta_p", "delta_logit"
 
 
-def patching_table(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> pl.DataFrame:
+def patching_rows(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> Iterator[dict]:
     """How often each patch flips the verdict, by group and layer, for all examples and for parts of them."""
-    return to_table(_patching(scores, groups, resamples))
-
-
-def _patching(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> Iterator[dict]:
     for condition, unit, rule, grouping in _units(scores, PATCHES, groups):
         clean, changed = _logits(unit, rule)
         flipped = 100.0 * flips(clean, changed)
@@ -38,12 +34,8 @@ def _patching(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> Ite
                 yield from rows_of_groups(flipped, sample, resamples, matched, **names)
 
 
-def answer_only_table(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> pl.DataFrame:
+def answer_only_rows(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> Iterator[dict]:
     """How far the probe's confidence in its clean verdict moves without the question, by group and layer."""
-    return to_table(_answer_only(scores, groups, resamples))
-
-
-def _answer_only(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> Iterator[dict]:
     for condition, unit, rule, grouping in _units(scores, ANSWERS, groups):
         clean, changed = _logits(unit, rule)
         sample = _sample(grouping, np.isfinite(changed))
