@@ -454,6 +454,6 @@ def limits(rows: pl.DataFrame, quantity: Quantity = QUANTITIES["delta_p"]) -> tu
 
 # By the name of the kind. A kind whose function is in none of these modules stops the import.
 DRAW: dict[str, Callable[[dict[str, pl.DataFrame], View], Figure]] = {
-    kind.name: getattr(experiments, kind.function) if kind.experiment else globals()[kind.function]
+    kind.name: getattr(experiments, f"draw_{kind.name}") if kind.experiment else globals()[f"draw_{kind.name}"]
     for kind in FIGURE_KINDS
-} | {kind.name: getattr(detection, kind.function) for kind in DETECTION_KINDS}
+} | {kind.name: getattr(detection, f"draw_{kind.name}") for kind in DETECTION_KINDS}
