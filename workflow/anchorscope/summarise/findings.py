@@ -83,13 +83,10 @@ def published_beside_measured(comparison: Comparison, summary: pl.DataFrame, mod
     published, rows = comparison.published, []
     for name, manifest in models.items():
         flip = summary.filter(model=name, rule="flip", logits="measured", intervention="exact_question")
-        compared = compare(
-            landmarks=published["models"].get(manifest["source"].get("hub"), []),
-            tolerance=published["tolerance"],
-            flip=flip,
-            layouts=comparison.layouts,
-        )
-        rows += [{"model": name, **row} for row in compared]
+        rows += [
+            {"model": name, **compare(landmark, published["tolerance"], flip=flip, layouts=comparison.layouts)}
+            for landmark in published["models"].get(manifest["source"].get("hub"), [])
+        ]
     return rows
 
 
