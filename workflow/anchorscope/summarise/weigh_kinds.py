@@ -64,7 +64,7 @@ def weigh_kinds(
     if judge(everyone[-1], verdicts=1).verdict == TWO_KINDS:
         for among, members in _parts(measured.examples):
             rows = [*rows, _weighed_rows(measured.among(members), among, draws=draws, seed=seed)[0][-1]]
-        told = _told_apart(measured, np.concatenate([one.lost for one in weighed]).mean(0), draws=draws, seed=seed)
+        told = _told_apart(measured, torch.cat([one.lost for one in weighed]).numpy().mean(0), draws=draws, seed=seed)
     return pl.DataFrame(rows, schema=ACCOUNTS_SCHEMA), told
 
 
@@ -80,13 +80,13 @@ def _read(delta: pl.DataFrame, answers: pl.DataFrame) -> Measured:
     return whole.among(np.isfinite(cut).all((0, 1)))
 
 
-def _weighed_rows(measured: Measured, among: str, *, draws: int, seed: int) -> tuple[list[dict], list["_Layers"]]:
+def _weighed_rows(measured: Measured, among: str, *, draws: int, seed: int) -> tuple[list[dict], list[Weighed]]:
     """One row per layer, and one for the mean over layers, whose layer is null."""
     resamples = resample(measured.examples["cluster"].to_list(), 1, draws, seed)
     parts = list(_in_parts(measured, among))
-    gains = np.concatenate([part.gains for part in parts], axis=1)  # [gains, layers, examples]
+    gains = np.concatenate([torch.stack([*gains_of(part).values()]).numpy() for part in parts], axis=1)
     about = {"among": among, "n": len(measured.examples)}
-    shapes = [shape for part in parts for shape in part.shapes]
+    shapes = [shape for part in parts for shape in _shapes(part)]
     rows = [
         {**about, "layer": layer, **_gains(gains[:, layer], resamples), **shape} for layer, shape in enumerate(shapes)
     ]
@@ -94,28 +94,19 @@ def _weighed_rows(measured: Measured, among: str, *, draws: int, seed: int) -> t
     return [*rows, {**about, "layer": None, **_gains(gains.mean(1), resamples), **overall}], parts
 
 
-@dataclass(frozen=True)
-class _Layers:
-    """What the accounts say about some layers."""
-
-    gains: np.ndarray  # [gains, layers, examples]
-    lost: np.ndarray  # [layers, examples]
-    shapes: list[dict]  # of the curves of each layer, under the first prompt
-
-
-def _in_parts(measured: Measured, among: str) -> Iterator[_Layers]:
+def _in_parts(measured: Measured, among: str) -> Iterator[Weighed]:
     """A few layers at a time."""
     layers, size = len(measured.clean), max(1, AT_ONCE // len(measured.examples))
     folds = torch.from_numpy(np.unique(measured.folds, return_inverse=True)[1])
     starts = range(0, layers, size)
     for start in progress(starts, len(starts), f"weighing accounts, {among}"):
         clean, cut = (torch.from_numpy(part[start : start + size]) for part in (measured.clean, measured.cut))
-        yield _layers(weigh(clean, cut, folds))
+        yield weigh(clean, cut, folds)
 
 
-def _layers(weighed: Weighed) -> _Layers:
-    gains = list(gains_of(weighed).values())
-    shapes = [
+def _shapes(weighed: Weighed) -> list[dict]:
+    """The curves of each layer, under the first prompt."""
+    return [
         {
             "correlation": float(weighed.correlation[layer]),
             "share_lost": float(weighed.share[layer]),
@@ -126,7 +117,6 @@ def _layers(weighed: Weighed) -> _Layers:
         }
         for layer in range(len(weighed.share))
     ]
-    return _Layers(torch.stack(gains).numpy(), weighed.lost.numpy(), shapes)
 
 
 def _gains(by_example: np.ndarray, resamples: Resamples) -> dict[str, float]:
