@@ -6,8 +6,8 @@ from dataclasses import replace
 from anchorscope.experiments import NAMES
 from anchorscope.experiments.gather import judge_all
 from anchorscope.extract.axes import Headline
+from anchorscope.files.atomic import write_text
 from anchorscope.files.provenance import provenance
-from anchorscope.files.texts import write_text
 from anchorscope.summarise.claims_page import claims_page
 from anchorscope.summarise.findings import Comparison, find
 from anchorscope.summarise.tables import gather, read_coverage, write_tables

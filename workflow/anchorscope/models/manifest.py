@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from anchorscope.files.atomic import write_text
 from anchorscope.files.identity import read_json
-from anchorscope.files.texts import write_text
 
 SALMON = "+salmon"  # ends the name of a trained model's twin with random weights
 

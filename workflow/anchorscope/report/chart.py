@@ -33,6 +33,16 @@ FORMAT = "chosen_quantity === 'delta_p' ? '+.1f' : '+.2f'"
 INTERVAL = (
     f"isValid(datum.lower) ? format(datum.lower, {FORMAT}) + ' … ' + format(datum.upper, {FORMAT}) : 'too few examples'"
 )
+TOOLTIP = [
+    alt.Tooltip("series:N", title="Series"),
+    alt.Tooltip("layer:Q", title="Layer"),
+    alt.Tooltip("n:Q", title="n"),
+    alt.Tooltip("delta_p:Q", title="ΔP", format="+.1f"),
+    alt.Tooltip("delta_logit:Q", title="Δlogit", format="+.2f"),
+    alt.Tooltip("interval:N", title="95 % interval"),
+]
+# Zero stands out among the lines of the grid.
+CHANGE_AXIS = alt.Axis(gridOpacity=alt.condition("datum.value === 0", alt.value(0.6), alt.value(0.1)), tickCount=6)
 CONFIG = {
     "background": "transparent",
     "font": "system-ui, sans-serif",
@@ -214,7 +224,7 @@ def _panel(styles: dict[str, dict], summary: pl.DataFrame) -> alt.LayerChart:
     )
 
     def height(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title="change", scale=_domain(summary), axis=_axis())
+        return alt.Y(f"{field}:Q", title="change", scale=_domain(summary), axis=CHANGE_AXIS)
 
     # With few layers Vega also puts ticks between them, and would round their labels.
     only_layers = "datum.value === floor(datum.value) ? datum.label : ''"
@@ -242,25 +252,9 @@ def _panel(styles: dict[str, dict], summary: pl.DataFrame) -> alt.LayerChart:
         .encode(opacity=alt.condition("datum.sure", alt.value(1), alt.value(FAINT)))
         .transform_filter("datum.marked"),
         point.mark_point(filled=True, size=90)
-        .encode(opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=_tooltip())
+        .encode(opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=TOOLTIP)
         .properties(name="points")
         .add_params(near),
     ]
     panel = alt.layer(*layers).transform_filter(shown).properties(width=400, height=320)
     return cast(alt.LayerChart, panel)  # not faceted yet
-
-
-def _tooltip() -> list[alt.Tooltip]:
-    return [
-        alt.Tooltip("series:N", title="Series"),
-        alt.Tooltip("layer:Q", title="Layer"),
-        alt.Tooltip("n:Q", title="n"),
-        alt.Tooltip("delta_p:Q", title="ΔP", format="+.1f"),
-        alt.Tooltip("delta_logit:Q", title="Δlogit", format="+.2f"),
-        alt.Tooltip("interval:N", title="95 % interval"),
-    ]
-
-
-def _axis() -> alt.Axis:
-    """Zero stands out among the lines of the grid."""
-    return alt.Axis(gridOpacity=alt.condition("datum.value === 0", alt.value(0.6), alt.value(0.1)), tickCount=6)
