@@ -26,8 +26,8 @@ if __name__ == "__main__":
     def estimated() -> list:
         delta, layers, errors = (read_frame(files[name]) for name in ("delta", "layers", "label_errors"))
         headline = Headline(**json.loads(params.headline))
-        tables = estimate(delta, layers, headline, **settings, threads=snakemake.threads).tables()
-        tables["label_errors"] = label_errors(errors, delta, layers, headline)
+        tables = vars(estimate(delta, layers, headline, **settings, threads=snakemake.threads))
+        tables = {**tables, "label_errors": label_errors(errors, delta, layers, headline)}
         return [tables[name] for name in snakemake.output.keys()]  # noqa: SIM118
 
     made = {"stage": "estimate", "dataset": snakemake.wildcards.dataset, "code": params.code, **settings}

@@ -5,9 +5,9 @@ Writes one JSON file that is the same whenever these are, wherever and whenever 
 
 import json
 
+from anchorscope.files.atomic import write_text
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.run_record import run_record
-from anchorscope.files.texts import write_text
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

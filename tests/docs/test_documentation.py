@@ -5,6 +5,7 @@ import re
 import subprocess
 import tomllib
 
+import polars as pl
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -75,7 +76,7 @@ def test_the_readmes_model_and_dataset_can_be_run(tmp_path, monkeypatch):
     (line,) = re.findall(rf"A line of `{dataset['path']}` is `([^`]+)`", (ROOT / "README.md").read_text())
     (tmp_path / dataset["path"]).write_text(f"{line}\n")
     assert mistakes(config, yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())) == []
-    table, counts = normalize(read_lines(dataset["path"]), dataset["layout"], 0, "README.md")
+    table, counts = normalize(pl.from_arrow(read_lines(dataset["path"])), dataset["layout"], 0, "README.md")
     assert (table["gold"].to_list(), counts) == ([json.loads(line)["answers"]], {"kept": 1})
 
 

@@ -581,7 +581,7 @@ def test_every_kind_of_figure_has_a_function_and_a_caption_for_snakemakes_report
     kinds = (*FIGURE_KINDS, *DETECTION_KINDS)
     assert [kind.name for kind in kinds] == list(DRAW)
     for kind in kinds:
-        assert DRAW[kind.name].__name__ == kind.function
+        assert DRAW[kind.name].__name__ == f"draw_{kind.name}"
         assert (ROOT / f"workflow/report/{kind.name}.rst").read_text().strip()
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from anchorscope.experiments.boundary import read_known
 from anchorscope.experiments.claims import judge_experiment
-from anchorscope.experiments.estimates import ENOUGH, SCHEMA, Sample, bins, by_anchor, matched_gap, rows
+from anchorscope.experiments.estimates import ENOUGH, SCHEMA, Sample, bins, by_anchor, matched_gap, rows, to_table
 from anchorscope.experiments.gather import gather_experiment
 from anchorscope.experiments.groups import read_groups
-from anchorscope.experiments.modes import saliency_table
-from anchorscope.experiments.new_passes import patching_table, thirds
+from anchorscope.experiments.modes import SAMPLE, saliency_rows
+from anchorscope.experiments.new_passes import patching_rows, thirds
 from anchorscope.files.frames import write_frame
 from anchorscope.files.provenance import provenance
 from anchorscope.summarise.bootstrap import resample
@@ -123,7 +123,7 @@ def test_what_is_known_of_an_example_is_found_by_its_id(world):
 def test_a_donor_of_the_same_third_of_popularity_is_in_that_stratum(world):
     assert thirds(np.array([1.0, 50.0, 99.0, np.nan]), np.arange(100.0)).tolist() == [0, 1, 2, -1]
     scores = world.rows(world.cut, "patch_question").with_columns(donor_popularity=pl.lit(10**9))
-    table = patching_table(scores, world.groups(), world.resamples())
+    table = to_table(patching_rows(scores, world.groups(), world.resamples()))
     whole = {row["stratum"]: row["n"] for row in table.filter(layer=0, rule="flip", anchor="gap").to_dicts()}
     third = thirds(world.groups().popularity, world.groups().popularity)
     assert whole["same_popularity"] == (third == 2).sum()
@@ -135,7 +135,7 @@ def test_an_example_without_a_donor_counts_nowhere(world):
     scores = world.rows(world.cut, "patch_question").with_columns(donor_popularity=pl.lit(None, pl.Int64))
     changed = [name for name in scores.columns if name.startswith("logit_ko")]
     scores = scores.with_columns(pl.when(pl.col("id") >= "0010").then(name).alias(name) for name in changed)
-    table = patching_table(scores, world.groups(), world.resamples())
+    table = to_table(patching_rows(scores, world.groups(), world.resamples()))
     assert table.filter(layer=0, rule="honest", anchor="gap", stratum="all")["n"].to_list() == [len(world.wrong) - 10]
     assert "same_popularity" not in set(table["stratum"])
 
@@ -143,13 +143,13 @@ def test_an_example_without_a_donor_counts_nowhere(world):
 def test_scores_of_other_examples_are_one_sentence(world):
     scores = world.rows(world.cut, "patch_question").filter(pl.col("id") != "0000")
     with pytest.raises(ValueError, match="hold different examples"):
-        patching_table(scores, world.groups(), world.resamples())
+        to_table(patching_rows(scores, world.groups(), world.resamples()))
 
 
 def test_a_reference_layer_without_saliency_is_one_sentence():
     values = pl.DataFrame({"id": ["a"], "layer": [1], "flow": ["exact"], "value": [1.0], "hallucinated": [True]})
     with pytest.raises(ValueError, match="not measured at the reference layer, 2"):
-        saliency_table(values, layer=2, seed=0)
+        to_table(saliency_rows(values, layer=2, seed=0), **SAMPLE)
 
 
 def test_claims_are_judged_on_each_dataset_and_on_all_of_them():

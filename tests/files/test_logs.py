@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from anchorscope.files import logs
-from anchorscope.files.logs import progress
+from anchorscope.files.logs import meter, progress
 
 
 class Terminal(io.StringIO):
@@ -26,7 +26,9 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_log_gets_plain_lines_with_rate_and_time_left(caplog, capsys, monkeypatch):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(logs, "SECONDS_BETWEEN_LINES", -1)
-    assert list(progress(["ab", "cde"], 5, "answering", weight=len)) == ["ab", "cde"]
+    with meter(5, "answering") as done:
+        done(2)
+        done(3)
     first, second, last = messages(caplog)
     assert re.fullmatch(r"answering: 2 of 5, +[\d.]+/s, \d\d:\d\d left", first)
     assert re.fullmatch(r"answering: 5 of 5, +[\d.]+/s, 00:00 left", second)

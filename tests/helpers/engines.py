@@ -43,7 +43,9 @@ def greedy(
 def collected(engine: Engine, work: Work) -> Tensor:
     """The states of items that are one batch, [components, layers, vectors, width], in the caller's order of items."""
     batches: list[tuple[list[int], Tensor]] = []
-    engine.states(work, lambda batch, blocks: batches.append((batch, torch.cat(blocks, dim=1))))
+    engine.states(
+        work, lambda batch, blocks: batches.append((batch, torch.cat([block.cpu() for block in blocks], dim=1)))
+    )
     ((batch, states),) = batches
     order = torch.tensor(batch).argsort()
     return states.unflatten(2, (-1, len(batch)))[:, :, :, order].flatten(2, 3)

@@ -10,12 +10,13 @@ import numpy as np
 import polars as pl
 import torch
 
-from anchorscope.experiments.awareness import awareness_table
-from anchorscope.experiments.boundary import Known, boundary_table
+from anchorscope.experiments.awareness import awareness_rows
+from anchorscope.experiments.boundary import Known, boundary_rows
 from anchorscope.experiments.claims import judge_experiment
+from anchorscope.experiments.estimates import to_table
 from anchorscope.experiments.groups import RULES, Groups, read_groups
-from anchorscope.experiments.modes import saliency_table
-from anchorscope.experiments.new_passes import answer_only_table, patching_table
+from anchorscope.experiments.modes import SAMPLE, saliency_rows
+from anchorscope.experiments.new_passes import answer_only_rows, patching_rows
 from anchorscope.experiments.tell_groups import tell_groups
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.folds import assign_folds
@@ -116,7 +117,8 @@ def patching(truth: str, seed: int) -> pl.DataFrame:
     others = world.moved(same, 2.0 if truth == "all words alike" else 0.7)
     passes = {"patch_question": question, "patch_random": others, "patch_right": question}
     scores = pl.concat(world.rows(changed, name) for name, changed in passes.items())
-    return patching_table(scores.with_columns(donor_popularity="popularity"), world.groups(), world.resamples())
+    scores = scores.with_columns(donor_popularity="popularity")
+    return to_table(patching_rows(scores, world.groups(), world.resamples()))
 
 
 def answer_only(truth: str, seed: int) -> pl.DataFrame:
@@ -127,7 +129,7 @@ def answer_only(truth: str, seed: int) -> pl.DataFrame:
         name: world.moved(lambda logits: np.where(lost, 0.0, logits)) for name in ("answer_only", "answer_after_other")
     }
     scores = pl.concat(world.rows(changed, name) for name, changed in passes.items())
-    return answer_only_table(scores, world.groups(), world.resamples())
+    return to_table(answer_only_rows(scores, world.groups(), world.resamples()))
 
 
 def boundary(truth: str, seed: int) -> pl.DataFrame:
@@ -135,7 +137,7 @@ def boundary(truth: str, seed: int) -> pl.DataFrame:
     right, push = ((0.85, 0.35), 0.0) if truth == HOLDS else ((0.5, 0.5), 1.5)
     world = World(seed, two_kinds=truth == HOLDS, right=right, push=push, signal=0.8)
     values = {"accuracy": 100.0 * ~world.wrong, "popularity": np.log10(world.popularity)}
-    return boundary_table(Known(values, np.ones(COUNT)), world.groups(), world.resamples())
+    return to_table(boundary_rows(Known(values, np.ones(COUNT)), world.groups(), world.resamples()))
 
 
 def awareness(truth: str, seed: int) -> pl.DataFrame:
@@ -145,7 +147,7 @@ def awareness(truth: str, seed: int) -> pl.DataFrame:
     states[..., 0] = world.evidence
     states[..., 1] += 2.5 * world.depends
     told = tell_groups((torch.from_numpy(some).float() for some in states), world.groups(), seed=0)
-    return awareness_table(told, world.resamples())
+    return to_table(awareness_rows(told, world.resamples()))
 
 
 def saliency(truth: str, seed: int) -> pl.DataFrame:
@@ -160,7 +162,7 @@ def saliency(truth: str, seed: int) -> pl.DataFrame:
         )
         for flow, some in values.items()
     ).with_columns(layer=pl.lit(3, pl.Int16), hallucinated=pl.col("id").cast(pl.Int32) % 2 == 0)
-    return saliency_table(rows, layer=3, seed=0)
+    return to_table(saliency_rows(rows, layer=3, seed=0), **SAMPLE)
 
 
 # By experiment, the truths in which only what could be taken for its claim is there.

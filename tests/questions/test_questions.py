@@ -20,6 +20,10 @@ BUNDLED = ROOT / "workflow" / "resources" / "questions"
 BUNDLED_LAYOUTS = [layout for layout in LAYOUTS if layout != "own"]
 
 
+def bundled(layout: str) -> pl.DataFrame:
+    return pl.from_arrow(read_lines(BUNDLED / f"{layout}-mini.jsonl"))
+
+
 def words(text: str) -> str:
     return " ".join(word for word, _ in normal_words(text))
 
@@ -202,11 +206,11 @@ def test_the_subject_of_own_questions_is_content_as_a_whole_as_in_popqa():
 
 
 def test_the_property_asked_about_is_kept_where_the_dataset_names_it():
-    raw = read_lines(BUNDLED / "popqa-mini.jsonl")
+    raw = bundled("popqa")
     kept = normalize(raw, "popqa", 0, "f")[0]
     assert dict(kept.select("question", "property").iter_rows()) == dict(raw.select("question", "prop").iter_rows())
     assert normalize(pl.DataFrame([popqa_row()]), "popqa", 0, "f")[0]["property"].to_list() == [None]
-    nq = normalize(read_lines(BUNDLED / "nq-mini.jsonl"), "nq", 0, "f")[0]
+    nq = normalize(bundled("nq"), "nq", 0, "f")[0]
     assert nq["property"].null_count() == len(nq)
 
 
@@ -255,7 +259,7 @@ def test_a_line_of_csv_that_cannot_be_read_is_named(content, said, tmp_path):
 def test_a_row_that_cannot_be_read_is_named_by_its_line(name, content, line, tmp_path):
     file = tmp_path / name
     file.write_bytes(content)
-    raw = read_csv(file) if file.suffix == ".csv" else read_lines(file)
+    raw = read_csv(file) if file.suffix == ".csv" else pl.from_arrow(read_lines(file))
     with pytest.raises(ValueError, match=rf"^Line {line} of .*{name} cannot be read as layout 'own' \(answers is 'y',"):
         normalize(raw, "own", 0, str(file), name_row=partial(name_row, file))
     file.unlink()
@@ -281,7 +285,7 @@ def test_the_order_is_seeded_and_growing_a_dataset_keeps_it():
 
 @pytest.mark.parametrize("layout", BUNDLED_LAYOUTS)
 def test_a_file_reads_the_same_as_json_lines_and_as_parquet(layout, tmp_path):
-    lines = read_lines(BUNDLED / f"{layout}-mini.jsonl")
+    lines = bundled(layout)
     lines.write_parquet(tmp_path / "same.parquet")
     copy_rows(tmp_path / "same.parquet", tmp_path / "raw.parquet", {}, sha256_of_file(tmp_path / "same.parquet"))
     assert normalize(lines, layout, 0, "f")[0].equals(
@@ -360,7 +364,7 @@ def test_a_file_that_changed_after_the_run_was_planned_is_refused(suffix, tmp_pa
 
 @pytest.mark.parametrize("layout", BUNDLED_LAYOUTS)
 def test_a_bundled_set_has_400_usable_questions_none_repeated_none_giving_its_answer_away(layout):
-    raw = read_lines(BUNDLED / f"{layout}-mini.jsonl")
+    raw = bundled(layout)
     table, counts = normalize(raw, layout, 0, layout)
     assert counts == {"kept": raw.height}
     assert raw.height >= 400
@@ -377,12 +381,12 @@ def test_a_bundled_set_has_400_usable_questions_none_repeated_none_giving_its_an
 def test_no_demonstration_of_a_prompt_stands_in_a_bundled_set(layout):
     prompts = json.loads((ROOT / "workflow" / "resources" / "prompts.json").read_text(encoding="utf-8"))["few_shot"]
     shown = {words(shot["question"]) for shots in prompts.values() if isinstance(shots, list) for shot in shots}
-    asked = {words(text) for text in read_lines(BUNDLED / f"{layout}-mini.jsonl")["question"]}
+    asked = {words(text) for text in bundled(layout)["question"]}
     assert not shown & asked
 
 
 def test_the_popqa_like_set_has_templates_over_many_properties():
-    raw = read_lines(BUNDLED / "popqa-mini.jsonl")
+    raw = bundled("popqa")
     assert all(row["subj"] in row["question"] for row in raw.iter_rows(named=True))
     sizes = Counter(raw["prop"])
     assert len(sizes) >= 8
@@ -395,7 +399,7 @@ def test_the_popqa_like_set_has_templates_over_many_properties():
 
 
 def test_the_hotpotqa_like_set_has_bridges_comparisons_and_balanced_yes_and_no():
-    raw = read_lines(BUNDLED / "hotpotqa-mini.jsonl")
+    raw = bundled("hotpotqa")
     kinds = Counter(raw["type"])
     assert min(kinds["bridge"], kinds["comparison"]) >= 100
     answers = Counter(raw["answer"])
@@ -403,5 +407,5 @@ def test_the_hotpotqa_like_set_has_bridges_comparisons_and_balanced_yes_and_no()
 
 
 def test_the_nq_like_set_is_lower_case_queries():
-    raw = read_lines(BUNDLED / "nq-mini.jsonl")
+    raw = bundled("nq")
     assert all(text == text.lower() and "?" not in text for text in raw["question"])

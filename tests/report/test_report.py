@@ -26,10 +26,9 @@ from anchorscope.report.chart import SHAPES, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import COUNT, Stretch, choose, examples_section, not_probed, stretches, with_answers
 from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures, opening_section
-from anchorscope.report.label_errors import label_errors_sentence
 from anchorscope.report.page import Section, chart_section, page
 from anchorscope.report.rendering import ENVIRONMENT
-from anchorscope.report.survives import survives_section
+from anchorscope.report.survives import label_errors_sentence, survives_section
 from anchorscope.report.tables import (
     accuracy,
     deepest_layers,

@@ -6,7 +6,6 @@ import pytest
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import write_frame
 from anchorscope.files.provenance import provenance
-from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.tables import TABLES, as_text, gather, read_coverage
 
 PAIRS = [["m", "one"], ["m", "two"]]
@@ -68,4 +67,4 @@ def test_lists_are_numbers_with_spaces_between_them_in_csv():
 
 def test_the_headline_is_one_component_at_one_position():
     table = pl.DataFrame({"component": ["resid", "resid", "mlp"], "position": ["final", "answer_last", "final"]})
-    assert at_headline(table, Headline("resid", "final")).rows() == [("resid", "final")]
+    assert table.filter(**vars(Headline("resid", "final"))).rows() == [("resid", "final")]

@@ -45,7 +45,7 @@ def test_a_lack_of_memory_halves_the_batch_however_it_is_worded(words):
             raise RuntimeError(words)
         done.extend(batch)
 
-    run_batches(run, [8] * 5, 64, "trying")
+    run_batches(run, [8] * 5, 64)
     assert sorted(done) == list(range(5))
 
 
@@ -55,7 +55,7 @@ def test_another_error_is_raised_as_it_is(words):
         raise RuntimeError(words)
 
     with pytest.raises(RuntimeError) as raised:
-        run_batches(run, [8] * 5, 64, "trying")
+        run_batches(run, [8] * 5, 64)
     assert str(raised.value) == words
 
 

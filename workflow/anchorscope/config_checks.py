@@ -68,23 +68,26 @@ def _one_line(sentence: str) -> str:
     return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
 
 
-def _mistakes(config: dict, schema: dict) -> list[str]:
-    odd = list(_odd(config, ""))
-    if odd:
-        return odd
-    errors = sorted(STRICT(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
-    if errors:
-        return list(dict.fromkeys(_sentence(error) for error in errors))
-    config = with_bundled_files(config)
-    sentences = _shard_mistakes(config, schema) + _headline_mistakes(config, schema)
+def _mistakes(config: dict, schema: dict) -> Iterator[str]:
+    if odd := list(_odd(config, "")):
+        yield from odd
+    elif errors := sorted(STRICT(schema).iter_errors(config), key=lambda error: list(map(str, error.path))):
+        yield from dict.fromkeys(_sentence(error) for error in errors)
+    else:
+        yield from _mistakes_beyond_schema(with_bundled_files(config), schema)
+
+
+def _mistakes_beyond_schema(config: dict, schema: dict) -> Iterator[str]:
+    yield from _shard_mistakes(config, schema)
+    yield from _headline_mistakes(config, schema)
     for name, model in config["models"].items():
-        sentences += _model_mistakes(name, model)
+        yield from _model_mistakes(f"models.{name}", model)
     for name, dataset in config["datasets"].items():
-        sentences += _dataset_mistakes(name, dataset)
-    sentences += _title_mistakes(config)
+        yield from _dataset_mistakes(f"datasets.{name}", dataset)
+    yield from _title_mistakes(config)
     for name, figure in config["figures"].items():
-        sentences += _figure_mistakes(name, figure, config)
-    return sentences + _style_mistakes(config)
+        yield from _figure_mistakes(name, figure, config)
+    yield from _style_mistakes(config)
 
 
 def _odd(node: object, where: str, around: tuple[int, ...] = ()) -> Iterator[str]:
@@ -113,28 +116,25 @@ def _faults(text: str) -> Iterator[str]:
         yield "holds a curly bracket, which Snakemake takes for a wildcard; take it out."
 
 
-def _shard_mistakes(config: dict, schema: dict) -> list[str]:
+def _shard_mistakes(config: dict, schema: dict) -> Iterator[str]:
     given = {key: config.get(key, schema["properties"][key]["default"]) for key in ("questions", "shard_size")}
     shards = -(-given["questions"] // given["shard_size"])
-    if shards <= MOST_SHARDS:
-        return []
-    return [
-        f"questions is {given['questions']} and shard_size {given['shard_size']}, which makes {shards} shards; "
-        f"at most {MOST_SHARDS} can be named, so raise shard_size."
-    ]
+    if shards > MOST_SHARDS:
+        yield (
+            f"questions is {given['questions']} and shard_size {given['shard_size']}, which makes {shards} shards; "
+            f"at most {MOST_SHARDS} can be named, so raise shard_size."
+        )
 
 
-def _headline_mistakes(config: dict, schema: dict) -> list[str]:
+def _headline_mistakes(config: dict, schema: dict) -> Iterator[str]:
     """Claims and figures show the headline, so it must be measured."""
-    sentences = []
     for one, several in (("component", "components"), ("position", "positions")):
         default = schema["properties"]["headline"]["properties"][one]["default"]
         chosen = config.get("headline", {}).get(one, default)
         if chosen not in config.get(several, [chosen]):
-            sentences.append(
+            yield (
                 f"{several} leaves out {chosen}, the {one} of the headline; name it there, or another under `headline`."
             )
-    return sentences
 
 
 def _sentence(error: ValidationError) -> str:
@@ -177,30 +177,28 @@ def _name_sentence(name: object, where: str) -> str:
     )
 
 
-def _model_mistakes(name: str, model: dict) -> list[str]:
-    where = f"models.{name}"
+def _model_mistakes(where: str, model: dict) -> Iterator[str]:
     sources = [source for source in MODEL_SOURCES if source in model]
     if len(sources) != 1:
         given = f"has {' and '.join(sources)}" if sources else "has no source"
-        return [f"{where} {given}; give exactly one of {', '.join(MODEL_SOURCES)}."]
-    if sources == ["hub"] and "revision" not in model:
-        return [
+        yield f"{where} {given}; give exactly one of {', '.join(MODEL_SOURCES)}."
+    elif sources == ["hub"] and "revision" not in model:
+        yield (
             f"{where} comes from the hub without a pinned `revision`, a commit of 40 hexadecimal digits; "
             f"`git ls-remote https://huggingface.co/{model['hub']} HEAD` prints the newest."
-        ]
-    if sources != ["hub"] and "revision" in model:
-        return [f"{where} has a `revision`, which only a model from the hub can have."]
-    if sources == ["gguf"]:
+        )
+    elif sources != ["hub"] and "revision" in model:
+        yield f"{where} has a `revision`, which only a model from the hub can have."
+    elif sources == ["gguf"]:
         try:
             package_file(**model["gguf"])
         except FileNotFoundError as error:
-            return [f"{where}.gguf: {str(error).removesuffix('.')}; install it with pip."]
-    if sources == ["path"] and not _holds_a_model(Path(model["path"])):
+            yield f"{where}.gguf: {str(error).removesuffix('.')}; install it with pip."
+    elif sources == ["path"] and not _holds_a_model(Path(model["path"])):
         fault = f"is no folder with a model's config.json, and no .gguf file{_looked_for(model['path'])}"
-        return [f"{where}.path names {model['path']}, which {fault}."]
-    if sources == ["random"]:
-        return _shape_mistakes(f"{where}.random.config", model["random"]["config"])
-    return []
+        yield f"{where}.path names {model['path']}, which {fault}."
+    elif sources == ["random"]:
+        yield from _shape_mistakes(f"{where}.random.config", model["random"]["config"])
 
 
 def _file_fault(file: str, largest: int | None = None) -> str | None:
@@ -217,25 +215,23 @@ def _holds_a_model(path: Path) -> bool:
     return not fault_of_file(path if path.suffix == ".gguf" else path / "config.json")
 
 
-def _shape_mistakes(where: str, file: str) -> list[str]:
-    fault = _file_fault(file, LARGEST_TEXT)
-    if fault:
-        return [f"{where} names {file}, which {fault}."]
-    for beside in tokenizer_beside(file):
-        fault = fault_of_file(beside, LARGEST_TEXT)
-        if fault:
-            return [f"{where} names {file}, and {beside} beside it {fault}."]
+def _shape_mistakes(where: str, file: str) -> Iterator[str]:
+    if fault := _file_fault(file, LARGEST_TEXT):
+        yield f"{where} names {file}, which {fault}."
+        return
+    faults = {beside: fault_of_file(beside, LARGEST_TEXT) for beside in tokenizer_beside(file)}
+    if beside := next((beside for beside, fault in faults.items() if fault), None):
+        yield f"{where} names {file}, and {beside} beside it {faults[beside]}."
+        return
     try:
         config = json.loads(Path(file).read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
-        return [f"{where} names {file}, which is not JSON."]
+        yield f"{where} names {file}, which is not JSON."
+        return
     if not isinstance(config, dict) or "model_type" not in config:
-        return [f"{where} names {file}, which has no `model_type` and so is not a transformers config."]
-    if not _is_named_by_transformers(config["model_type"]):
-        return [
-            f"{where} names {file}, whose model_type {reprlib.repr(config['model_type'])} transformers does not know."
-        ]
-    return []
+        yield f"{where} names {file}, which has no `model_type` and so is not a transformers config."
+    elif not _is_named_by_transformers(config["model_type"]):
+        yield f"{where} names {file}, whose model_type {reprlib.repr(config['model_type'])} transformers does not know."
 
 
 def _is_named_by_transformers(kind: object) -> bool:
@@ -250,58 +246,51 @@ def _is_named_by_transformers(kind: object) -> bool:
     return any(f'"{kind}"' in file.read_text(encoding="utf-8") for file in lists)
 
 
-def _dataset_mistakes(name: str, dataset: dict) -> list[str]:
-    where = f"datasets.{name}"
+def _dataset_mistakes(where: str, dataset: dict) -> Iterator[str]:
     source = dataset["source"]
     wanted = SOURCE_KEYS[source]
     missing = [key for key in wanted if key not in dataset]
-    extra = sorted({"path", "repo", "subset", "split", "revision"} - {*wanted, *OPTIONAL_KEYS.get(source, ())})
-    extra = [key for key in extra if key in dataset]
+    unused = sorted({"path", "repo", "subset", "split", "revision"} - {*wanted, *OPTIONAL_KEYS.get(source, ())})
+    extra = [key for key in unused if key in dataset]
     if missing:
-        return [f"{where} has source '{source}', which also needs {', '.join(missing)}."]
-    if extra:
-        return [f"{where} has source '{source}', which does not use {', '.join(extra)}."]
-    fault = _file_fault(dataset["path"]) if source == "file" else None
-    if fault:
-        return [f"{where}.path names {dataset['path']}, which {fault}."]
-    if source == "file" and Path(dataset["path"]).suffix not in RAW_SUFFIXES:
-        return [f"{where}.path names {dataset['path']}; it must end in {', '.join(RAW_SUFFIXES)}."]
-    if source == "file" and dataset["layout"] == "triviaqa" and Path(dataset["path"]).suffix == ".csv":
-        return [f"{where} has layout 'triviaqa', whose answers are records, which CSV cannot hold; use JSON Lines."]
-    if source == "bundled" and dataset["layout"] == "own":
-        return [f"{where} has source 'bundled', but no bundled set has layout 'own'; use source: file with a path."]
-    return []
+        yield f"{where} has source '{source}', which also needs {', '.join(missing)}."
+    elif extra:
+        yield f"{where} has source '{source}', which does not use {', '.join(extra)}."
+    elif source == "bundled" and dataset["layout"] == "own":
+        yield f"{where} has source 'bundled', but no bundled set has layout 'own'; use source: file with a path."
+    elif source == "file" and (fault := _file_fault(dataset["path"])):
+        yield f"{where}.path names {dataset['path']}, which {fault}."
+    elif source == "file" and Path(dataset["path"]).suffix not in RAW_SUFFIXES:
+        yield f"{where}.path names {dataset['path']}; it must end in {', '.join(RAW_SUFFIXES)}."
+    elif source == "file" and dataset["layout"] == "triviaqa" and Path(dataset["path"]).suffix == ".csv":
+        yield f"{where} has layout 'triviaqa', whose answers are records, which CSV cannot hold; use JSON Lines."
 
 
-def _title_mistakes(config: dict) -> list[str]:
-    sentences = []
+def _title_mistakes(config: dict) -> Iterator[str]:
     for kind in ("models", "datasets"):
         first: dict[str, str] = {}
         for name, entry in config[kind].items():
             other = first.setdefault(entry["title"], name)
             if other != name:
-                sentences.append(f"{kind}.{name} has the title of {kind}.{other}; figures could not tell them apart.")
-    return sentences
+                yield f"{kind}.{name} has the title of {kind}.{other}; figures could not tell them apart."
 
 
-def _figure_mistakes(name: str, figure: dict, config: dict) -> list[str]:
-    unknown = [model for model in figure["models"] if model not in config["models"]]
-    if not unknown:
-        return []
-    known = ", ".join(config["models"])
-    return [f"figures.{name} names the unknown model {', '.join(map(repr, unknown))}; known models are {known}."]
+def _figure_mistakes(name: str, figure: dict, config: dict) -> Iterator[str]:
+    unknown = [repr(model) for model in figure["models"] if model not in config["models"]]
+    if unknown:
+        known = ", ".join(config["models"])
+        yield f"figures.{name} names the unknown model {', '.join(unknown)}; known models are {known}."
 
 
-def _style_mistakes(config: dict) -> list[str]:
+def _style_mistakes(config: dict) -> Iterator[str]:
     if "style" not in config:
-        return []
-    fault = _file_fault(config["style"], LARGEST_STYLE)
-    if fault:
-        return [f"style names {config['style']}, which {fault}."]
+        return
+    if fault := _file_fault(config["style"], LARGEST_STYLE):
+        yield f"style names {config['style']}, which {fault}."
+        return
     from anchorscope.draw.panels import read_style  # slow to import, and needed only here
 
     try:
         read_style(config["style"])
     except ValueError as error:
-        return [str(error)]
-    return []
+        yield str(error)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchorscope.detect.detector_file import About
+from anchorscope.files.atomic import write_text
 from anchorscope.files.identity import canonical_json
-from anchorscope.files.texts import write_text
 from anchorscope.models.manifest import Manifest
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchorscope.detect.detector import Detector, load_detector
+from anchorscope.files.atomic import write_text
 from anchorscope.files.plain import fault_of_file
 from anchorscope.files.reasons import reason_of
-from anchorscope.files.texts import write_text
 from anchorscope.models.describe import describe
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest

@@ -6,7 +6,7 @@ such a function and add a record to `kinds.FIGURE_KINDS`.
 
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -386,7 +386,7 @@ def draw_distribution(tables: dict[str, pl.DataFrame], view: View) -> Figure:
 def _draw_salmons(panel: Axes, rows: pl.DataFrame, view: View, *, model: str, value: str) -> None:
     """The same answers through random weights of the model's shape, a thin curve per dataset, where that was made."""
     for dataset, look in view.looks_of_datasets().items():
-        mine = rows.filter(model=f"{model}{SALMON}", dataset=dataset, **asdict(view.headline)).sort("layer")
+        mine = rows.filter(model=f"{model}{SALMON}", dataset=dataset, **vars(view.headline)).sort("layer")
         if not mine.is_empty():
             style = {"color": look["color"], "linestyle": "-.", "linewidth": 0.8, "marker": ""}
             panel.plot(mine["layer"], mine[value], **style)
@@ -454,6 +454,6 @@ def limits(rows: pl.DataFrame, quantity: Quantity = QUANTITIES["delta_p"]) -> tu
 
 # By the name of the kind. A kind whose function is in none of these modules stops the import.
 DRAW: dict[str, Callable[[dict[str, pl.DataFrame], View], Figure]] = {
-    kind.name: getattr(experiments, kind.function) if kind.experiment else globals()[kind.function]
+    kind.name: getattr(experiments, f"draw_{kind.name}") if kind.experiment else globals()[f"draw_{kind.name}"]
     for kind in FIGURE_KINDS
-} | {kind.name: getattr(detection, kind.function) for kind in DETECTION_KINDS}
+} | {kind.name: getattr(detection, f"draw_{kind.name}") for kind in DETECTION_KINDS}

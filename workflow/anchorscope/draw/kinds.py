@@ -12,8 +12,7 @@ from typing import Literal
 class FigureKind:
     """One kind of figure; `workflow/report/{name}.rst` describes it in Snakemake's own report."""
 
-    name: str  # of its files
-    function: str  # in `draw.figures`, `draw.experiments` or `draw.detection`
+    name: str  # of its files; `draw_{name}` in `draw.figures`, `draw.experiments` or `draw.detection` draws it
     caption: str  # on the report
     placement: Literal["top", "open", "folded"] = "folded"  # on the report: top is where it begins
     compares: Literal["places", "words", "windows"] | None = None  # drawn only where several of these were measured
@@ -23,87 +22,72 @@ class FigureKind:
 FIGURE_KINDS = (
     FigureKind(
         name="family",
-        function="draw_family",
         caption="As published: anchors by verdict flip at each layer",
         placement="open",
     ),
     FigureKind(
         name="honest",
-        function="draw_honest",
         caption="What survives when one prompt labels and another measures; below, in logits, and the control",
         placement="top",
     ),
     FigureKind(
         name="push",
-        function="draw_push",
         caption="The honest gap as measured, and without what the knockout does to all examples alike",
         placement="open",
     ),
     FigureKind(
         name="lines",
-        function="draw_lines",
         caption="What the knockout does to each example: its logit, cut against clean, with a curve for each kind",
     ),
     FigureKind(
         name="auc",
-        function="draw_auc",
         caption="How well the probes rank, clean, with the question cut, and with shuffled labels",
     ),
     FigureKind(
         name="share",
-        function="draw_share",
         caption="How many examples are Question-Anchored",
     ),
     FigureKind(
         name="grid",
-        function="draw_grid",
         caption="Every component and position",
         compares="places",
     ),
     FigureKind(
         name="words",
-        function="draw_words",
         caption="The honest gap for other choices of the words that are cut",
         compares="words",
     ),
     FigureKind(
         name="windows",
-        function="draw_windows",
         caption="The honest gap where words are cut in the last layers only: direct effects, or carried along",
         compares="windows",
     ),
     FigureKind(
         name="distribution",
-        function="draw_distribution",
         caption="Every example at the deepest layer",
     ),
     FigureKind(
         name="patching",
-        function="draw_patching",
         caption="How often verdicts flip when the question's words are those of another question",
         experiment=True,
     ),
     FigureKind(
         name="answer_only",
-        function="draw_answer_only",
         caption="What the probe says of the answer alone",
         experiment=True,
     ),
     FigureKind(
         name="boundary",
-        function="draw_boundary",
         caption="What the model knows: accuracy, refusals, popularity and certainty of each group",
         experiment=True,
     ),
     FigureKind(
         name="awareness",
-        function="draw_awareness",
         caption="How well clean states tell the group, and clean logits alone",
         experiment=True,
     ),
     FigureKind(
         name="saliency",
-        function="draw_saliency",
         caption="How much flows from the question to the answer, over examples",
         experiment=True,
     ),
@@ -113,18 +97,15 @@ FIGURE_KINDS = (
 DETECTION_KINDS = (
     FigureKind(
         name="detection",
-        function="draw_detection",
         caption="How well each method tells hallucinated from right answers",
         placement="open",
     ),
     FigureKind(
         name="transfer",
-        function="draw_transfer",
         caption="What carries over from one dataset to another",
     ),
     FigureKind(
         name="reliability",
-        function="draw_reliability",
         caption="Whether probabilities are what they say, and the risk that is left when doubtful answers go",
     ),
 )

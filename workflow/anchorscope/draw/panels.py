@@ -77,8 +77,8 @@ def read_style(path: Path | str | None = None, column: bool = False, changed: Ma
     with matplotlib.rc_context(params):
         now = matplotlib.rcParams
         looks = [{"linestyle": "-", "marker": "", **look} for look in now["axes.prop_cycle"]]
-        (width, height), sizes = now["figure.figsize"], {name: now[name] for name in ("font.size", "lines.linewidth")}
-        sizes["lines.markersize"] = now["lines.markersize"]
+        width, height = now["figure.figsize"]
+        sizes = {name: now[name] for name in ("font.size", "lines.linewidth", "lines.markersize")}
     if not column:
         return Style(params=params, looks=looks, width=width, height=height)
     scaled = {name: COLUMN_SCALE * size for name, size in sizes.items()}

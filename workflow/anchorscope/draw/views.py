@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ class View:
     def of(self, table: pl.DataFrame) -> pl.DataFrame:
         """The part of a table that the figure shows; a table of the headline alone does not name it."""
         shown = table.filter(pl.col("model").is_in(list(self.models)), pl.col("dataset").is_in(list(self.datasets)))
-        headline = {name: value for name, value in asdict(self.headline).items() if name in table.columns}
+        headline = {name: value for name, value in vars(self.headline).items() if name in table.columns}
         return shown.filter(**headline)
 
     def titles(self, table: pl.DataFrame) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.estimates import ENOUGH, Curve, difference, rows, to_table
+from anchorscope.experiments.estimates import ENOUGH, Curve, rows
 from anchorscope.experiments.groups import RULES
 from anchorscope.probe.quality import auc
 from anchorscope.summarise.bootstrap import Resamples
@@ -22,12 +22,8 @@ GROUP, OTHER_GROUP, SHUFFLED_GROUP = "question_anchored", "anchored_other_prompt
 AUC, GAIN = "auc", "gain"  # measures
 
 
-def awareness_table(told: pl.DataFrame, resamples: Resamples) -> pl.DataFrame:
+def awareness_rows(told: pl.DataFrame, resamples: Resamples) -> Iterator[dict]:
     """The AUC of each reader by layer, and the gain of states over each reader of clean logits."""
-    return to_table(_awareness(told, resamples))
-
-
-def _awareness(told: pl.DataFrame, resamples: Resamples) -> Iterator[dict]:
     for rule in RULES:
         layers = told.filter(rule=rule).sort("layer", "id").partition_by("layer", maintain_order=True)
         names = {"stratum": "all", "rule": rule, "anchor": None}
@@ -38,7 +34,7 @@ def _awareness(told: pl.DataFrame, resamples: Resamples) -> Iterator[dict]:
             yield from rows(curve, **names, measure=AUC, condition=condition)
         for reader in (SIGNED, ABSOLUTE, LOGIT):
             states, other = curves[STATES], curves[reader]
-            gain = Curve(states.n, states.fewest, difference(states.estimate, other.estimate))
+            gain = Curve(states.n, states.fewest, states.estimate - other.estimate)
             yield from rows(gain, **names, measure=GAIN, condition=reader)
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.estimates import Sample, by_anchor, matched_gap, rows, to_table
+from anchorscope.experiments.estimates import Sample, rows_of_groups
 from anchorscope.experiments.groups import Groups
-from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, LOGPROB, SUBJECT, UNSURE
+from anchorscope.experiments.names import ACCURACY, LOGPROB, SUBJECT, UNSURE
 from anchorscope.experiments.new_passes import thirds
 from anchorscope.summarise.bootstrap import Resamples
 from anchorscope.summarise.strata import POPULARITY
@@ -48,12 +48,8 @@ def read_known(groups: Groups, chosen: pl.DataFrame, unsure: pl.DataFrame) -> Kn
     return Known({name: found[name].to_numpy() for name in columns}, found["stands_for"].to_numpy())
 
 
-def boundary_table(known: Known, groups: Groups, resamples: Resamples) -> pl.DataFrame:
+def boundary_rows(known: Known, groups: Groups, resamples: Resamples) -> Iterator[dict]:
     """Each measure by group and layer, over all answers and at equal clean logit; accuracy also by popularity."""
-    return to_table(_boundary(known, groups, resamples))
-
-
-def _boundary(known: Known, groups: Groups, resamples: Resamples) -> Iterator[dict]:
     third = thirds(groups.popularity, groups.popularity)
     for rule, grouping in groups.by_rule.items():
         inside = grouping.question_anchored
@@ -65,9 +61,6 @@ def _boundary(known: Known, groups: Groups, resamples: Resamples) -> Iterator[di
             for stratum, counted in strata.items():
                 if counted.any():
                     sample = Sample(inside, counted, known.stands_for, grouping.trained)
-                    names = {"measure": measure, "condition": EVERYONE, "rule": rule}
-                    for anchor, curve in by_anchor(values, sample, resamples).items():
-                        yield from rows(curve, **names, stratum=stratum, anchor=anchor)
-                    if stratum == "all":
-                        curve = matched_gap(values, sample, grouping.labelling, resamples)
-                        yield from rows(curve, **names, stratum=EQUAL_LOGIT, anchor="gap")
+                    names = {"measure": measure, "condition": EVERYONE, "stratum": stratum, "rule": rule}
+                    matched = grouping.labelling if stratum == "all" else None
+                    yield from rows_of_groups(values, sample, resamples, matched, **names)

@@ -16,8 +16,7 @@ from anchorscope.experiments.groups import RULES
 from anchorscope.experiments.modes import ONE_MODE, TWO_MODES
 from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, FLIPS, SUBJECT
 from anchorscope.experiments.new_passes import DELTA_P
-from anchorscope.summarise.bootstrap import interval
-from anchorscope.summarise.claims import BELOW_ZERO, NEAR_ZERO, Effect, JudgedClaim, Part, Region, verdict_on
+from anchorscope.summarise.claims import BELOW_ZERO, NEAR_ZERO, Effect, JudgedClaim, Part, Region, averaged, verdict_on
 from anchorscope.summarise.tables import Pair
 
 ABOVE_ZERO: Region = (0.0, np.inf)
@@ -139,8 +138,7 @@ def _part(wanted: Wanted, effects: list[Effect]) -> Part:
     """A part averaged over datasets."""
     if not effects:
         return Part(wanted.title, "undecided")
-    low, high = (float(end[0]) for end in interval(np.mean([drawn for _, drawn in effects], axis=0)[:, None]))
-    effect = float(np.mean([value for value, _ in effects]))
+    effect, low, high = averaged(effects)
     return Part(wanted.title, verdict_on(low, high, wanted.region), effect, low, high)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.names import ACCURACY, FLIPS, UNSURE
-from anchorscope.summarise.bootstrap import Resamples, interval
+from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, FLIPS, UNSURE
+from anchorscope.summarise.bootstrap import Resamples, ends, interval
 from anchorscope.summarise.curves import Estimate, known_mean, over_repeats
 
 ENOUGH = 20  # examples that the smaller group needs at a layer, for the layer to count in the mean over layers
@@ -52,13 +52,9 @@ def by_anchor(values: Array, sample: Sample, resamples: Resamples) -> dict[str, 
     gap = Curve(
         n=question.n + answer.n,
         fewest=np.minimum(question.fewest, answer.fewest),
-        estimate=difference(question.estimate, answer.estimate),
+        estimate=question.estimate - answer.estimate,
     )
     return {**found, "gap": gap}
-
-
-def difference(first: Estimate, second: Estimate) -> Estimate:
-    return Estimate(first.mean - second.mean, first.resampled - second.resampled)
 
 
 def _group_mean(values: Array, mask: Array, sample: Sample, resamples: Resamples) -> Curve:
@@ -123,9 +119,20 @@ def rows(curve: Curve, **names: str | None) -> Iterator[dict]:
     if names["measure"] in RATES and names["anchor"] != "gap":
         low, high = low.clip(0, 100), high.clip(0, 100)
     for layer, (n, fewest, value) in enumerate(zip(curve.n, curve.fewest, curve.estimate.mean, strict=True)):
-        ends = {"low": known(low[layer]), "high": known(high[layer])} if fewest >= 2 else {}
-        yield {**names, "layer": layer, "n": round(n), "value": known(value), **ends}
+        sure = {"low": known(low[layer]), "high": known(high[layer])} if fewest >= 2 else {}
+        yield {**names, "layer": layer, "n": round(n), "value": known(value), **sure}
     yield {**names, **area(curve)}
+
+
+def rows_of_groups(
+    values: Array, sample: Sample, resamples: Resamples, logits: Array | None, **names: str
+) -> Iterator[dict]:
+    """The rows of both groups and of the gap; with the `logits` that label, also of the gap where they are equal."""
+    for anchor, curve in by_anchor(values, sample, resamples).items():
+        yield from rows(curve, **names, anchor=anchor)
+    if logits is not None:
+        matched = matched_gap(values, sample, logits, resamples)
+        yield from rows(matched, **{**names, "stratum": EQUAL_LOGIT}, anchor="gap")
 
 
 def area(curve: Curve) -> dict:
@@ -134,13 +141,13 @@ def area(curve: Curve) -> dict:
     if not used.any():
         return {"layer": None, "n": 0}
     drawn = known_mean(curve.estimate.resampled[:, used].T)
-    (low,), (high,) = interval(drawn[:, None])
+    low, high = ends(drawn)
     return {
         "layer": None,
         "n": round(curve.n[used].mean()),
         "value": float(curve.estimate.mean[used].mean()),
-        "low": float(low),
-        "high": float(high),
+        "low": low,
+        "high": high,
         "resampled": drawn.astype(np.float32).tolist(),
     }
 

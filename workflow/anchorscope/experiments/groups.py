@@ -9,8 +9,7 @@ from anchorscope.experiments.names import FLIP, HONEST
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import FULL, HALF_A, SECOND_B, Probe, Role
 from anchorscope.probe.verdicts import flips
-from anchorscope.summarise.grouping import LABELLED_UNDER, by_layer, trained_on
-from anchorscope.summarise.headline import at_headline
+from anchorscope.summarise.grouping import LABELLED_UNDER, read_place, trained_on
 
 # `flip` as published; `honest` is the role of `replicate` whose measuring probe reads the first prompt, because
 # experiments are run under that prompt only.
@@ -54,25 +53,22 @@ class Groups:
 
 def read_groups(delta: pl.DataFrame, headline: Headline) -> Groups:
     """From the delta table of one model on one dataset."""
-    rows = at_headline(delta, headline).filter(intervention=LABELLED_UNDER).sort("repeat", "layer", "id")
-    first = rows.row(0, named=True)
-
-    def logits(state: str, probe: Probe) -> np.ndarray:
-        return by_layer(rows, f"logit_{state}_{probe.name}").astype(np.float64)
+    rows = delta.filter(intervention=LABELLED_UNDER, **vars(headline)).sort("repeat", "layer", "id")
+    place = read_place({LABELLED_UNDER: rows}, (FULL, HALF_A, SECOND_B))
 
     def anchored(probe: Probe) -> np.ndarray:
-        return flips(logits("clean", probe), logits("ko", probe))
+        return flips(place.clean[probe.name], place.changed[probe.name, LABELLED_UNDER])
 
     return Groups(
-        examples=rows.filter(repeat=first["repeat"], layer=first["layer"]).select(EXAMPLE),
-        folds=by_layer(rows, "fold")[:, 0],
+        examples=rows.filter(repeat=rows["repeat"][0], layer=rows["layer"][0]).select(EXAMPLE),
+        folds=place.folds,
         by_rule={
             rule: Grouping(
                 question_anchored=anchored(role.labels),
                 other_prompt=anchored(OTHER_PROMPT[rule]),
-                labelling=logits("clean", role.labels),
-                measuring=logits("clean", role.measures),
-                trained=trained_on(role, by_layer(rows, "fold")),
+                labelling=place.clean[role.labels.name],
+                measuring=place.clean[role.measures.name],
+                trained=trained_on(role, place.folds),
             )
             for rule, role in RULES.items()
         },

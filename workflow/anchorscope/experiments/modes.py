@@ -10,10 +10,10 @@ from functools import cache
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.estimates import to_table
 from anchorscope.experiments.names import MEAN
 from anchorscope.summarise.dip import LARGEST_SIMULATED, SIMULATIONS, dip_test, dips
 
+SAMPLE = {"sample": pl.List(pl.Float32)}  # a column that only saliency has
 FLOWS = ("exact", "random")
 DIP, ONE_MODE, TWO_MODES = (
     "dip",
@@ -25,27 +25,18 @@ LABELS = {"all": None, "right": False, "hallucinated": True}  # strata by the an
 FEWEST = 20  # examples without which nothing is said of a distribution
 
 
-def at_layer(values: pl.DataFrame, layer: int) -> pl.DataFrame:
-    """The values of the reference layer, in the order of flows and ids."""
-    found = values.filter(layer=layer).sort("flow", "id")
-    if found.is_empty():
-        raise ValueError(
-            f"Saliency was not measured at the reference layer, {layer}; delete its table to measure it again."
-        )
-    return found
-
-
-def saliency_table(values: pl.DataFrame, layer: int, seed: int) -> pl.DataFrame:
+def saliency_rows(values: pl.DataFrame, layer: int, seed: int) -> Iterator[dict]:
     """Dip and mean of each kind of flow at the reference layer, for all examples and by label.
 
     The rows of a mean also have the `sample` that it is of.
     """
-    return to_table(_saliency(at_layer(values, layer), layer, seed), sample=pl.List(pl.Float32))
-
-
-def _saliency(values: pl.DataFrame, layer: int, seed: int) -> Iterator[dict]:
+    there = values.filter(layer=layer).sort("flow", "id")
+    if there.is_empty():
+        raise ValueError(
+            f"Saliency was not measured at the reference layer, {layer}; delete its table to measure it again."
+        )
     for flow in FLOWS:
-        own = values.filter(flow=flow)
+        own = there.filter(flow=flow)
         for stratum, wrong in LABELS.items():
             some = own if wrong is None else own.filter(hallucinated=wrong)
             sample = some["value"].cast(pl.Float64).to_numpy()

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.estimates import Sample, by_anchor, matched_gap, rows, to_table
+from anchorscope.experiments.estimates import Sample, rows_of_groups
 from anchorscope.experiments.groups import RULES, Grouping, Groups
-from anchorscope.experiments.names import EQUAL_LOGIT, FLIPS
+from anchorscope.experiments.names import FLIPS
 from anchorscope.probe.verdicts import delta_logit, delta_p, flips
 from anchorscope.summarise.bootstrap import Resamples
 from anchorscope.summarise.grouping import by_layer
@@ -21,39 +21,27 @@ ANSWERS = ("answer_only", "answer_after_other")
 DELTA_P, DELTA_LOGIT = "delta_p", "delta_logit"
 
 
-def patching_table(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> pl.DataFrame:
+def patching_rows(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> Iterator[dict]:
     """How often each patch flips the verdict, by group and layer, for all examples and for parts of them."""
-    return to_table(_patching(scores, groups, resamples))
-
-
-def _patching(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> Iterator[dict]:
     for condition, unit, rule, grouping in _units(scores, PATCHES, groups):
         clean, changed = _logits(unit, rule)
         flipped = 100.0 * flips(clean, changed)
         for stratum, members in _strata(unit, clean, groups).items():
             counted = np.isfinite(changed) & members
             if counted.any():
-                sample, names = _sample(grouping, counted), {"measure": FLIPS, "condition": condition, "rule": rule}
-                for anchor, curve in by_anchor(flipped, sample, resamples).items():
-                    yield from rows(curve, **names, stratum=stratum, anchor=anchor)
-                if stratum == "all":
-                    curve = matched_gap(flipped, sample, grouping.labelling, resamples)
-                    yield from rows(curve, **names, stratum=EQUAL_LOGIT, anchor="gap")
+                sample, matched = _sample(grouping, counted), grouping.labelling if stratum == "all" else None
+                names = {"measure": FLIPS, "condition": condition, "stratum": stratum, "rule": rule}
+                yield from rows_of_groups(flipped, sample, resamples, matched, **names)
 
 
-def answer_only_table(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> pl.DataFrame:
+def answer_only_rows(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> Iterator[dict]:
     """How far the probe's confidence in its clean verdict moves without the question, by group and layer."""
-    return to_table(_answer_only(scores, groups, resamples))
-
-
-def _answer_only(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> Iterator[dict]:
     for condition, unit, rule, grouping in _units(scores, ANSWERS, groups):
         clean, changed = _logits(unit, rule)
         sample = _sample(grouping, np.isfinite(changed))
         for measure, change in ((DELTA_P, delta_p), (DELTA_LOGIT, delta_logit)):
-            for anchor, curve in by_anchor(change(clean, changed), sample, resamples).items():
-                names = {"measure": measure, "condition": condition, "stratum": "all"}
-                yield from rows(curve, **names, rule=rule, anchor=anchor)
+            names = {"measure": measure, "condition": condition, "stratum": "all", "rule": rule}
+            yield from rows_of_groups(change(clean, changed), sample, resamples, None, **names)
 
 
 def _units(

@@ -6,11 +6,10 @@ from dataclasses import replace
 from anchorscope.experiments import NAMES
 from anchorscope.experiments.gather import judge_all
 from anchorscope.extract.axes import Headline
+from anchorscope.files.atomic import write_text
 from anchorscope.files.provenance import provenance
-from anchorscope.files.texts import write_text
 from anchorscope.summarise.claims_page import claims_page
 from anchorscope.summarise.findings import Comparison, find
-from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.tables import gather, read_coverage, write_tables
 
 
@@ -45,7 +44,7 @@ def summarise_files(
         {name: paths for name, paths in files.items() if name in NAMES},
         pairs=judged.pairs,
         probed=judged.probed(),
-        layers=at_headline(tables["layers"], headline),
+        layers=tables["layers"].filter(**vars(headline)),
     )
     findings = replace(findings, claims=findings.claims + others)
     write_text(outputs["claims"], findings.to_json())

@@ -29,6 +29,11 @@ def atomic(target: Path | str) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def write_text(target: Path | str, text: str) -> None:
+    with atomic(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def _to_disk(path: Path) -> None:
     """Wait until a file, or a folder's list of names, has reached the disk."""
     descriptor = os.open(path, os.O_RDONLY)

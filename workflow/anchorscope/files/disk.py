@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
 # Every library passes on the system's message, but not all pass on its error number.
 FULL = ("No space left on device", "Disk quota exceeded", "not enough space on the disk")  # the last is Windows
 
@@ -58,5 +56,18 @@ def remove_leftovers(target: Path) -> None:
     """Remove temporary files for `target` whose processes, on this machine, were killed while they wrote."""
     for file in target.parent.glob(f".{target.name}.{platform.node()}.*.part"):
         process = file.name.split(".")[-2]
-        if process.isdigit() and not psutil.pid_exists(int(process)):
+        if process.isdigit() and not _alive(int(process)):
             file.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    """Whether a process is, or may be, alive. On Windows, signal 0 would interrupt it instead of asking."""
+    if os.name == "nt":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it belongs to another user
+        pass
+    return True

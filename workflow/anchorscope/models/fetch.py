@@ -40,19 +40,21 @@ def fetch_model(name: str, source: dict, folder: Path, manifest: Path) -> None:
 def fetch(source: dict, target: Path) -> None:
     """Fill the folder `target` with a model's safetensors and tokenizer, or with links to them."""
     target.mkdir(parents=True, exist_ok=True)
-    file = gguf_file(source)
-    if file:
+    if file := gguf_file(source):
         convert_gguf(file, target)
-        return
-    if "random" in source:
+    elif "random" in source:
         fetch_config(Path(source["random"]["config"]), target)
-        return
-    if "path" in source:
-        folder = Path(source["path"])
+    elif "path" in source:
+        link_files(Path(source["path"]), target)
     else:
         from anchorscope.files.hub import download  # a GPU node that runs one stage alone may lack the hub's client
 
-        folder = download("model", source["hub"], source["revision"], wanted=WANTED_FILES, unwanted=UNWANTED_FILES)
+        wanted = {"wanted": WANTED_FILES, "unwanted": UNWANTED_FILES}
+        link_files(download("model", source["hub"], source["revision"], **wanted), target)
+
+
+def link_files(folder: Path, target: Path) -> None:
+    """Links in `target` to a model's files, if all of them can be a model's."""
     files = sorted({file for pattern in WANTED_FILES for file in folder.glob(pattern)})
     check_files(files)
     for file in files:

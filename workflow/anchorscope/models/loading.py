@@ -97,13 +97,15 @@ def load_model(manifest: Manifest, dtype: str, threads: int) -> "PreTrainedModel
     config = read_config(Path(manifest.path))
     choice = choose_dtype(dtype, device, config)
     log.info("%s computes in %s: %s", manifest.name, choice.dtype, choice.why)
-    model = _on_cards(manifest, choice.dtype, config) if device.type == "cuda" else _on_cpu(manifest, choice.dtype)
+    if device.type == "cuda":
+        model = _on_cards(manifest, choice.dtype, config)
+    else:
+        model = by_column(_load_on(manifest, choice.dtype, device))
     model.dtype_because = cast(Any, choice.why)
-    return _frozen(manifest, model)
-
-
-def _on_cpu(manifest: Manifest, dtype: torch.dtype) -> "PreTrainedModel":
-    return by_column(_load_on(manifest, dtype, torch.device("cpu")))
+    places = sorted({str(parameter.device) for parameter in model.parameters()})
+    log.info("%s is on %s as %s", manifest.name, ", ".join(places), model.dtype)
+    check_computes(model.eval().requires_grad_(False), manifest.name)
+    return model
 
 
 def _on_cards(manifest: Manifest, dtype: torch.dtype, config: PreTrainedConfig) -> "PreTrainedModel":
@@ -188,13 +190,6 @@ def _trouble(name: str, quantised: Any) -> str:
         return f"The files of {name} cannot be loaded"
     method = quantised.get("quant_method") if isinstance(quantised, dict) else quantised.quant_method
     return f"{name} is quantised by {getattr(method, 'value', method)}, and its weights cannot be read here"
-
-
-def _frozen(manifest: Manifest, model: "PreTrainedModel") -> "PreTrainedModel":
-    places = sorted({str(parameter.device) for parameter in model.parameters()})
-    log.info("%s is on %s as %s", manifest.name, ", ".join(places), model.dtype)
-    check_computes(model.eval().requires_grad_(False), manifest.name)
-    return model
 
 
 def random_model(folder: Path, seed: int, dtype: torch.dtype, device: torch.device) -> "PreTrainedModel":

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from anchorscope.files.atomic import atomic
+from anchorscope.files.atomic import write_text
 from anchorscope.files.identity import read_json
 
 SALMON = "+salmon"  # ends the name of a trained model's twin with random weights
@@ -41,8 +41,7 @@ class Manifest:
         return found
 
     def write(self, target: Path | str) -> None:
-        with atomic(target) as temporary:
-            temporary.write_text(json.dumps(self.as_json(), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        write_text(target, json.dumps(self.as_json(), indent=2, sort_keys=True) + "\n")
 
     def as_json(self) -> dict:
         """What the file holds, and what every output made with the model repeats."""

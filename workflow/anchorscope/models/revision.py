@@ -36,21 +36,19 @@ def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
 def check_unchanged(manifest: Manifest) -> None:
     """Refuse weights that changed after they were fetched: results would carry the revision of others."""
     now = revision_of(Path(manifest.path), manifest.source)
-    if now != manifest.revision:
-        raise ValueError(_changed(manifest, "weights", then=manifest.revision, now=now))
+    _refuse_change(manifest, "weights", then=manifest.revision, now=now)
 
 
 def check_unchanged_tokenizer(manifest: Manifest, tokenizer: PreTrainedTokenizerBase) -> None:
-    now = tokenizer_hash(tokenizer)
-    if now != manifest.tokenizer:
-        raise ValueError(_changed(manifest, "tokenizer", then=manifest.tokenizer, now=now))
+    _refuse_change(manifest, "tokenizer", then=manifest.tokenizer, now=tokenizer_hash(tokenizer))
 
 
-def _changed(manifest: Manifest, what: str, then: str, now: str) -> str:
-    return (
-        f"The {what} of {manifest.name} changed after it was fetched ({then} then, {now} now); "
-        f"run `snakemake --cores 1 --force results/models/{manifest.name}.json` with the same config."
-    )
+def _refuse_change(manifest: Manifest, what: str, then: str, now: str) -> None:
+    if then != now:
+        raise ValueError(
+            f"The {what} of {manifest.name} changed after it was fetched ({then} then, {now} now); "
+            f"run `snakemake --cores 1 --force results/models/{manifest.name}.json` with the same config."
+        )
 
 
 def _hash_of(value: object) -> str:

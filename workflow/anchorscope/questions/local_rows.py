@@ -7,7 +7,6 @@ import reprlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
 
 import polars as pl
 import pyarrow as pa
@@ -23,12 +22,8 @@ EXAMPLE = '{"question": "who wrote Emma", "answers": ["Jane Austen"]}'
 LINES, TABLE = (".jsonl", ".ndjson"), ".csv"
 
 
-def read_lines(path: Path | str) -> pl.DataFrame:
+def read_lines(path: Path | str) -> pa.Table:
     """Read a JSON Lines file unchanged, a byte order mark aside. The first line that cannot be read is named."""
-    return cast(pl.DataFrame, pl.from_arrow(_lines_as_table(path)))
-
-
-def _lines_as_table(path: Path | str) -> pa.Table:
     data = Path(path).read_bytes().removeprefix(codecs.BOM_UTF8)
     if not data.strip():
         raise ValueError(f"{path} is empty.")
@@ -143,7 +138,7 @@ def copy_rows(source: Path | str, target: Path | str, metadata: dict[str, str], 
     source = Path(source)
     _check_same(source, sha256)
     if source.suffix in (*LINES, TABLE):
-        rows = read_csv(source).to_arrow() if source.suffix == TABLE else _lines_as_table(source)
+        rows = read_csv(source).to_arrow() if source.suffix == TABLE else read_lines(source)
         _check_same(source, sha256)
         try:
             write_table(target, rows, metadata)

@@ -208,6 +208,4 @@ def _check(question: str, popularity: object) -> None:
 
 def _clean(value: object, column: str = "gold") -> str:
     """A text in order; what is none is refused."""
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"its {column} is {_shown(value)}, not a text")
-    return tidy(value or "")
+    return tidy("".join(_text(value, f"its {column}")))

@@ -1,7 +1,6 @@
 """The interactive family figure: a Vega-Lite chart of every series, with a menu for each key that tells them apart."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import cast
 
 import altair as alt
@@ -24,9 +23,9 @@ RULES = RULE_TITLES | {
 }
 POINT = ["model", "series", "layer"]  # what tells the points of a chart apart
 DASHES = {"-": [1, 0], "--": [6, 3], ":": [1.5, 2.5], "-.": [6, 2.5, 1.5, 2.5]}
-SHAPES = {"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "+": "cross"}
-SHAPES |= {"<": "triangle-left", ">": "triangle-right", "P": "cross", "": "M0,0"}
-SHAPES |= {
+SHAPES = {
+    **{"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "+": "cross"},
+    **{"<": "triangle-left", ">": "triangle-right", "P": "cross", "": "M0,0"},
     "X": "M-1,-0.5L-0.5,-1L0,-0.5L0.5,-1L1,-0.5L0.5,0L1,0.5L0.5,1L0,0.5L-0.5,1L-1,0.5L-0.5,0Z",
     "*": "M0,-1L0.24,-0.32L0.95,-0.31L0.38,0.12L0.59,0.81L0,0.4L-0.59,0.81L-0.38,0.12L-0.95,-0.31L-0.24,-0.32Z",
 }
@@ -34,6 +33,16 @@ FORMAT = "chosen_quantity === 'delta_p' ? '+.1f' : '+.2f'"
 INTERVAL = (
     f"isValid(datum.lower) ? format(datum.lower, {FORMAT}) + ' … ' + format(datum.upper, {FORMAT}) : 'too few examples'"
 )
+TOOLTIP = [
+    alt.Tooltip("series:N", title="Series"),
+    alt.Tooltip("layer:Q", title="Layer"),
+    alt.Tooltip("n:Q", title="n"),
+    alt.Tooltip("delta_p:Q", title="ΔP", format="+.1f"),
+    alt.Tooltip("delta_logit:Q", title="Δlogit", format="+.2f"),
+    alt.Tooltip("interval:N", title="95 % interval"),
+]
+# Zero stands out among the lines of the grid.
+CHANGE_AXIS = alt.Axis(gridOpacity=alt.condition("datum.value === 0", alt.value(0.6), alt.value(0.1)), tickCount=6)
 CONFIG = {
     "background": "transparent",
     "font": "system-ui, sans-serif",
@@ -94,7 +103,7 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
     styles = dict(zip(labels, map(_look, looks(view.style, len(labels))), strict=True))
     measured = [title for title in models.values() if title in set(data["model"])]
     chosen = {"rule": "replicate", "logits": "measured", "quantity": "delta_p"}
-    chosen |= {"intervention": "exact_question", **asdict(view.headline)}
+    chosen |= {"intervention": "exact_question", **vars(view.headline)}
     menus = _menus(measured, list(datasets.values()), summary=summary, chosen=chosen)
     chart = alt.FacetChart(
         data=alt.NamedData("series"),
@@ -215,7 +224,7 @@ def _panel(styles: dict[str, dict], summary: pl.DataFrame) -> alt.LayerChart:
     )
 
     def height(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title="change", scale=_domain(summary), axis=_axis())
+        return alt.Y(f"{field}:Q", title="change", scale=_domain(summary), axis=CHANGE_AXIS)
 
     # With few layers Vega also puts ticks between them, and would round their labels.
     only_layers = "datum.value === floor(datum.value) ? datum.label : ''"
@@ -243,25 +252,9 @@ def _panel(styles: dict[str, dict], summary: pl.DataFrame) -> alt.LayerChart:
         .encode(opacity=alt.condition("datum.sure", alt.value(1), alt.value(FAINT)))
         .transform_filter("datum.marked"),
         point.mark_point(filled=True, size=90)
-        .encode(opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=_tooltip())
+        .encode(opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=TOOLTIP)
         .properties(name="points")
         .add_params(near),
     ]
     panel = alt.layer(*layers).transform_filter(shown).properties(width=400, height=320)
     return cast(alt.LayerChart, panel)  # not faceted yet
-
-
-def _tooltip() -> list[alt.Tooltip]:
-    return [
-        alt.Tooltip("series:N", title="Series"),
-        alt.Tooltip("layer:Q", title="Layer"),
-        alt.Tooltip("n:Q", title="n"),
-        alt.Tooltip("delta_p:Q", title="ΔP", format="+.1f"),
-        alt.Tooltip("delta_logit:Q", title="Δlogit", format="+.2f"),
-        alt.Tooltip("interval:N", title="95 % interval"),
-    ]
-
-
-def _axis() -> alt.Axis:
-    """Zero stands out among the lines of the grid."""
-    return alt.Axis(gridOpacity=alt.condition("datum.value === 0", alt.value(0.6), alt.value(0.1)), tickCount=6)

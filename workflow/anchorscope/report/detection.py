@@ -13,7 +13,7 @@ from anchorscope.draw.detection import METHOD_TITLES
 from anchorscope.report.figures import Link, Picture
 from anchorscope.report.rendering import render
 from anchorscope.report.tables import Titles, named
-from anchorscope.summarise.numbers import MINUS, between
+from anchorscope.summarise.numbers import with_ends
 
 Tables = Mapping[str, pl.DataFrame]
 MARKS = {YES: " ▲", NO: " ▼", UNDECIDED: ""}
@@ -83,12 +83,12 @@ def sentences(own: Tables, datasets: Titles) -> list[str]:
 def _best(rows: pl.DataFrame) -> str:
     """Which method ranks best on a dataset, and whether it is really better than the probe."""
     row = rows.sort("auc", descending=True, maintain_order=True).row(0, named=True)
-    area = f"{METHOD_TITLES[row['method']]} ranks best, with an AUC of {_with_ends(row, 'auc', 2)}"
+    area = f"{METHOD_TITLES[row['method']]} ranks best, with an AUC of {with_ends(row, 'auc', 2)}"
     if row["method"] == PROBE:
         return f"{area}."
     sure = verdict(row["gain_low"], row["gain_high"]) == YES
     beyond = "more than chance explains" if sure else "which may be chance"
-    return f"{area}; {_with_ends(row, 'gain', 2)} above the plain probe, {beyond}."
+    return f"{area}; {with_ends(row, 'gain', 2)} above the plain probe, {beyond}."
 
 
 def _pathways(table: pl.DataFrame, datasets: Titles) -> str:
@@ -165,8 +165,7 @@ def areas(own: Tables, datasets: Titles) -> pl.DataFrame:
     shown = [name for name in datasets if name in set(rows["dataset"])]
     texts = rows.with_columns(
         text=pl.struct(pl.all()).map_elements(
-            lambda row: f"{row['auc']:.2f} ({between(row['auc_low'], row['auc_high'], 2)}){_mark(row)}",
-            return_dtype=pl.String,
+            lambda row: f"{with_ends(row, 'auc', 2)}{_mark(row)}", return_dtype=pl.String
         ),
         method=pl.col("method").replace(METHOD_TITLES),
     )
@@ -187,7 +186,7 @@ def numbers(detection: pl.DataFrame) -> pl.DataFrame:
         pl.col("method").replace(METHOD_TITLES),
         "n",
         pl.struct("gain", "gain_low", "gain_high")
-        .map_elements(lambda row: _with_ends(row, "gain", 3), return_dtype=pl.String)
+        .map_elements(lambda row: with_ends(row, "gain", 3), return_dtype=pl.String)
         .alias("gain over the plain probe"),
         _text("calibration_error", "calibration error"),
         _text("aurc", "area under risk by coverage"),
@@ -208,7 +207,7 @@ def pathways_table(table: pl.DataFrame) -> pl.DataFrame:
         "dataset",
         pl.col("method", "against").replace(METHOD_TITLES),
         pl.struct("gain", "gain_low", "gain_high")
-        .map_elements(lambda row: _with_ends(row, "gain", 3), return_dtype=pl.String)
+        .map_elements(lambda row: with_ends(row, "gain", 3), return_dtype=pl.String)
         .alias("gain"),
         "helps",
     )
@@ -225,10 +224,3 @@ def carried_table(transfer: pl.DataFrame) -> pl.DataFrame:
         _text("others", "trained on all others"),
         _text("drop", "drop from home to another"),
     )
-
-
-def _with_ends(row: Mapping, name: str, decimals: int) -> str | None:
-    if row[name] is None:
-        return None
-    value = f"{row[name]:.{decimals}f}".replace("-", MINUS)
-    return f"{value} ({between(row[f'{name}_low'], row[f'{name}_high'], decimals)})"

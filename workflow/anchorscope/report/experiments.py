@@ -9,8 +9,8 @@ from anchorscope.experiments.claims import CLAIMS, MODES
 from anchorscope.report.claims import one_claim
 from anchorscope.report.figures import Picture
 from anchorscope.report.rendering import render
-from anchorscope.report.tables import named
-from anchorscope.summarise.numbers import MINUS, between
+from anchorscope.report.tables import Titles, named
+from anchorscope.summarise.numbers import between, plain
 
 TITLES = {
     "patching": "Token patching",
@@ -34,7 +34,6 @@ flow from as many other words.""",
 }
 NUMBERS = {name: number for name, (number, _) in CLAIMS.items()} | {"saliency": MODES}
 DECIMALS = {"popularity": 2, "logprob": 2, "dip": 3, "mean": 4}  # one for all other measures
-Titles = Mapping[str, str]
 
 
 def experiment_section(
@@ -75,5 +74,5 @@ def numbers(table: pl.DataFrame) -> pl.DataFrame:
 
 def _text(row: Mapping) -> str:
     decimals = DECIMALS.get(row["measure"], 1)
-    value = f"{row['value']:.{decimals}f}".replace("-", MINUS)
+    value = plain(row["value"], decimals)
     return value if row["low"] is None else f"{value} ({between(row['low'], row['high'], decimals)})"

@@ -63,12 +63,11 @@ def make_pictures(
     figures: Mapping[str, Iterable[Path | str]], titles: Mapping[str, str], page: Path | str
 ) -> dict[str, list[Picture]]:
     """The pictures of each set of models, from the PNG files of its figures; `titles` name the models of a set."""
-
-    def make(name: str, path: Path | str) -> Picture:
-        return _picture(Path(path), titles[name], page)
-
     with ThreadPoolExecutor() as threads:  # pictures are made smaller outside of Python's lock
-        return {name: list(threads.map(partial(make, name), paths)) for name, paths in figures.items()}
+        return {
+            name: list(threads.map(partial(_picture, models=titles[name], page=page), paths))
+            for name, paths in figures.items()
+        }
 
 
 def opening_section(pictures: Mapping[str, list[Picture]], bottom_line: Mapping[str, str]) -> Markup:
@@ -86,7 +85,8 @@ def figures_section(pictures: Mapping[str, list[Picture]]) -> Markup:
     return render("figures.html", sets=[(of_set[0].models, of_set) for of_set in others])
 
 
-def _picture(png: Path, models: str, page: Path | str) -> Picture:
+def _picture(path: Path | str, models: str, page: Path | str) -> Picture:
+    png = Path(path)
     files = [png.with_name(f"{png.stem}{width}{end}") for width in ("", "_column") for end in (".pdf", ".svg", ".png")]
     return Picture(
         kind=KINDS_BY_NAME[png.stem],

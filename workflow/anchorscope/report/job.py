@@ -11,10 +11,10 @@ import polars as pl
 from anchorscope.draw.panels import read_style
 from anchorscope.draw.views import View
 from anchorscope.extract.axes import Headline
+from anchorscope.files.atomic import write_text
 from anchorscope.files.frames import read_frame
 from anchorscope.files.identity import read_json
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.files.texts import write_text
 from anchorscope.report.chart import family_chart
 from anchorscope.report.claims import claims_section
 from anchorscope.report.detection import detection_section

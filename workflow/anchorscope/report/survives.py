@@ -1,7 +1,7 @@
 """What survives: beside each model's gap, what else could explain it, one column per dataset."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 
 import polars as pl
@@ -10,11 +10,11 @@ from markupsafe import Markup
 from anchorscope.draw.figures import intervention_title
 from anchorscope.extract.axes import CONTROLS, EXACT, Headline
 from anchorscope.models.manifest import SALMON
-from anchorscope.report.label_errors import label_errors_sentence
+from anchorscope.probe.label_errors import DRAWS, ERRORS, SHARE
 from anchorscope.report.rendering import render
 from anchorscope.report.tables import Titles, distances
 from anchorscope.summarise.forms import EQUAL
-from anchorscope.summarise.numbers import MINUS, between
+from anchorscope.summarise.numbers import plain, signed_between, with_ends
 from anchorscope.summarise.strata import DISTANCE
 
 TABLES = ("text", "layers", "series", "strata", "forms", "label_errors")
@@ -39,7 +39,7 @@ SAME_FORM = {  # groupings and forms
     ("answer_in_question", "no"): "without answers that stand in the question",
 }
 Tables = Mapping[str, pl.DataFrame]  # those of one model on one dataset, at the headline
-Cells = dict[str, str]  # what is measured, and what it came to
+Cells = Mapping[str, str | None]  # what is measured, and what it came to
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Comparison:
 
 def survives_section(tables: Tables, headline: Headline, models: Titles, datasets: Titles) -> Markup:
     """A table for each model, of all its datasets side by side; models and datasets by name, with their titles."""
-    shown = {name: tables[name].filter(**asdict(headline)) for name in TABLES}
+    shown = {name: tables[name].filter(**vars(headline)) for name in TABLES}
     comparisons = [
         Comparison(
             title,
@@ -94,12 +94,12 @@ def _of_pair(tables: Tables, model: str, dataset: str) -> dict[str, Cells]:
 def _ranking(own: Tables, salmon: Tables) -> Cells:
     """Probes, readers of text, random weights and shuffled labels."""
     areas = dict(own["text"].select("reader", "auc").iter_rows())
-    cells = {title: _plain(areas[reader], 2) for reader, title in READERS.items() if reader in areas}
+    cells = {title: plain(areas[reader], 2) for reader, title in READERS.items() if reader in areas}
     for twin in _reference(salmon["layers"]):
-        cells["random weights, best layer"] = _plain(twin["auc"], 2)
+        cells["random weights, best layer"] = plain(twin["auc"], 2)
     for row in _reference(own["layers"]):
-        cells["shuffled labels"] = _plain(row["auc_shuffled"], 2)
-        cells["selectivity: the probe's less that of shuffled labels"] = _plain(row["selectivity"], 2)
+        cells["shuffled labels"] = plain(row["auc_shuffled"], 2)
+        cells["selectivity: the probe's less that of shuffled labels"] = plain(row["selectivity"], 2)
     return cells
 
 
@@ -113,12 +113,12 @@ def _gaps(own: Tables, salmon: Tables) -> Cells:
     cells = {}
     for (rule, logits), title in GAPS.items():
         for row in _areas(own, EXACT, rule, logits):
-            cells[f"{title}, ΔP"] = _with_ends(row, "area", 1)
-            cells[f"{title}, Δlogit"] = _with_ends(row, "area_logit", 2)
+            cells[f"{title}, ΔP"] = with_ends(row, "area", 1)
+            cells[f"{title}, Δlogit"] = with_ends(row, "area_logit", 2)
             if rule == "replicate" and row["area_null"] is not None:
-                cells[f"{title}: one mechanism, ΔP"] = _with_ends(row, "area_null", 1)
+                cells[f"{title}: one mechanism, ΔP"] = with_ends(row, "area_null", 1)
     for twin in _areas(salmon, EXACT):
-        cells["random weights, honest, ΔP"] = _with_ends(twin, "area", 1)
+        cells["random weights, honest, ΔP"] = with_ends(twin, "area", 1)
     return cells
 
 
@@ -128,14 +128,14 @@ def _same_form(own: Tables) -> Cells:
     for ((grouping, form), title), logits in product(SAME_FORM.items(), ("measured", "recentred")):
         known = own["forms"].filter(pl.col("gap").is_not_null(), rule="replicate", logits=logits)
         for row in known.filter(grouping=grouping, form=form).to_dicts():
-            cells[title if logits == "measured" else f"{title}, {logits}"] = _with_ends(row, "gap", 1)
+            cells[title if logits == "measured" else f"{title}, {logits}"] = with_ends(row, "gap", 1)
     return cells
 
 
 def _other_words(own: Tables) -> Cells:
     """The control, and every choice of words that was run."""
     return {
-        intervention_title(name): _with_ends(row, "area", 1)
+        intervention_title(name): with_ends(row, "area", 1)
         for name in (CONTROLS[EXACT], *(knockout for knockout in CONTROLS if knockout != EXACT))
         for row in _areas(own, name)
     }
@@ -151,17 +151,31 @@ def _lying(own: Tables) -> Cells:
     """Distances under the knockout and its control, and the honest gap in thirds by distance."""
     found = {row["intervention"]: row for row in distances(own["layers"], own["strata"]).to_dicts()}
     shown = {intervention_title(name): found[name] for name in (EXACT, CONTROLS[EXACT]) if name in found}
-    cells = {title: _plain(row["distance"], 2) for title, row in shown.items()}
-    cells |= {f"{title}, along the probe": _plain(row["along_the_probe"], 2) for title, row in shown.items()}
+    cells = {title: plain(row["distance"], 2) for title, row in shown.items()}
+    cells |= {f"{title}, along the probe": plain(row["along_the_probe"], 2) for title, row in shown.items()}
     for third in DISTANCE:
         if EXACT in found and found[EXACT][third] is not None:
-            cells[f"honest gap in ΔP, {third} third"] = _plain(found[EXACT][third], 1)
+            cells[f"honest gap in ΔP, {third} third"] = plain(found[EXACT][third], 1)
     return cells
 
 
-def _with_ends(row: Mapping, name: str, decimals: int) -> str:
-    return f"{_plain(row[name], decimals)} ({between(row[f'{name}_low'], row[f'{name}_high'], decimals)})"
+def label_errors_sentence(rows: pl.DataFrame) -> str:
+    """How far one model's AUC and honest gap would move, or nothing where that was not measured."""
+    if rows.is_empty():
+        return ""
+    random, missed, believed = (
+        f"{_range(some['auc_move'], 3)} and {_range(some['gap_move'], 1)} points"
+        for some in (rows.filter(errors=errors) for errors in ERRORS)
+    )
+    return (
+        f"If {100 * SHARE:.0f} % of the labels were wrong, at random, the AUC of the best layer and the honest gap "
+        f"would move by {random}. If all of these were right answers called hallucinated, they would move by {missed}; "
+        f"if all were hallucinated answers called right, by {believed}. Each is the range over datasets and {DRAWS} "
+        "draws of the wrong labels."
+    )
 
 
-def _plain(value: float, decimals: int) -> str:
-    return f"{value:.{decimals}f}".replace("-", MINUS)
+def _range(moves: pl.Series, decimals: int) -> str:
+    """The lowest and the highest of some moves."""
+    known = moves.drop_nulls().to_list()
+    return signed_between(min(known), max(known), decimals) if known else "–"

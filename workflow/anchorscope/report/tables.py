@@ -1,7 +1,6 @@
 """The tables of the report: what was asked and answered, how well probes and text rank, and what the knockout did."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 
 import polars as pl
 from markupsafe import Markup
@@ -62,7 +61,7 @@ def deepest_layers(summary: pl.DataFrame, headline: Headline) -> pl.DataFrame:
     keys = ["model", "dataset", "rule"]
     rows = summary.filter(
         pl.col("rule").is_in(["flip", "replicate"]),
-        **asdict(headline),
+        **vars(headline),
         intervention="exact_question",
         labels="plotted",
         logits="measured",
@@ -123,7 +122,7 @@ def accuracy(examples: pl.DataFrame) -> pl.DataFrame:
 
 def reference_auc(layers: pl.DataFrame, headline: Headline) -> pl.DataFrame:
     """One row per model and dataset: how well the probe of its reference layer ranks, clean and cut."""
-    rows = layers.filter("is_reference").filter(**asdict(headline))
+    rows = layers.filter("is_reference").filter(**vars(headline))
     auc = pl.format("{} ({})", _hundredths("auc"), _between("auc_low", "auc_high", 2))
     keys = ["model", "dataset", "layer"]
     clean, cut, control = (
@@ -140,7 +139,7 @@ def reference_auc(layers: pl.DataFrame, headline: Headline) -> pl.DataFrame:
 def text_alone(text: pl.DataFrame, headline: Headline) -> pl.DataFrame:
     """One row per model and dataset: the AUC of every reader, and the probe's gain over the reader of all words."""
     keys = ["model", "dataset"]
-    rows = text.filter(**asdict(headline)).with_columns(pl.col("reader").str.replace_all("_", " "))
+    rows = text.filter(**vars(headline)).with_columns(pl.col("reader").str.replace_all("_", " "))
     gain = pl.format("{} ({})", _hundredths("gain"), _between("gain_low", "gain_high", 2))
     gains = rows.filter(reader="both words").select(*keys, gain.alias("gain over both words (95 % interval)"))
     areas = rows.with_columns(auc=_hundredths("auc")).pivot("reader", index=keys, values="auc", maintain_order=True)
@@ -150,7 +149,7 @@ def text_alone(text: pl.DataFrame, headline: Headline) -> pl.DataFrame:
 def form_table(forms: pl.DataFrame, headline: Headline) -> pl.DataFrame:
     """One row per model, dataset and form of some size: how many of each group have it, and the honest gap."""
     keys = ["model", "dataset", "grouping", "form"]
-    rows = forms.filter(pl.col("n") >= MIN_EXAMPLES, **asdict(headline), rule="replicate")
+    rows = forms.filter(pl.col("n") >= MIN_EXAMPLES, **vars(headline), rule="replicate")
     recentred = rows.filter(logits="recentred").select(*keys, recentred_gap="gap")
     shares = {"share": "of all", "share_question": "of Q", "share_answer": "of A", "question_anchored": "that are Q"}
     titles = {EQUAL: "at equal form", COVERED: "the same, whatever their form"}
@@ -192,7 +191,7 @@ def distances(layers: pl.DataFrame, strata: pl.DataFrame) -> pl.DataFrame:
 
 def distance_table(layers: pl.DataFrame, strata: pl.DataFrame, headline: Headline) -> pl.DataFrame:
     """The distances with their interventions in words."""
-    found = distances(layers.filter(**asdict(headline)), strata.filter(**asdict(headline)))
+    found = distances(layers.filter(**vars(headline)), strata.filter(**vars(headline)))
     return found.with_columns(
         pl.col("intervention").map_elements(intervention_title, return_dtype=pl.String),
         *(_hundredths(name) for name in ("distance", "along_the_probe")),

@@ -78,3 +78,9 @@ def interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return lower + (rank - below) * (upper - lower)
 
     return quantile(0.025), quantile(0.975)
+
+
+def ends(resampled: np.ndarray) -> tuple[float, float]:
+    """The interval of one number from its resamples [draws]."""
+    low, high = interval(resampled[:, None])
+    return float(low[0]), float(high[0])

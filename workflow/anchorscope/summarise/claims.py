@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 import polars as pl
 
-from anchorscope.summarise.bootstrap import interval
+from anchorscope.summarise.bootstrap import ends
 from anchorscope.summarise.curves import QUANTITIES, Estimate, over_layers
 from anchorscope.summarise.push import LOGITS
 
@@ -51,6 +51,7 @@ EFFECTS = {
     10: "AUC in percent, states minus clean logits, mean over layers",
     11: "chance of such a dip with one mode, in percent",
 }
+NOT_APPLICABLE = "does not apply"
 OF_EXPERIMENTS = (7, 8, 9, 10, 11)  # claims that need passes of their own; the others are judged in every run
 Region = tuple[float, float]
 BELOW_ZERO: Region = (-np.inf, 0.0)
@@ -73,8 +74,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Scope:
-    """The model and dataset that a claim is judged on, and the kind of logits."""
+    """A claim, the model and dataset that it is judged on, and the kind of logits."""
 
+    claim: int
     model: str
     dataset: str | None  # None: all datasets
     logits: str = "measured"
@@ -239,21 +241,21 @@ def _judge(runs: list[Run], sizes: list[tuple[str, str]]) -> list[JudgedClaim]:
 
 def _model_claims(runs: list[Run]) -> list[JudgedClaim]:
     """The claims about one model on some datasets. A dataset whose probe reads nothing does not count."""
-    scope = Scope(runs[0].model, runs[0].dataset if len(runs) == 1 else None)
-    gaps = {logits: replace(scope, logits=logits) for logits in LOGITS}
+    names = runs[0].model, runs[0].dataset if len(runs) == 1 else None
+    gaps = {logits: Scope(1, *names, logits) for logits in LOGITS}
+    flat, deepens, control = (Scope(claim, *names) for claim in (2, 3, 6))
     usable = [run for run in runs if run.reads_truth]
     if not usable:
-        scopes = [*((1, some) for some in gaps.values()), *((claim, scope) for claim in (2, 3, 6))]
-        return [_undecided(claim, some, "the probe is no better than chance") for claim, some in scopes]
+        return [_open(some, "the probe is no better than chance") for some in (*gaps.values(), flat, deepens, control)]
     near_zero, nothing = (usable[0].bounds * bound for bound in (NEAR_ZERO, NOTHING))
     return [
         *(
-            _on_average(1, some, effects=[over_layers(run.gaps[logits]) for run in usable], region=BELOW_ZERO)
+            _on_average(some, effects=[over_layers(run.gaps[logits]) for run in usable], region=BELOW_ZERO)
             for logits, some in gaps.items()
         ),
-        _everywhere(2, scope, curves=[run.answer for run in usable], bound=near_zero),
-        _on_average(3, scope, effects=[_deepening(run.question) for run in usable], region=BELOW_ZERO),
-        _everywhere(6, scope, curves=[run.control for run in usable], bound=nothing),
+        _everywhere(flat, curves=[run.answer for run in usable], bound=near_zero),
+        _on_average(deepens, effects=[_deepening(run.question) for run in usable], region=BELOW_ZERO),
+        _everywhere(control, curves=[run.control for run in usable], bound=nothing),
     ]
 
 
@@ -276,20 +278,20 @@ def _deepening(curve: Estimate) -> Effect:
 
 def _deeper(runs: list[Run], smaller: str, larger: str) -> JudgedClaim:
     """Claim 4: the deepest layer of each model, averaged over the datasets that both were measured on."""
-    scope = Scope(f"{larger} against {smaller}", None)
+    scope = Scope(4, f"{larger} against {smaller}", None)
     questions = {(run.model, run.dataset): run.question for run in runs if run.reads_truth}
     shared = [name for model, name in questions if model == smaller and (larger, name) in questions]
     if not shared:
-        return _undecided(4, scope, "there is no dataset on which both models' probes are better than chance")
+        return _open(scope, "there is no dataset on which both models' probes are better than chance")
     effects = [_difference(_deepest(questions[larger, name]), _deepest(questions[smaller, name])) for name in shared]
-    return _on_average(4, scope, effects=effects, region=BELOW_ZERO)
+    return _on_average(scope, effects=effects, region=BELOW_ZERO)
 
 
 def _nothing_to_compare(runs: list[Run]) -> list[JudgedClaim]:
     """Claim 4 where no model stands beside a larger one."""
     models = list(dict.fromkeys(run.model for run in runs))
     one = "the run has one model" if len(models) == 1 else "no figure shows a model beside a larger one"
-    return [_not_applicable(4, Scope(model, None), one) for model in models]
+    return [_open(Scope(4, model, None), one, NOT_APPLICABLE) for model in models]
 
 
 def _deepest(curve: Estimate) -> Effect:
@@ -302,13 +304,13 @@ def _deepest(curve: Estimate) -> Effect:
 
 def _similar(runs: list[Run]) -> JudgedClaim:
     """Claim 5: every pair of datasets in every third of the depth, at once."""
-    scope = Scope(runs[0].model, None)
+    scope = Scope(5, runs[0].model, None)
     bound = SIMILAR * runs[0].bounds
     usable = [run.question for run in runs if run.reads_truth]
     if len(runs) == 1:
-        return _not_applicable(5, scope, "only one dataset was probed")
+        return _open(scope, "only one dataset was probed", NOT_APPLICABLE)
     if len(usable) < 2:
-        return _undecided(5, scope, "fewer than two datasets have a probe that is better than chance")
+        return _open(scope, "fewer than two datasets have a probe that is better than chance")
     differences = [
         _difference(over_layers(_some_layers(first, third)), over_layers(_some_layers(second, third)))
         for first, second in combinations(usable, 2)
@@ -317,35 +319,31 @@ def _similar(runs: list[Run]) -> JudgedClaim:
     ]
     means, resamples = zip(*differences, strict=True)
     curve = Estimate(np.array(means), np.stack(resamples, axis=1))
-    return _everywhere(5, scope, curves=[curve], bound=bound)
+    return _everywhere(scope, curves=[curve], bound=bound)
 
 
-def _on_average(claim: int, scope: Scope, effects: list[Effect], region: Region) -> JudgedClaim:
+def _on_average(scope: Scope, effects: list[Effect], region: Region) -> JudgedClaim:
     """A claim about one number, averaged over datasets; those without an estimate are left out."""
     known = [(value, drawn) for value, drawn in effects if np.isfinite(value)]
     if not known:
-        return _undecided(claim, scope, "a group has no examples")
-    effect = float(np.mean([value for value, _ in known]))
-    low, high = (float(end[0]) for end in interval(np.mean([drawn for _, drawn in known], axis=0)[:, None]))
-    return JudgedClaim(
-        claim=claim,
-        model=scope.model,
-        dataset=scope.dataset,
-        logits=scope.logits,
-        verdict=verdict_on(low, high, region),
-        effect=effect,
-        low=low,
-        high=high,
-    )
+        return _open(scope, "a group has no examples")
+    effect, low, high = averaged(known)
+    return JudgedClaim(**vars(scope), verdict=verdict_on(low, high, region), effect=effect, low=low, high=high)
 
 
-def _everywhere(claim: int, scope: Scope, curves: list[Estimate], bound: float) -> JudgedClaim:
+def averaged(effects: list[Effect]) -> tuple[float, float, float]:
+    """The mean of an effect over datasets, and its interval."""
+    values, drawn = zip(*effects, strict=True)
+    return float(np.mean(values)), *ends(np.mean(drawn, axis=0))
+
+
+def _everywhere(scope: Scope, curves: list[Estimate], bound: float) -> JudgedClaim:
     """A claim that every layer of every curve lies within `bound` of zero, by a band that holds for all at once."""
     mean = np.concatenate([curve.mean for curve in curves])
     resampled = np.concatenate([curve.resampled for curve in curves], axis=1)
     known = np.isfinite(mean) & (np.isfinite(resampled).mean(0) > 0.5)
     if not known.any():
-        return _undecided(claim, scope, "a group has no examples")
+        return _open(scope, "a group has no examples")
     mean, resampled = mean[known], resampled[:, known]
     error = np.nanstd(resampled, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -354,10 +352,7 @@ def _everywhere(claim: int, scope: Scope, curves: list[Estimate], bound: float) 
     verdicts = {verdict_on(low, high, (-bound, bound)) for low, high in zip(mean - reach, mean + reach, strict=True)}
     farthest = int(np.argmax(np.abs(mean)))
     return JudgedClaim(
-        claim=claim,
-        model=scope.model,
-        dataset=scope.dataset,
-        logits=scope.logits,
+        **vars(scope),
         # One layer is enough to contradict; all are needed to support.
         verdict=next(verdict for verdict in ("contradicted", "undecided", "supported") if verdict in verdicts),
         effect=float(mean[farthest]),
@@ -366,13 +361,6 @@ def _everywhere(claim: int, scope: Scope, curves: list[Estimate], bound: float) 
     )
 
 
-def _undecided(claim: int, scope: Scope, because: str) -> JudgedClaim:
-    return _without_effect(claim, scope, "undecided", because)
-
-
-def _not_applicable(claim: int, scope: Scope, because: str) -> JudgedClaim:
-    return _without_effect(claim, scope, "does not apply", because)
-
-
-def _without_effect(claim: int, scope: Scope, verdict: str, because: str) -> JudgedClaim:
-    return JudgedClaim(claim, scope.model, scope.dataset, scope.logits, verdict=verdict, because=because)
+def _open(scope: Scope, because: str, verdict: str = "undecided") -> JudgedClaim:
+    """A claim about which there is no effect."""
+    return JudgedClaim(**vars(scope), verdict=verdict, because=because)

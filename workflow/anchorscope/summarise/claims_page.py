@@ -1,10 +1,10 @@
 """Claims and landmarks as a page of text."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from anchorscope.summarise.claims import EFFECTS, OF_EXPERIMENTS, STATEMENTS, Findings, JudgedClaim, Part
-from anchorscope.summarise.numbers import signed
+from anchorscope.summarise.numbers import signed, signed_between
 
 _logits = partial(signed, decimals=2)
 
@@ -55,27 +55,31 @@ LANDMARKS = """The published values were read from the figures and are good to a
 from the rule `flip`, as there. A range spans datasets and layers."""
 
 
+def _table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [f"| {' | '.join(map(str, cells))} |" for cells in (titles, *rows)]
+    return "\n".join([lines[0], "|---" * len(titles) + "|", *lines[1:]])
+
+
 def _claim_table(rows: list[JudgedClaim], effect: str) -> str:
-    lines = [f"| model | dataset | logits | verdict | {effect} | 95 % interval | in logits |", "|---" * 7 + "|"]
-    for row in rows:
-        value, ends = "–", row.because
-        if row.effect is not None and row.low is not None and row.high is not None:
-            value, ends = signed(row.effect), f"{signed(row.low)} … {signed(row.high)}"
-        cells = (row.model, row.dataset or "all", LOGITS_TITLES[row.logits], row.verdict, value, ends, in_logits(row))
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+    def cells(row: JudgedClaim) -> tuple[object, ...]:
+        names = (row.model, row.dataset or "all", LOGITS_TITLES[row.logits], row.verdict)
+        if row.effect is None or row.low is None or row.high is None:
+            return (*names, "–", row.because, in_logits(row))
+        return (*names, signed(row.effect), signed_between(row.low, row.high), in_logits(row))
+
+    return _table(("model", "dataset", "logits", "verdict", effect, "95 % interval", "in logits"), map(cells, rows))
 
 
 def _parts_table(rows: list[JudgedClaim]) -> str:
     """An experiment's claim under both groupings, with every part of it."""
     titles = list(dict.fromkeys(part.title for row in rows for part in row.parts))
-    lines = [f"| {' | '.join(['model', 'dataset', 'groups', 'verdict', *titles])} |", "|---" * (4 + len(titles)) + "|"]
-    for row in rows:
+
+    def cells(row: JudgedClaim) -> tuple[object, ...]:
         by_title = {part.title: part_text(part) for part in row.parts}
         found = [by_title.get(title, "–") for title in titles] if row.parts else [row.because, *["–"] * len(titles)]
-        cells = (row.model, row.dataset or "all", row.rule or "–", row.verdict, *found[: len(titles) or 1])
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+        return (row.model, row.dataset or "all", row.rule or "–", row.verdict, *found[: len(titles) or 1])
+
+    return _table(("model", "dataset", "groups", "verdict", *titles), map(cells, rows))
 
 
 def part_text(part: Part) -> str:
@@ -99,8 +103,7 @@ def in_logits(row: JudgedClaim) -> str:
 
 def gain_text(row: dict, gain: str, decimals: int = 3) -> str:
     """A gain with its interval."""
-    value, low, high = (signed(row[f"{gain}{end}"], decimals) for end in ("", "_low", "_high"))
-    return f"{value} ({low} … {high})"
+    return f"{signed(row[gain], decimals)} ({signed_between(row[f'{gain}_low'], row[f'{gain}_high'], decimals)})"
 
 
 def visible_share(row: dict) -> str:
@@ -110,50 +113,44 @@ def visible_share(row: dict) -> str:
 
 
 def _kinds_table(rows: list[dict]) -> str:
-    lines = ["| model | dataset | n | verdict | gain of kinds | gain of degrees | could see |", "|---" * 7 + "|"]
+    lines: list[Sequence[object]] = []
     for row in rows:
-        cells = (
-            row["model"],
-            row["dataset"],
-            row["n"],
-            row["verdict"],
-            gain_text(row, "kinds"),
-            gain_text(row, "degrees"),
-        )
-        lines.append(f"| {' | '.join(map(str, cells))} | {visible_share(row)} |")
+        names = (row["model"], row["dataset"])
+        gains = (gain_text(row, "kinds"), gain_text(row, "degrees"))
+        lines.append((*names, row["n"], row["verdict"], *gains, visible_share(row)))
         for part in row["within"]:
-            about = f"{row['model']} | {row['dataset']} | {part['n']} | {part['verdict']}, within {part['among']}"
-            lines.append(f"| {about} | – | – | {visible_share(part)} |")
-    return "\n".join(lines)
+            lines.append(
+                (*names, part["n"], f"{part['verdict']}, within {part['among']}", "–", "–", visible_share(part))
+            )
+    return _table(("model", "dataset", "n", "verdict", "gain of kinds", "gain of degrees", "could see"), lines)
 
 
 def _one_mechanism_table(rows: list[dict]) -> str:
-    lines = [
-        "| model | dataset | logits | gap | 95 % interval | one mechanism | 95 % of simulations | beyond |",
-        "|---" * 8 + "|",
-    ]
-    for row in rows:
-        gap, null = (
-            f"{signed(row[name])} | {signed(row[f'{name}_low'])} … {signed(row[f'{name}_high'])}"
-            for name in ("area", "area_null")
-        )
-        names = f"{row['model']} | {row['dataset']} | {LOGITS_TITLES[row['logits']]}"
-        lines.append(f"| {names} | {gap} | {null} | {BEYOND[row['beyond']]} |")
-    return "\n".join(lines)
+    titles = ("model", "dataset", "logits", "gap", "95 % interval", "one mechanism", "95 % of simulations", "beyond")
+    return _table(
+        titles,
+        (
+            (
+                *(row["model"], row["dataset"], LOGITS_TITLES[row["logits"]]),
+                *(signed(row["area"]), signed_between(row["area_low"], row["area_high"])),
+                *(signed(row["area_null"]), signed_between(row["area_null_low"], row["area_null_high"])),
+                BEYOND[row["beyond"]],
+            )
+            for row in rows
+        ),
+    )
 
 
 def _landmark_table(rows: list[dict]) -> str:
-    lines = ["| model | landmark | published | measured | layers | agrees |", "|---|---|---|---|---|---|"]
-    for row in rows:
-        published = _range(row["published_low"], row["published_high"])
+    def cells(row: dict) -> tuple[object, ...]:
+        published, layers = _range(row["published_low"], row["published_high"]), row["layers"] or "–"
         if row["measured_low"] is None:
-            measured, verdict = "not measured", "–"
-        else:
-            measured, verdict = _range(row["measured_low"], row["measured_high"]), "yes" if row["agrees"] else "no"
-        layers = row["layers"] or "–"
-        lines.append(f"| {row['model']} | {row['landmark']} | {published} | {measured} | {layers} | {verdict} |")
-    return "\n".join(lines)
+            return (row["model"], row["landmark"], published, "not measured", layers, "–")
+        measured = _range(row["measured_low"], row["measured_high"])
+        return (row["model"], row["landmark"], published, measured, layers, "yes" if row["agrees"] else "no")
+
+    return _table(("model", "landmark", "published", "measured", "layers", "agrees"), map(cells, rows))
 
 
 def _range(low: float, high: float) -> str:
-    return signed(low) if signed(low) == signed(high) else f"{signed(low)} … {signed(high)}"
+    return signed(low) if signed(low) == signed(high) else signed_between(low, high)

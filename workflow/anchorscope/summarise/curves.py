@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from anchorscope.summarise.bootstrap import Resamples, group_means, interval
+from anchorscope.summarise.bootstrap import Resamples, ends, group_means, interval
 from anchorscope.summarise.grouping import RoleResult
 
 ANCHORS = ("question", "answer", "all", "gap")  # gap: question minus answer
@@ -19,6 +19,9 @@ class Estimate:
 
     mean: np.ndarray  # [layers]
     resampled: np.ndarray  # [draws, layers]
+
+    def __sub__(self, other: "Estimate") -> "Estimate":
+        return Estimate(self.mean - other.mean, self.resampled - other.resampled)
 
 
 @dataclass(frozen=True)
@@ -88,15 +91,11 @@ def known_mean(values: np.ndarray) -> np.ndarray:
 
 
 def _gap(question: Curve, answer: Curve, everyone: Curve) -> Curve:
-    def less(name: str) -> Estimate:
-        first, second = getattr(question, name), getattr(answer, name)
-        return Estimate(first.mean - second.mean, first.resampled - second.resampled)
-
     return Curve(
         n=everyone.n,
         fewest=np.minimum(question.fewest, answer.fewest),
-        delta_p=less("delta_p"),
-        delta_logit=less("delta_logit"),
+        delta_p=question.delta_p - answer.delta_p,
+        delta_logit=question.delta_logit - answer.delta_logit,
         share=everyone.share,
         judged_right=question.judged_right - answer.judged_right,
     )
@@ -129,7 +128,7 @@ def curve_rows(curve: Curve) -> pl.DataFrame:
     """One row per layer: n, share and changes with their intervals. An interval needs two examples."""
     known = curve.fewest >= 2
     columns = {"n": np.rint(curve.n).astype(np.int64), "judged_right": curve.judged_right}
-    for name, ends in (
+    for name, (low, high) in (
         ("share", ("share_low", "share_high")),
         ("delta_p", ("low", "high")),
         ("delta_logit", ("logit_low", "logit_high")),
@@ -137,9 +136,7 @@ def curve_rows(curve: Curve) -> pl.DataFrame:
         estimate: Estimate = getattr(curve, name)
         needed = True if name == "share" else known
         columns[name] = estimate.mean
-        columns |= {
-            end: np.where(needed, at, np.nan) for end, at in zip(ends, interval(estimate.resampled), strict=True)
-        }
+        columns[low], columns[high] = (np.where(needed, end, np.nan) for end in interval(estimate.resampled))
     return pl.DataFrame({"layer": np.arange(len(known), dtype=np.int16), **columns}).with_columns(
         pl.col(pl.Float64).fill_nan(None)
     )
@@ -176,6 +173,5 @@ def series_row(curve: Curve, flip: Curve | None = None) -> dict:
                 shares = np.nansum(curve.delta_p.resampled[:, both], 1) / np.nansum(flip.delta_p.resampled[:, both], 1)
             estimates["of_flip"] = np.where(np.isfinite(shares), shares, np.nan)
     for name, values in estimates.items():
-        low, high = interval(values.astype(np.float64)[:, None])
-        row |= {f"{name}_low": float(low[0]), f"{name}_high": float(high[0])}
+        row[f"{name}_low"], row[f"{name}_high"] = ends(values.astype(np.float64))
     return row

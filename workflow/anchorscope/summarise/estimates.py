@@ -1,7 +1,7 @@
 """All estimates of one model on one dataset, from its delta and layers tables."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -15,7 +15,6 @@ from anchorscope.summarise.bootstrap import Resamples, interval, resample
 from anchorscope.summarise.curves import ANCHORS, QUANTITIES, Curve, curve_rows, curves, known_mean, series_row
 from anchorscope.summarise.forms import forms_table
 from anchorscope.summarise.grouping import LABELLED_UNDER, PlaceLogits, both_prompts, group, read_places
-from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.one_mechanism import simulate
 from anchorscope.summarise.push import LOGITS
 from anchorscope.summarise.reference import ReferenceLayers, reference_curves, reference_layers
@@ -34,7 +33,7 @@ Simulated = dict[Key, dict[str, np.ndarray]]  # by anchor, group means [draws, l
 
 @dataclass(frozen=True)
 class Estimates:
-    """The tables of one model on one dataset."""
+    """The tables of one model on one dataset, by the names of their files."""
 
     summary: pl.DataFrame  # one row per component, position, intervention, rule, labels, logits, anchor and layer
     series: pl.DataFrame  # the same without layers
@@ -43,10 +42,6 @@ class Estimates:
     forms: pl.DataFrame  # the headline's gap by form of question and answer, and how many of each group have it
     deepest: pl.DataFrame  # the headline's examples at its deepest layer, one row per intervention and example
     resampled: pl.DataFrame  # the headline's honest curves in every resample, for contrasts between runs
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """By the name of each table's file."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ def estimate(
         for at, place in places.items()
         for intervention in place.interventions
     ]
-    shown = at_headline(delta, headline)
+    shown = delta.filter(**vars(headline))
     with ThreadPoolExecutor(threads) as pool:
         by_unit = pool.map(lambda unit: _tables(unit, resamples, seed), units)
         kinds = pool.map(lambda at: _kinds(at, places[at], layers, resamples, seed), places)
@@ -212,7 +207,7 @@ def null_area(curve: Curve, means: np.ndarray | None) -> dict[str, float]:
 
 def _kinds(at: Headline, place: PlaceLogits, layers: pl.DataFrame, resamples: Resamples, seed: int) -> pl.DataFrame:
     """Agreement of the two prompts at the reference layer, with each kind of logits; and the shape of the shifts."""
-    layer = at_headline(layers, at).filter("is_reference")["layer"][0]
+    layer = layers.filter("is_reference", **vars(at))["layer"][0]
     clean, changed = both_prompts(place)
     shared = {**vars(at), "reference_layer": layer, "n": clean.shape[2]}
     humps = shape(clean[:, layer], changed[:, layer], seed)
@@ -237,9 +232,9 @@ def deepest_examples(
     rows.
     """
     wanted = {"intervention": LABELLED_UNDER, "rule": "flip", "logits": "measured", "anchor": "question"}
-    lowest = at_headline(series, headline).filter(**wanted)["deepest_layer"][0]
+    lowest = series.filter(**wanted, **vars(headline))["deepest_layer"][0]
     if lowest is None:
-        lowest = at_headline(layers, headline).filter("is_reference")["layer"][0]
+        lowest = layers.filter("is_reference", **vars(headline))["layer"][0]
     logits = [name for name in delta.columns if name.startswith("logit_")]
     rows = (
         delta.filter(pl.col("p_ko").is_not_null(), layer=lowest)

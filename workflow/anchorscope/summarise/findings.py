@@ -10,7 +10,6 @@ from anchorscope.files.frames import read_frame
 from anchorscope.summarise.bottom_line import bottom_line
 from anchorscope.summarise.claims import Findings, Run, beside_null, judge_claims, larger_neighbours, read_run
 from anchorscope.summarise.curves import QUANTITIES
-from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.landmarks import compare
 from anchorscope.summarise.notes import notes, unprobed
 from anchorscope.summarise.square import COMPARED, EVERYONE
@@ -35,7 +34,7 @@ def find(
     comparison: Comparison,
 ) -> Findings:
     """Judge the claims by the tables of all models and datasets; `resampled` are the files of the probed pairs."""
-    summary, series, layers = (at_headline(tables[name], headline) for name in ("summary", "series", "layers"))
+    summary, series, layers = (tables[name].filter(**vars(headline)) for name in ("summary", "series", "layers"))
     runs: dict[str, list[Run]] = {quantity: [] for quantity in QUANTITIES}
     for (model, dataset), path in zip(coverage.probed(), resampled, strict=True):
         own = {"model": model, "dataset": dataset}
@@ -84,13 +83,10 @@ def published_beside_measured(comparison: Comparison, summary: pl.DataFrame, mod
     published, rows = comparison.published, []
     for name, manifest in models.items():
         flip = summary.filter(model=name, rule="flip", logits="measured", intervention="exact_question")
-        compared = compare(
-            landmarks=published["models"].get(manifest["source"].get("hub"), []),
-            tolerance=published["tolerance"],
-            flip=flip,
-            layouts=comparison.layouts,
-        )
-        rows += [{"model": name, **row} for row in compared]
+        rows += [
+            {"model": name, **compare(landmark, published["tolerance"], flip=flip, layouts=comparison.layouts)}
+            for landmark in published["models"].get(manifest["source"].get("hub"), [])
+        ]
     return rows
 
 

@@ -1,5 +1,6 @@
 """Which examples are Question-Anchored under a rule, and what the knockout does to each, from out-of-fold logits."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,16 +55,21 @@ class RoleResult:
 def read_places(delta: pl.DataFrame) -> dict[tuple[str, str], PlaceLogits]:
     """The logits of each component and position, from a delta table sorted by repeat, layer and id."""
     places = {}
-    for names, rows in delta.partition_by("component", "position", as_dict=True, maintain_order=True).items():
-        clean, changed = {}, {}
-        for (intervention,), unit in rows.partition_by("intervention", as_dict=True, maintain_order=True).items():
-            for probe in PROBES:
-                if not unit[f"logit_ko_{probe.name}"].is_null().all():
-                    clean[probe.name] = by_layer(unit, f"logit_clean_{probe.name}").astype(np.float64)
-                    changed[probe.name, intervention] = by_layer(unit, f"logit_ko_{probe.name}").astype(np.float64)
-        component, position = names
-        places[component, position] = PlaceLogits(clean, changed, folds=by_layer(unit, "fold")[:, 0])
+    for (component, position), rows in delta.partition_by("component", "position", as_dict=True).items():
+        units = rows.partition_by("intervention", as_dict=True)
+        places[component, position] = read_place({name: unit for (name,), unit in units.items()})
     return places
+
+
+def read_place(units: Mapping[str, pl.DataFrame], probes: Iterable[Probe] = PROBES) -> PlaceLogits:
+    """The logits of some probes at one place, from the rows of each intervention, sorted by repeat, layer and id."""
+    clean, changed = {}, {}
+    for intervention, unit in units.items():
+        for probe in probes:
+            if not unit[f"logit_ko_{probe.name}"].is_null().all():
+                clean[probe.name] = by_layer(unit, f"logit_clean_{probe.name}").astype(np.float64)
+                changed[probe.name, intervention] = by_layer(unit, f"logit_ko_{probe.name}").astype(np.float64)
+    return PlaceLogits(clean, changed, folds=by_layer(unit, "fold")[:, 0])
 
 
 def both_prompts(place: PlaceLogits) -> tuple[np.ndarray, np.ndarray]:

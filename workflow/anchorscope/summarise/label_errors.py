@@ -10,8 +10,7 @@ from anchorscope.probe.anchor_rules import HALF_A, SECOND_B
 from anchorscope.probe.quality import auc
 from anchorscope.summarise.bootstrap import Resamples
 from anchorscope.summarise.curves import curves, series_row
-from anchorscope.summarise.grouping import PlaceLogits, by_layer, group
-from anchorscope.summarise.headline import at_headline
+from anchorscope.summarise.grouping import by_layer, group, read_place
 
 REPORTED = ("auc", "auc_over_layers", "gap")
 SCHEMA: dict[str, Any] = {"component": pl.String, "position": pl.String, "errors": pl.String, "draw": pl.Int8}
@@ -26,8 +25,8 @@ def label_errors(
 
     One row per kind of errors and draw. Both are of the first repeat, the only one in which labels are turned.
     """
-    layer = at_headline(layers, headline).filter("is_reference")["layer"][0]
-    as_they_are = at_headline(delta, headline).filter(intervention=EXACT, repeat=0).sort("layer", "id")
+    layer = layers.filter("is_reference", **vars(headline))["layer"][0]
+    as_they_are = delta.filter(intervention=EXACT, repeat=0, **vars(headline)).sort("layer", "id")
     labels, before = _labels(as_they_are), _reported(as_they_are, layer)
     rows = []
     for names, unit in mislabelled.sort("layer", "id").partition_by("errors", "draw", as_dict=True).items():
@@ -49,17 +48,7 @@ def _less(after: float | None, before: float | None) -> float | None:
 def _reported(rows: pl.DataFrame, layer: int) -> dict[str, float | None]:
     """The AUC at the reference layer and its mean over layers, and the honest gap, if there is one, as its mean."""
     areas = auc(by_layer(rows, "logit_clean_full")[0], _labels(rows))
-    honest = group(_place(rows), "replicate", EXACT, "measured")
+    honest = group(read_place({EXACT: rows}, (HALF_A, SECOND_B)), "replicate", EXACT, "measured")
     everyone_once = Resamples(np.ones((1, len(_labels(rows)))), np.zeros((1, 1)))
     gap = series_row(curves(honest, everyone_once)["gap"]).get("area")
     return {"auc": float(areas[layer]), "auc_over_layers": float(areas.mean()), "gap": gap}
-
-
-def _place(rows: pl.DataFrame) -> PlaceLogits:
-    """The logits of the probes behind `replicate`."""
-    probes = [probe.name for probe in (HALF_A, SECOND_B)]
-    clean, changed = (
-        [by_layer(rows, f"logit_{state}_{name}").astype(np.float64) for name in probes] for state in ("clean", "ko")
-    )
-    cut = dict(zip([(name, EXACT) for name in probes], changed, strict=True))
-    return PlaceLogits(dict(zip(probes, clean, strict=True)), cut, folds=by_layer(rows, "fold")[:, 0])

@@ -3,15 +3,11 @@
 import polars as pl
 
 
-def compare(landmarks: list[dict], tolerance: float, flip: pl.DataFrame, layouts: dict[str, str]) -> list[dict]:
-    """One row per landmark of a model: published and measured range over the datasets, and whether they agree.
+def compare(landmark: dict, tolerance: float, flip: pl.DataFrame, layouts: dict[str, str]) -> dict:
+    """A landmark of a model: published and measured range over the datasets, and whether they agree.
 
     `flip` holds the model's headline summary under that rule; `layouts` says whose questions a dataset has.
     """
-    return [_compare(landmark, tolerance=tolerance, flip=flip, layouts=layouts) for landmark in landmarks]
-
-
-def _compare(landmark: dict, tolerance: float, flip: pl.DataFrame, layouts: dict[str, str]) -> dict:
     first, last = landmark["layers"]
     low, high = landmark["published"]
     rows = flip.filter(anchor=landmark["anchor"]).drop_nulls("delta_p")

@@ -1,8 +1,5 @@
 """The headline's estimates for parts of the examples."""
 
-from collections.abc import Callable
-from functools import partial
-
 import numpy as np
 import polars as pl
 
@@ -13,7 +10,6 @@ from anchorscope.summarise.grouping import PlaceLogits, RoleResult, by_layer, gr
 RULES = ("flip", "replicate")
 POPULARITY = ("unpopular", "middling", "popular")
 DISTANCE = ("near", "farther", "farthest")
-Members = Callable[[RoleResult], np.ndarray]  # the examples of a stratum, as one role of a rule sees them
 
 
 def strata_table(delta: pl.DataFrame, place: PlaceLogits, resamples: Resamples) -> pl.DataFrame:
@@ -30,8 +26,8 @@ def strata_table(delta: pl.DataFrame, place: PlaceLogits, resamples: Resamples) 
     for (intervention,), unit in delta.partition_by("intervention", as_dict=True, maintain_order=True).items():
         for rule in RULES:
             results = group(place, rule, intervention, "measured")
-            for stratum, members in _strata(unit).items() if results else ():
-                some = [result.among(members(result)) for result in results]
+            for stratum, members in _strata(unit, results).items() if results else ():
+                some = [result.among(part) for result, part in zip(results, members, strict=True)]
                 if any(result.counted.any() for result in some):
                     names = {"intervention": intervention, "stratum": stratum, "rule": rule}
                     for anchor, curve in curves(some, resamples).items():
@@ -40,28 +36,22 @@ def strata_table(delta: pl.DataFrame, place: PlaceLogits, resamples: Resamples) 
     return pl.concat(tables)
 
 
-def _strata(unit: pl.DataFrame) -> dict[str, Members]:
-    """The strata of one intervention's rows, sorted by repeat, layer and id."""
+def _strata(unit: pl.DataFrame, results: list[RoleResult]) -> dict[str, list[np.ndarray]]:
+    """Who is in each stratum, as each role sees it, from one intervention's rows, sorted by repeat, layer and id."""
     hallucinated, known, distance = (by_layer(unit, name) for name in ("hallucinated", "popularity", "distance"))
-    found: dict[str, Members] = {
-        "right": partial(_constant, ~hallucinated),
-        "hallucinated": partial(_constant, hallucinated),
-        "judged_right": lambda result: result.judged_right,
-        "judged_hallucinated": lambda result: ~result.judged_right,
-        **_thirds(distance, DISTANCE),
-    }
     known = known.astype(np.float64)
-    if np.isfinite(known[0, 0]).sum() >= len(POPULARITY):
-        found |= _thirds(known, POPULARITY)
-    return found
+    popularity = _thirds(known, POPULARITY) if np.isfinite(known[0, 0]).sum() >= len(POPULARITY) else {}
+    return {
+        "right": [~hallucinated] * len(results),
+        "hallucinated": [hallucinated] * len(results),
+        "judged_right": [result.judged_right for result in results],
+        "judged_hallucinated": [~result.judged_right for result in results],
+        **{name: [third] * len(results) for name, third in (_thirds(distance, DISTANCE) | popularity).items()},
+    }
 
 
-def _thirds(values: np.ndarray, names: tuple[str, ...]) -> dict[str, Members]:
+def _thirds(values: np.ndarray, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     """Thirds by values [repeats, layers, examples] within each layer; unknown values are in none."""
     edges = np.nanquantile(values, [1 / 3, 2 / 3], axis=2)  # [edges, repeats, layers]
     third = np.where(np.isfinite(values), (values > edges[..., None]).sum(0), -1)
-    return {name: partial(_constant, third == number) for number, name in enumerate(names)}
-
-
-def _constant(members: np.ndarray, result: RoleResult) -> np.ndarray:
-    return members
+    return {name: third == number for number, name in enumerate(names)}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from anchorscope.summarise.bootstrap import Resamples, interval
+from anchorscope.summarise.bootstrap import Resamples, ends
 from anchorscope.summarise.dip import dip_test
 from anchorscope.summarise.grouping import RoleResult
 from anchorscope.summarise.one_mechanism import fit_shift
@@ -82,5 +82,4 @@ def _over_repeats(
     if not np.isfinite(mean):
         return None, None, None
     drawn = np.mean([estimate(of_repeat, resamples.weights) for of_repeat in values], axis=0)
-    low, high = interval((drawn + resamples.factors(trained) @ (each - mean))[:, None])
-    return mean, float(low[0]), float(high[0])
+    return mean, *ends(drawn + resamples.factors(trained) @ (each - mean))

@@ -12,10 +12,9 @@ from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import progress
 from anchorscope.probe.quality import auc_with_interval
 from anchorscope.summarise.accounts import Weighed, gains_of, weigh
-from anchorscope.summarise.bootstrap import Resamples, interval, resample
+from anchorscope.summarise.bootstrap import Resamples, ends, interval, resample
 from anchorscope.summarise.forms import FORMS
 from anchorscope.summarise.grouping import LABELLED_UNDER, both_prompts, read_places
-from anchorscope.summarise.headline import at_headline
 from anchorscope.summarise.square import COMPARED, EVERYONE
 from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge
 from anchorscope.text.normal_words import bare_words
@@ -58,14 +57,14 @@ def weigh_kinds(
     delta: pl.DataFrame, answers: pl.DataFrame, headline: Headline, *, draws: int, seed: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Both tables. The second is about the kinds, and empty where two are not seen in this dataset alone."""
-    measured = _read(at_headline(delta, headline), answers)
+    measured = _read(delta.filter(**vars(headline)), answers)
     everyone, weighed = _weighed_rows(measured, EVERYONE, draws=draws, seed=seed)
     rows = everyone
     told = pl.DataFrame(schema=TOLD_SCHEMA)
     if judge(everyone[-1], verdicts=1).verdict == TWO_KINDS:
         for among, members in _parts(measured.examples):
             rows = [*rows, _weighed_rows(measured.among(members), among, draws=draws, seed=seed)[0][-1]]
-        told = _told_apart(measured, np.concatenate([one.lost for one in weighed]).mean(0), draws=draws, seed=seed)
+        told = _told_apart(measured, torch.cat([one.lost for one in weighed]).numpy().mean(0), draws=draws, seed=seed)
     return pl.DataFrame(rows, schema=ACCOUNTS_SCHEMA), told
 
 
@@ -81,13 +80,13 @@ def _read(delta: pl.DataFrame, answers: pl.DataFrame) -> Measured:
     return whole.among(np.isfinite(cut).all((0, 1)))
 
 
-def _weighed_rows(measured: Measured, among: str, *, draws: int, seed: int) -> tuple[list[dict], list["_Layers"]]:
+def _weighed_rows(measured: Measured, among: str, *, draws: int, seed: int) -> tuple[list[dict], list[Weighed]]:
     """One row per layer, and one for the mean over layers, whose layer is null."""
     resamples = resample(measured.examples["cluster"].to_list(), 1, draws, seed)
     parts = list(_in_parts(measured, among))
-    gains = np.concatenate([part.gains for part in parts], axis=1)  # [gains, layers, examples]
+    gains = np.concatenate([torch.stack([*gains_of(part).values()]).numpy() for part in parts], axis=1)
     about = {"among": among, "n": len(measured.examples)}
-    shapes = [shape for part in parts for shape in part.shapes]
+    shapes = [shape for part in parts for shape in _shapes(part)]
     rows = [
         {**about, "layer": layer, **_gains(gains[:, layer], resamples), **shape} for layer, shape in enumerate(shapes)
     ]
@@ -95,28 +94,19 @@ def _weighed_rows(measured: Measured, among: str, *, draws: int, seed: int) -> t
     return [*rows, {**about, "layer": None, **_gains(gains.mean(1), resamples), **overall}], parts
 
 
-@dataclass(frozen=True)
-class _Layers:
-    """What the accounts say about some layers."""
-
-    gains: np.ndarray  # [gains, layers, examples]
-    lost: np.ndarray  # [layers, examples]
-    shapes: list[dict]  # of the curves of each layer, under the first prompt
-
-
-def _in_parts(measured: Measured, among: str) -> Iterator[_Layers]:
+def _in_parts(measured: Measured, among: str) -> Iterator[Weighed]:
     """A few layers at a time."""
     layers, size = len(measured.clean), max(1, AT_ONCE // len(measured.examples))
     folds = torch.from_numpy(np.unique(measured.folds, return_inverse=True)[1])
     starts = range(0, layers, size)
     for start in progress(starts, len(starts), f"weighing accounts, {among}"):
         clean, cut = (torch.from_numpy(part[start : start + size]) for part in (measured.clean, measured.cut))
-        yield _layers(weigh(clean, cut, folds))
+        yield weigh(clean, cut, folds)
 
 
-def _layers(weighed: Weighed) -> _Layers:
-    gains = list(gains_of(weighed).values())
-    shapes = [
+def _shapes(weighed: Weighed) -> list[dict]:
+    """The curves of each layer, under the first prompt."""
+    return [
         {
             "correlation": float(weighed.correlation[layer]),
             "share_lost": float(weighed.share[layer]),
@@ -127,16 +117,15 @@ def _layers(weighed: Weighed) -> _Layers:
         }
         for layer in range(len(weighed.share))
     ]
-    return _Layers(torch.stack(gains).numpy(), weighed.lost.numpy(), shapes)
 
 
 def _gains(by_example: np.ndarray, resamples: Resamples) -> dict[str, float]:
     """Mean gains in nats per example [gains, examples], each with its standard error and interval over subjects."""
     drawn = resamples.weights @ by_example.T / resamples.weights.sum(1, keepdims=True)  # [draws, gains]
-    ends = zip(by_example.mean(1), drawn.std(0, ddof=1), *interval(drawn), strict=True)
+    found = zip(by_example.mean(1), drawn.std(0, ddof=1), *interval(drawn), strict=True)
     return {
         f"{gain}{end}": float(value)
-        for gain, values in zip(COMPARED, ends, strict=True)
+        for gain, values in zip(COMPARED, found, strict=True)
         for end, value in zip(("", "_error", "_low", "_high"), values, strict=True)
     }
 
@@ -166,12 +155,10 @@ def _told_apart(measured: Measured, lost: np.ndarray, *, draws: int, seed: int) 
             if len(some) >= MIN_TOLD:
                 inside = np.zeros(len(lost))
                 inside[some["index"].to_numpy()] = 1
-                low, high = interval((weights @ (inside * lost) / np.maximum(weights @ inside, 1e-9))[:, None])
-                share = {"share_lost": float(lost[inside > 0].mean()), "share_lost_low": float(low[0])}
+                low, high = ends(weights @ (inside * lost) / np.maximum(weights @ inside, 1e-9))
+                share = {"share_lost": float(lost[inside > 0].mean()), "share_lost_low": low, "share_lost_high": high}
                 text = {True: "yes", False: "no"}.get(value, value)
-                rows.append(
-                    {"quality": quality, "value": text, "n": len(some), **share, "share_lost_high": float(high[0])}
-                )
+                rows.append({"quality": quality, "value": text, "n": len(some), **share})
     likely = lost > 0.5
     for quality, values in _numbers(measured).items():
         known = np.isfinite(values)

@@ -121,12 +121,7 @@ def _number_at(words: list[str]) -> tuple[str, int]:
             break
         taken = place + 1
     alone = taken == 1 and (words[0] not in TENS | SMALL | POWERS or words[:2] == ["one", "of"])  # "12", "one of them"
-    return ("", 0) if not taken or alone else (_digits(total + current), taken)
-
-
-def _digits(value: Decimal) -> str:
-    text = f"{value:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return ("", 0) if not taken or alone else (f"{(total + current).normalize():f}", taken)
 
 
 def _dates(words: list[Word]) -> list[Word]:

@@ -82,7 +82,9 @@ def content_spans(question: str) -> list[Span]:
 
 
 def _words(question: str) -> list[Span]:
-    return [_without_possessive(question, Span(*match.span())) for match in WORD.finditer(question)]
+    """Every word, without a possessive ending."""
+    found = WORD.finditer(question)
+    return [Span(match.start(), match.start() + len(POSSESSIVE.sub("", match[0]))) for match in found]
 
 
 def _touches(span: Span, others: list[Span]) -> bool:
@@ -126,11 +128,6 @@ def _links_inside_names(question: str, words: list[Span]) -> set[int]:
 def _starts_sentence(question: str, word: Span) -> bool:
     before = question[: word.start].rstrip(" \"'“‘(")
     return not before or before[-1] in ".!?:"
-
-
-def _without_possessive(question: str, word: Span) -> Span:
-    text = question[word.start : word.end]
-    return Span(word.start, word.start + len(POSSESSIVE.sub("", text)))
 
 
 def _merged(spans: list[Span]) -> list[Span]:
