@@ -25,10 +25,11 @@ from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import EXACT, Headline
 from anchorscope.extract.job import NEEDED as EXTRACTED
 from anchorscope.extract.sequences import Workload
-from anchorscope.files.sealed_parquet import made_from, read_table
+from anchorscope.files.sealed_parquet import read_table
 from anchorscope.models.hardware import computed_on
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
+from anchorscope.probe.probed import too_few
 
 NEEDED = [*EXTRACTED, "answer"]
 
@@ -62,7 +63,7 @@ def run_again(
 
     Without gates there are no such states. Everything that needs no card is done before one is taken.
     """
-    described, gated = Manifest.read(manifest), made_from(gates)
+    described, few = Manifest.read(manifest), too_few(gates)
     examples = read_table(chosen, NEEDED)
     ids = examples["id"].to_pylist()
     made = settings.made("run_again", described)
@@ -73,17 +74,16 @@ def run_again(
     said = [torch.empty(0, len(OPTIONS[name])) for name in ASKED]
     states = torch.empty(1 + len(SHIFTS), 0, described.width)
     how: dict = {}
-    probed = "not_probed" not in gated
     if ids:
-        work = _work(examples, gates if probed else None, described, settings)
+        work = _work(examples, None if few else gates, described, settings)
         model = load_model(described, settings.dtype, settings.threads)
         said, found, how = _run(model, work, settings)
         leave_cards(model)
         states = states if found is None else found
     write_asked(asked, ids, said, made | how | {"prompts": settings.about.as_json()})
-    if not probed:
-        shift["not_probed"] = gated["not_probed"]
-    write_reweighted(reweighted, ids if probed else [], states, made | how | shift)
+    if few:
+        shift |= few.metadata()
+    write_reweighted(reweighted, [] if few else ids, states, made | how | shift)
 
 
 def _work(examples: pa.Table, gates: Path | str | None, described: Manifest, settings: AgainSettings) -> Work:
