@@ -3,10 +3,12 @@
 import itertools
 import re
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+import yte
 
 from cluster_run import PROFILES, config, finish, new_run, read_profile, settle, start
 from slurm_cluster import Cluster, ask, missing, until
@@ -121,6 +123,17 @@ def test_every_profile_reruns_for_the_same_reasons():
     common = ("rerun-triggers", "rerun-incomplete", "keep-going", "printshellcmds")
     profiles = [read_profile(ROOT, name) for name in ("default", *PROFILES)]
     assert len({str([profile[key] for key in common]) for profile in profiles}) == 1
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_is_read_wherever_the_command_is_given(profile, tmp_path, monkeypatch):
+    named = ROOT / "workflow/profiles" / profile
+    expected = read_profile(ROOT, profile)
+    monkeypatch.chdir(tmp_path)
+    for words in (["--workflow-profile", str(named)], [f"--workflow-profile={named}"]):
+        monkeypatch.setattr(sys, "argv", ["snakemake", *words])
+        with open(named / "config.yaml") as file:
+            assert yte.process_yaml(file, require_use_yte=True) == expected
 
 
 def test_the_profiles_of_a_cluster_differ_only_in_how_they_submit():
