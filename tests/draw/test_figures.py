@@ -23,7 +23,7 @@ from anchorscope.draw.views import PUBLISHED, View
 from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.frames import write_frame
 from anchorscope.summarise.notes import coarse_roundings, mark_random, notes, plain_paths, unprobed
-from anchorscope.summarise.square import EVERYONE
+from anchorscope.summarise.verdict_on_kinds import EVERYONE
 from read_figures import outside
 from small_things import ROOT
 from synthetic_run import overall_gains
@@ -431,9 +431,9 @@ def test_the_figure_says_by_itself_what_it_is_not(summary):
         source=pl.when(pl.col("dataset").is_in(["popqa", "nq"])).then(pl.lit("bundled")).otherwise("source"),
         weights=pl.when(pl.col("model") == "large").then(pl.lit("random")).otherwise("weights"),
     )
-    assert notes(summary, MODELS, DATASETS) == []
-    assert notes(odd, MODELS, DATASETS) == [bundled, random]
-    assert notes(odd, {"small": "Small-1B"}, {"nq": "NQ"})[0].startswith("NQ: questions bundled")
+    assert not list(notes(summary, MODELS, DATASETS))
+    assert list(notes(odd, MODELS, DATASETS)) == [bundled, random]
+    assert next(notes(odd, {"small": "Small-1B"}, {"nq": "NQ"})).startswith("NQ: questions bundled")
     figure = plot_family(odd, MODELS, DATASETS, note="And more.")
     said = " ".join(figure.get_suptitle().split())
     assert said.endswith(f"{bundled} {random} And more.")
@@ -461,7 +461,7 @@ def test_a_model_that_was_not_run_in_packs_is_named():
         "C: run on the plain path, in padded batches through its own attention: they are odd. Layers 0, 2 have no "
         "attention: nothing is cut in them.",
     ]
-    assert plain_paths({"paths": paths}, {"a": "A", "b": "B", "c": "C", "d": "D"}) == said
+    assert list(plain_paths({"paths": paths}, {"a": "A", "b": "B", "c": "C", "d": "D"})) == said
 
 
 def test_a_model_whose_states_rounding_moves_far_is_named():

@@ -33,9 +33,8 @@ from anchorscope.report.tables import (
 from anchorscope.summarise.accounts import POINTS
 from anchorscope.summarise.claims import STATEMENTS
 from anchorscope.summarise.push import LOGITS
-from anchorscope.summarise.square import COMPARED, EVERYONE
 from anchorscope.summarise.strata import DISTANCE
-from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, UNDECIDED
+from anchorscope.summarise.verdict_on_kinds import COMPARED, EVERYONE, TWO_KINDS, UNDECIDED
 
 HEADLINE = Headline("resid", "answer_last")
 DEPTHS = {"question": -50.0, "answer": -3.0, "all": -20.0, "gap": -47.0}

@@ -38,7 +38,7 @@ from anchorscope.report.tables import (
     named,
     reference_auc,
 )
-from anchorscope.summarise.square import COMPARED
+from anchorscope.summarise.verdict_on_kinds import COMPARED
 from synthetic_run import (
     HEADLINE,
     make_accounts,

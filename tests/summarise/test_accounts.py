@@ -25,9 +25,9 @@ from anchorscope.summarise.accounts import (
     weigh,
 )
 from anchorscope.summarise.kinds_seen import PLANTED, SHARES
-from anchorscope.summarise.square import COMPARED
 from anchorscope.summarise.verdict_on_kinds import (
     BY_DEGREES,
+    COMPARED,
     LEAST_GAIN,
     ONE_MECHANISM,
     TWO_KINDS,

@@ -23,10 +23,10 @@ from anchorscope.summarise.claims import (
 )
 from anchorscope.summarise.claims_page import claims_page
 from anchorscope.summarise.curves import Estimate, curves, series_row
+from anchorscope.summarise.findings import compare
 from anchorscope.summarise.grouping import RoleResult
-from anchorscope.summarise.landmarks import compare
 from anchorscope.summarise.push import LOGITS
-from anchorscope.summarise.square import COMPARED
+from anchorscope.summarise.verdict_on_kinds import COMPARED
 from small_things import ROOT
 
 LAYERS, DRAWS = 16, 400

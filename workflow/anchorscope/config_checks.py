@@ -156,7 +156,10 @@ def _sentence(error: ValidationError) -> str:
             known = [one if isinstance(one, str) else json.dumps(one) for one in error.validator_value]
             return f"{where} is {value!r}; it must be one of {', '.join(known)}."
         case "pattern" | "maxLength" | "not" if "propertyNames" in error.absolute_schema_path:
-            return _name_sentence(value, where)
+            return (
+                f"The name {value!r} in {where} becomes part of file names; use at most 60 letters, digits, '.', '_' "
+                "and '-', begin with a letter or digit, and do not repeat one part of it many times."
+            )
         case "pattern":
             return f"{where} is {value!r}, which does not have the form {error.validator_value}."
         case "minimum" | "maximum":
@@ -168,13 +171,6 @@ def _sentence(error: ValidationError) -> str:
             return f"{where} is empty; at least one entry is needed."
         case _:
             return f"{where}: {error.message}."
-
-
-def _name_sentence(name: object, where: str) -> str:
-    return (
-        f"The name {name!r} in {where} becomes part of file names; use at most 60 letters, digits, '.', '_' and '-', "
-        "begin with a letter or digit, and do not repeat one part of it many times."
-    )
 
 
 def _model_mistakes(where: str, model: dict) -> Iterator[str]:

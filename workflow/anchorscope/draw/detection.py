@@ -23,9 +23,8 @@ from anchorscope.detect.names import (
     STACKED,
 )
 from anchorscope.draw.panels import COLUMN, label_rows, looks, sheet
-from anchorscope.draw.views import View, finish, grid
+from anchorscope.draw.views import Tables, View, finish, grid
 
-Tables = dict[str, pl.DataFrame]
 METHOD_TITLES = {
     "answer_length": "length of the answer",
     "question_words": "words of the question",

@@ -8,11 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from anchorscope.draw.panels import FEW, draw_curve, looks
-from anchorscope.draw.views import ANCHOR_LETTERS, Strip, View, grid
+from anchorscope.draw.views import ANCHOR_LETTERS, Strip, Tables, View, grid
 from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, LOGPROB, MEAN, RULE_NAMES, SUBJECT, UNSURE
 from anchorscope.models.manifest import SALMON
 
-Tables = dict[str, pl.DataFrame]
 READER_TITLES = {
     "states": "clean states",
     "signed": "clean logit alone",

@@ -26,7 +26,7 @@ from anchorscope.draw.panels import (
     name_panels,
     read_style,
 )
-from anchorscope.draw.views import ANCHOR_LETTERS, ONE_MECHANISM, Strip, View, grid
+from anchorscope.draw.views import ANCHOR_LETTERS, ONE_MECHANISM, Strip, Tables, View, grid
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, Headline, window_of
 from anchorscope.files.arguments import is_list, is_text
 from anchorscope.files.reasons import shortened
@@ -182,12 +182,12 @@ def _family(summary: pl.DataFrame, view: View, shown: Shown) -> Figure:
     return figure
 
 
-def draw_family(tables: dict[str, pl.DataFrame], view: View) -> Figure:
+def draw_family(tables: Tables, view: View) -> Figure:
     """The published figure: anchors by verdict flip at each layer."""
     return _family(tables["summary"], view, Shown())
 
 
-def draw_honest(tables: dict[str, pl.DataFrame], view: View) -> Figure:
+def draw_honest(tables: Tables, view: View) -> Figure:
     """What survives when one prompt labels and another measures, beside what one mechanism would show.
 
     Below it the same in logits, and the control.
@@ -216,7 +216,7 @@ def draw_honest(tables: dict[str, pl.DataFrame], view: View) -> Figure:
 GAP = f"gap: Question-Anchored minus Answer-Anchored, in points of ΔP; {RULE_TITLES['replicate']}"
 
 
-def draw_push(tables: dict[str, pl.DataFrame], view: View) -> Figure:
+def draw_push(tables: Tables, view: View) -> Figure:
     """The honest gap as measured, and with what the knockout does to all examples alike taken out."""
     rows = view.of(tables["summary"]).filter(rule="replicate", labels="plotted", intervention=EXACT, anchor="gap")
     lines = [(f"gap, {title}", {"logits": logits}) for logits, title in TAKEN_OUT.items()]
@@ -230,18 +230,18 @@ def draw_push(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     return figure
 
 
-def draw_words(tables: dict[str, pl.DataFrame], view: View) -> Figure:
+def draw_words(tables: Tables, view: View) -> Figure:
     """The honest gap for each choice of the words that are cut: the finding must not hang on who chose them."""
     return _by_knockout(tables, view, list(CONTROLS))
 
 
-def draw_windows(tables: dict[str, pl.DataFrame], view: View) -> Figure:
+def draw_windows(tables: Tables, view: View) -> Figure:
     """The honest gap where the exact words are cut in the last layers only, and in all of them."""
     known = tables["summary"]["intervention"].unique().to_list()
     return _by_knockout(tables, view, [*sorted(filter(window_of, known), key=lambda name: window_of(name) or 0), EXACT])
 
 
-def _by_knockout(tables: dict[str, pl.DataFrame], view: View, knockouts: Sequence[str]) -> Figure:
+def _by_knockout(tables: Tables, view: View, knockouts: Sequence[str]) -> Figure:
     """The gap under the honest rule, a row of panels for each dataset, a curve for each knockout that was measured."""
     rows = view.of(tables["summary"]).filter(rule="replicate", labels="plotted", logits="measured", anchor="gap")
     measured = [name for name in knockouts if name in set(rows["intervention"])]
@@ -254,7 +254,7 @@ def _by_knockout(tables: dict[str, pl.DataFrame], view: View, knockouts: Sequenc
     return figure
 
 
-def draw_lines(tables: dict[str, pl.DataFrame], view: View) -> Figure:
+def draw_lines(tables: Tables, view: View) -> Figure:
     """What the knockout does to each example: its logit under it against its clean one, and the curve of each kind."""
     examples = view.of(tables["deepest"]).filter(intervention=EXACT)
     verdicts = {pair: found.verdict for pair, found in judge_all(tables["accounts"]).items()}
@@ -301,7 +301,7 @@ def _draw_logits(panel: Axes, examples: pl.DataFrame, lines: dict, *, pair: list
     _say_above(panel, f"layer {examples['layer'][0]}: {verdict}")
 
 
-def draw_auc(tables: dict[str, pl.DataFrame], view: View) -> Figure:
+def draw_auc(tables: Tables, view: View) -> Figure:
     """How well the probes rank, clean and knocked out."""
     layers = view.of(tables["layers"]).with_columns(sure=pl.lit(True))
     salmons = tables["layers"].filter(intervention="clean")
@@ -324,7 +324,7 @@ def draw_auc(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     return figure
 
 
-def draw_share(tables: dict[str, pl.DataFrame], view: View) -> Figure:
+def draw_share(tables: Tables, view: View) -> Figure:
     """How many examples are Question-Anchored at each layer."""
     rows = Shown().of(view.of(tables["summary"])).with_columns(pl.col("^share.*$") * 100).filter(anchor="question")
     lines: list[Strip] = [("Question-Anchored, %", {})]
@@ -337,7 +337,7 @@ def draw_share(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     return figure
 
 
-def draw_grid(tables: dict[str, pl.DataFrame], view: View) -> Figure:
+def draw_grid(tables: Tables, view: View) -> Figure:
     """The published figure at every measured component (rows) and position (columns), one model below another."""
     summary = tables["summary"].filter(pl.col("model").is_in(list(view.models)))
     components, positions = (
@@ -361,7 +361,7 @@ def draw_grid(tables: dict[str, pl.DataFrame], view: View) -> Figure:
     return figure
 
 
-def draw_distribution(tables: dict[str, pl.DataFrame], view: View) -> Figure:
+def draw_distribution(tables: Tables, view: View) -> Figure:
     """Every example's delta P at the deepest layer, under the knockout by anchor and under the control."""
     examples = view.of(tables["deepest"])
     with grid(
@@ -453,7 +453,7 @@ def limits(rows: pl.DataFrame, quantity: Quantity = QUANTITIES["delta_p"]) -> tu
 
 
 # By the name of the kind. A kind whose function is in none of these modules stops the import.
-DRAW: dict[str, Callable[[dict[str, pl.DataFrame], View], Figure]] = {
+DRAW: dict[str, Callable[[Tables, View], Figure]] = {
     kind.name: getattr(experiments, f"draw_{kind.name}") if kind.experiment else globals()[f"draw_{kind.name}"]
     for kind in FIGURE_KINDS
 } | {kind.name: getattr(detection, f"draw_{kind.name}") for kind in DETECTION_KINDS}

@@ -30,6 +30,7 @@ ANCHOR_LETTERS = {"question": "Q", "answer": "A"}
 ONE_MECHANISM = "if one mechanism"
 PUBLISHED = Headline("resid", "answer_last")
 LAYER = "Layer"  # the x axis of most figures
+Tables = dict[str, pl.DataFrame]  # those of a run, by name
 Strip = tuple[str, dict[str, Any]]  # a row or column of panels: its title, and what its panels show
 
 

@@ -36,8 +36,8 @@ def judge_all(
     readable = {
         (model, dataset) for model, dataset in probed if reads_truth(layers.filter(model=model, dataset=dataset))
     }
-    judged = []
-    for experiment, paths in files.items():
-        tables = {pair: read_frame(path) for pair, path in zip(pairs, paths, strict=True) if pair in probed}
-        judged += judge_experiment(experiment, tables, readable)
-    return judged
+
+    def tables(paths: Sequence[str]) -> dict[Pair, pl.DataFrame]:
+        return {pair: read_frame(path) for pair, path in zip(pairs, paths, strict=True) if pair in probed}
+
+    return [claim for name, paths in files.items() for claim in judge_experiment(name, tables(paths), readable)]

@@ -1,6 +1,6 @@
 """What survives: beside each model's gap, what else could explain it, one column per dataset."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -39,7 +39,7 @@ SAME_FORM = {  # groupings and forms
     ("answer_in_question", "no"): "without answers that stand in the question",
 }
 Tables = Mapping[str, pl.DataFrame]  # those of one model on one dataset, at the headline
-Cells = Mapping[str, str | None]  # what is measured, and what it came to
+Cells = Iterator[tuple[str, str | None]]  # what is measured, and what it came to
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def survives_section(tables: Tables, headline: Headline, models: Titles, dataset
     return render("survives.html", comparisons=comparisons, datasets=list(datasets.values()))
 
 
-def _side_by_side(pairs: list[dict[str, Cells]]) -> dict[str, dict[str, list[str | None]]]:
+def _side_by_side(pairs: list[dict[str, dict[str, str | None]]]) -> dict[str, dict[str, list[str | None]]]:
     """The cells of each dataset as rows, without rows that have nothing for any of them."""
     return {
         heading: {
@@ -76,31 +76,30 @@ def _side_by_side(pairs: list[dict[str, Cells]]) -> dict[str, dict[str, list[str
     }
 
 
-def _of_pair(tables: Tables, model: str, dataset: str) -> dict[str, Cells]:
+def _of_pair(tables: Tables, model: str, dataset: str) -> dict[str, dict[str, str | None]]:
     """Everything about one model on one dataset, by heading."""
     own, salmon = (
         {name: table.filter(model=name_of, dataset=dataset) for name, table in tables.items()}
         for name_of in (model, f"{model}{SALMON}")
     )
     return {
-        "Who can tell right from hallucinated: AUC": _ranking(own, salmon),
-        "The gap, mean over layers, with its 95 % interval": _gaps(own, salmon),
-        "The honest gap in ΔP where forms of questions and answers cannot make it": _same_form(own),
-        "The honest gap in ΔP where other words are cut": _other_words(own),
-        "How far cut states lie from clean ones, in distances of clean states": _lying(own),
+        "Who can tell right from hallucinated: AUC": dict(_ranking(own, salmon)),
+        "The gap, mean over layers, with its 95 % interval": dict(_gaps(own, salmon)),
+        "The honest gap in ΔP where forms of questions and answers cannot make it": dict(_same_form(own)),
+        "The honest gap in ΔP where other words are cut": dict(_other_words(own)),
+        "How far cut states lie from clean ones, in distances of clean states": dict(_lying(own)),
     }
 
 
 def _ranking(own: Tables, salmon: Tables) -> Cells:
     """Probes, readers of text, random weights and shuffled labels."""
     areas = dict(own["text"].select("reader", "auc").iter_rows())
-    cells = {title: plain(areas[reader], 2) for reader, title in READERS.items() if reader in areas}
+    yield from ((title, plain(areas[reader], 2)) for reader, title in READERS.items() if reader in areas)
     for twin in _reference(salmon["layers"]):
-        cells["random weights, best layer"] = plain(twin["auc"], 2)
+        yield "random weights, best layer", plain(twin["auc"], 2)
     for row in _reference(own["layers"]):
-        cells["shuffled labels"] = plain(row["auc_shuffled"], 2)
-        cells["selectivity: the probe's less that of shuffled labels"] = plain(row["selectivity"], 2)
-    return cells
+        yield "shuffled labels", plain(row["auc_shuffled"], 2)
+        yield "selectivity: the probe's less that of shuffled labels", plain(row["selectivity"], 2)
 
 
 def _reference(layers: pl.DataFrame) -> list[dict]:
@@ -110,35 +109,31 @@ def _reference(layers: pl.DataFrame) -> list[dict]:
 
 def _gaps(own: Tables, salmon: Tables) -> Cells:
     """Each gap in points of ΔP and in logits, and what one mechanism and random weights give."""
-    cells = {}
     for (rule, logits), title in GAPS.items():
         for row in _areas(own, EXACT, rule, logits):
-            cells[f"{title}, ΔP"] = with_ends(row, "area", 1)
-            cells[f"{title}, Δlogit"] = with_ends(row, "area_logit", 2)
+            yield f"{title}, ΔP", with_ends(row, "area", 1)
+            yield f"{title}, Δlogit", with_ends(row, "area_logit", 2)
             if rule == "replicate" and row["area_null"] is not None:
-                cells[f"{title}: one mechanism, ΔP"] = with_ends(row, "area_null", 1)
+                yield f"{title}: one mechanism, ΔP", with_ends(row, "area_null", 1)
     for twin in _areas(salmon, EXACT):
-        cells["random weights, honest, ΔP"] = with_ends(twin, "area", 1)
-    return cells
+        yield "random weights, honest, ΔP", with_ends(twin, "area", 1)
 
 
 def _same_form(own: Tables) -> Cells:
     """The honest gap where form cannot make it."""
-    cells = {}
     for ((grouping, form), title), logits in product(SAME_FORM.items(), ("measured", "recentred")):
         known = own["forms"].filter(pl.col("gap").is_not_null(), rule="replicate", logits=logits)
         for row in known.filter(grouping=grouping, form=form).to_dicts():
-            cells[title if logits == "measured" else f"{title}, {logits}"] = with_ends(row, "gap", 1)
-    return cells
+            yield title if logits == "measured" else f"{title}, {logits}", with_ends(row, "gap", 1)
 
 
 def _other_words(own: Tables) -> Cells:
     """The control, and every choice of words that was run."""
-    return {
-        intervention_title(name): with_ends(row, "area", 1)
+    return (
+        (intervention_title(name), with_ends(row, "area", 1))
         for name in (CONTROLS[EXACT], *(knockout for knockout in CONTROLS if knockout != EXACT))
         for row in _areas(own, name)
-    }
+    )
 
 
 def _areas(tables: Tables, intervention: str, rule: str = "replicate", logits: str = "measured") -> list[dict]:
@@ -151,12 +146,11 @@ def _lying(own: Tables) -> Cells:
     """Distances under the knockout and its control, and the honest gap in thirds by distance."""
     found = {row["intervention"]: row for row in distances(own["layers"], own["strata"]).to_dicts()}
     shown = {intervention_title(name): found[name] for name in (EXACT, CONTROLS[EXACT]) if name in found}
-    cells = {title: plain(row["distance"], 2) for title, row in shown.items()}
-    cells |= {f"{title}, along the probe": plain(row["along_the_probe"], 2) for title, row in shown.items()}
+    yield from ((title, plain(row["distance"], 2)) for title, row in shown.items())
+    yield from ((f"{title}, along the probe", plain(row["along_the_probe"], 2)) for title, row in shown.items())
     for third in DISTANCE:
         if EXACT in found and found[EXACT][third] is not None:
-            cells[f"honest gap in ΔP, {third} third"] = plain(found[EXACT][third], 1)
-    return cells
+            yield f"honest gap in ΔP, {third} third", plain(found[EXACT][third], 1)
 
 
 def label_errors_sentence(rows: pl.DataFrame) -> str:

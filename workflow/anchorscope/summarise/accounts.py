@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.summarise.likelihood import Derivatives, Design, maximise
-from anchorscope.summarise.square import COMPARED, TAILS
+from anchorscope.summarise.verdict_on_kinds import COMPARED, TAILS
 
 KNOTS = (0.05, 0.275, 0.5, 0.725, 0.95)  # of a curve, quantiles of the clean logits
 SPREAD = 3  # columns of a logarithm of the spread: the same everywhere, by size, by sign

@@ -1,6 +1,6 @@
 """What a run found of a model, in a few sentences that can be read alone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 import polars as pl
@@ -72,19 +72,17 @@ def _few(own: Sequence[dict]) -> str:
     return f"Little can be said {_on(few)}: fewer than {FEW} examples." if few else ""
 
 
-def _forms(forms: pl.DataFrame) -> list[str]:
+def _forms(forms: pl.DataFrame) -> Iterator[str]:
     """Where one form makes up most of one group and little of the other, under the honest rule."""
     rows = forms.filter(rule="replicate", logits="measured", grouping="question_form")
-    sentences = []
     for first, second, name in (("question", "answer", "Question"), ("answer", "question", "Answer")):
         for row in rows.drop_nulls(["share_question", "share_answer"]).iter_rows(named=True):
             most, little = row[f"share_{first}"], row[f"share_{second}"]
             if most >= MOST and little <= LITTLE:
-                sentences.append(
+                yield (
                     f"On {row['dataset']} the groups are largely forms of questions: {row['form']} questions are "
                     f"{100 * most:.0f} % of the {name}-Anchored examples and {100 * little:.0f} % of the others."
                 )
-    return sentences
 
 
 def _counted(own: Sequence[dict]) -> str:
@@ -118,23 +116,21 @@ def _control(rows: Sequence[JudgedClaim]) -> str:
     return f"Cutting as many other words of the question moves the probe, too, on {each}."
 
 
-def _verdicts(own: Sequence[dict]) -> list[str]:
+def _verdicts(own: Sequence[dict]) -> Iterator[str]:
     """Each verdict with the datasets that it is reached on, and what so many examples could not have shown."""
-    sentences = []
     for verdict, words in VERDICTS.items():
         rows = [row for row in own if row["verdict"] == verdict]
         if rows:
-            told = _told(rows) if verdict == TWO_KINDS else []
-            sentences.append(f"{'; '.join([f'{words} {_on(rows)}', *told])}.")
+            told = _told(rows) if verdict == TWO_KINDS else ()
+            yield f"{'; '.join([f'{words} {_on(rows)}', *told])}."
     others = [row for row in own if row["verdict"] != TWO_KINDS]
     if others:
         shares = [row["could_see_share"] for row in others]
         missed = "even where half" if None in shares else f"where fewer than {100 * max(shares):.0f} %"
-        sentences.append(
+        yield (
             f"There, kinds as far apart as on HotpotQA could have been missed {missed} of the examples lose their "
             "evidence."
         )
-    return sentences
 
 
 def _on(rows: Sequence[dict]) -> str:
@@ -146,9 +142,8 @@ def _on(rows: Sequence[dict]) -> str:
     return f"on {len(rows)} datasets of {min(sizes):,} to {max(sizes):,} examples"
 
 
-def _told(rows: Sequence[dict]) -> list[str]:
+def _told(rows: Sequence[dict]) -> Iterator[str]:
     """What tells the kinds apart best, and whether they remain within forms; nothing where neither is known."""
-    parts = []
     for row in rows:
         found = []
         if best := best_teller(row["told_apart"]):
@@ -159,8 +154,7 @@ def _told(rows: Sequence[dict]) -> list[str]:
                 f"seen again within {' and '.join(remain)}" if remain else "seen within none of its larger forms"
             )
         if found:
-            parts.append((f"on {row['dataset']} " if len(rows) > 1 else "") + ", and ".join(found))
-    return parts
+            yield (f"on {row['dataset']} " if len(rows) > 1 else "") + ", and ".join(found)
 
 
 def best_teller(told: Sequence[dict]) -> dict | None:

@@ -14,12 +14,11 @@ def count_examples(pairs: Sequence[Sequence[str]], questions: Mapping[str, str],
 
     `questions` has one file per dataset. `chosen` has those of the chosen examples, as `by_pair` takes them.
     """
-    rows = []
-    for (model, dataset), own in zip(pairs, by_pair(chosen, pairs), strict=True):
-        counts = count_pair(questions[dataset], own)
-        weights = made_from(own[0])["model"]["weights"]
-        rows.append({"model": model, "weights": weights, "dataset": dataset, **counts})
-    return pl.DataFrame(rows)
+    return pl.DataFrame(
+        {"model": model, "weights": made_from(own[0])["model"]["weights"], "dataset": dataset}
+        | count_pair(questions[dataset], own)
+        for (model, dataset), own in zip(pairs, by_pair(chosen, pairs), strict=True)
+    )
 
 
 def by_pair(files: Sequence[str], pairs: Sequence[Sequence[str]]) -> list[Sequence[str]]:

@@ -10,11 +10,9 @@ from anchorscope.files.frames import read_frame
 from anchorscope.summarise.bottom_line import bottom_line
 from anchorscope.summarise.claims import Findings, Run, beside_null, judge_claims, larger_neighbours, read_run
 from anchorscope.summarise.curves import QUANTITIES
-from anchorscope.summarise.landmarks import compare
 from anchorscope.summarise.notes import notes, unprobed
-from anchorscope.summarise.square import COMPARED, EVERYONE
 from anchorscope.summarise.tables import Coverage
-from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge, judge_all
+from anchorscope.summarise.verdict_on_kinds import COMPARED, EVERYONE, TWO_KINDS, judge, judge_all
 
 
 @dataclass(frozen=True)
@@ -88,6 +86,33 @@ def published_beside_measured(comparison: Comparison, summary: pl.DataFrame, mod
             for landmark in published["models"].get(manifest["source"].get("hub"), [])
         ]
     return rows
+
+
+def compare(landmark: dict, tolerance: float, flip: pl.DataFrame, layouts: dict[str, str]) -> dict:
+    """A landmark of a model: published and measured range over the datasets, and whether they agree.
+
+    `flip` holds the model's headline summary under that rule; `layouts` says whose questions a dataset has.
+    """
+    first, last = landmark["layers"]
+    low, high = landmark["published"]
+    rows = flip.filter(anchor=landmark["anchor"]).drop_nulls("delta_p")
+    published = {"landmark": landmark["name"], "published_low": low, "published_high": high}
+    if "deepest" in landmark:
+        wanted = [name for name, layout in layouts.items() if layout == landmark["deepest"]]
+        rows = rows.filter(pl.col("dataset").is_in(wanted)).sort("delta_p").head(1)
+        inside = rows.filter(pl.col("layer").is_between(first, last))
+    else:
+        rows = inside = rows.filter(pl.col("layer").is_between(first, last))
+    if rows.is_empty():
+        return published | {"measured_low": None, "measured_high": None, "layers": None, "agrees": None}
+    values, layers = rows["delta_p"].to_list(), rows["layer"].to_list()
+    near = low - tolerance <= min(values) and max(values) <= high + tolerance
+    return published | {
+        "measured_low": min(values),
+        "measured_high": max(values),
+        "layers": f"{min(layers)}–{max(layers)}",
+        "agrees": near and not inside.is_empty(),
+    }
 
 
 def note_on(summary: pl.DataFrame, coverage: Coverage) -> str:

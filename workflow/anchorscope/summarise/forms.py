@@ -37,10 +37,11 @@ def forms_table(examples: pl.DataFrame, place: PlaceLogits, resamples: Resamples
     layer are left out there: `n` and `share` say how many examples are covered. The gap that is `covered` is of the
     same examples and layers, whatever their form.
     """
-    rows = []
-    for rule, logits in LOOKED_AT:
-        results = group(place, rule, LABELLED_UNDER, logits)
-        rows += [{"rule": rule, "logits": logits, **row} for row in _rows(examples, results, resamples)]
+    rows = [
+        {"rule": rule, "logits": logits, **row}
+        for rule, logits in LOOKED_AT
+        for row in _rows(examples, group(place, rule, LABELLED_UNDER, logits), resamples)
+    ]
     return pl.DataFrame(rows, schema=SCHEMA)
 
 

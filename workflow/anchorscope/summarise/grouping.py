@@ -87,11 +87,7 @@ def by_layer(unit: pl.DataFrame, column: str) -> np.ndarray:
 
 
 def group(place: PlaceLogits, rule: str, intervention: str, logits: str) -> list[RoleResult]:
-    """What each role of a rule says; roles whose measuring probe did not see the intervention are left out.
-
-    An example is Question-Anchored when the labelling probe's verdict flips. Of residual logits, what is left seldom
-    changes a verdict; there it is one whose logit falls below the line, seen from its clean verdict.
-    """
+    """What each role of a rule says; roles whose measuring probe did not see the intervention are left out."""
     return [
         _role_result(place, role, intervention, logits)
         for role in ROLES[rule]
@@ -99,12 +95,21 @@ def group(place: PlaceLogits, rule: str, intervention: str, logits: str) -> list
     ]
 
 
+def is_question_anchored(clean: np.ndarray, cut: np.ndarray, logits: str) -> np.ndarray:
+    """Whether the labelling probe's verdict flips.
+
+    Of residual logits, what is left seldom changes a verdict; there it is whether the logit falls below the line, seen
+    from its clean verdict.
+    """
+    return delta_logit(clean, cut) < 0 if logits == "residual" else flips(clean, cut)
+
+
 def _role_result(place: PlaceLogits, role: Role, intervention: str, logits: str) -> RoleResult:
     labelled, measured = place.clean[role.labels.name], place.clean[role.measures.name]
     cut = place.without_push(role.labels, LABELLED_UNDER, logits)
     changed = place.without_push(role.measures, intervention, logits)
     return RoleResult(
-        question_anchored=delta_logit(labelled, cut) < 0 if logits == "residual" else flips(labelled, cut),
+        question_anchored=is_question_anchored(labelled, cut, logits),
         delta_p=np.nan_to_num(delta_p(measured, changed)),
         delta_logit=np.nan_to_num(delta_logit(measured, changed)),
         judged_right=labelled < 0,

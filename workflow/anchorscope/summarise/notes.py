@@ -1,6 +1,6 @@
 """What a reader must know about numbers and figures: which model and questions they come from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
@@ -18,7 +18,7 @@ def described(table: pl.DataFrame, model: str, weights: str, dataset: str, sourc
     return named.select(*(name for name in FIRST if name in named.columns), pl.exclude(FIRST))
 
 
-def notes(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[str, str]) -> list[str]:
+def notes(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[str, str]) -> Iterator[str]:
     """Sentences on bundled questions and random weights, where some models and datasets have them.
 
     Models and datasets are names and titles; the summary says which of them the sentences concern.
@@ -31,12 +31,10 @@ def notes(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[st
             ("model", models, {"weights": "random"}),
         )
     )
-    sentences = []
     if bundled:
-        sentences.append(f"{', '.join(bundled)}: questions bundled with Anchorscope, not the published datasets.")
+        yield f"{', '.join(bundled)}: questions bundled with Anchorscope, not the published datasets."
     if random:
-        sentences.append(f"{', '.join(random)}: random weights; their numbers mean nothing about trained models.")
-    return sentences
+        yield f"{', '.join(random)}: random weights; their numbers mean nothing about trained models."
 
 
 def mark_random(models: Mapping[str, str], weights: Mapping[str, str]) -> dict[str, str]:
@@ -58,22 +56,18 @@ def unprobed(made: Mapping, models: Mapping[str, str], datasets: Mapping[str, st
     return f"Not probed, because the answers are too few or too one-sided: {', '.join(left_out)}." if left_out else ""
 
 
-def plain_paths(made: Mapping, models: Mapping[str, str]) -> list[str]:
+def plain_paths(made: Mapping, models: Mapping[str, str]) -> Iterator[str]:
     """A sentence for each model that was not run in packs, or that has layers without attention.
 
     `made` is the summary's metadata.
     """
-    sentences = []
     for name, path in made["paths"].items():
         if path is None or path["name"] == "packed" or name not in models:
             continue
         why = f": {path['reason']}" if path["reason"] else ""
-        sentence = f"{models[name]}: run on the plain path, in padded batches through its own attention{why}."
-        if path["without_attention"]:
-            layers = ", ".join(map(str, path["without_attention"]))
-            sentence += f" Layers {layers} have no attention: nothing is cut in them."
-        sentences.append(sentence)
-    return sentences
+        layers = ", ".join(map(str, path["without_attention"]))
+        uncut = f" Layers {layers} have no attention: nothing is cut in them." if layers else ""
+        yield f"{models[name]}: run on the plain path, in padded batches through its own attention{why}.{uncut}"
 
 
 def coarse_roundings(made: Mapping, models: Mapping[str, str]) -> list[str]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anchorscope.probe.verdicts import delta_logit, delta_p, flips
+from anchorscope.probe.verdicts import delta_p
+from anchorscope.summarise.grouping import is_question_anchored
 from anchorscope.summarise.push import fit_lines
 
 
@@ -75,10 +76,7 @@ def _moved(clean: np.ndarray, changed: np.ndarray, noise: np.ndarray, logits: st
 def _role_means(clean: np.ndarray, moved: list[np.ndarray], labels: int, measures: int, logits: str) -> np.ndarray:
     """Mean delta P of the Question-Anchored and of the other examples, [2, draws]; NaN where there are none."""
     before = clean.astype(np.float32)
-    if logits == "residual":
-        question = delta_logit(before[labels], moved[labels]) < 0
-    else:
-        question = flips(before[labels], moved[labels])
+    question = is_question_anchored(before[labels], moved[labels], logits)
     change = delta_p(before[measures], moved[measures])
     count, inside = np.count_nonzero(question, axis=1), np.where(question, change, 0).sum(1, dtype=np.float64)
     total = change.sum(1, dtype=np.float64)

@@ -22,8 +22,16 @@ import numpy as np
 import polars as pl
 
 from anchorscope.summarise.kinds_seen import PLANTED, SHARES
-from anchorscope.summarise.square import COMPARED, EVERYONE
 
+TAILS = ("normal", "student")
+# What each gain compares: the account that gains, then the other, as (two kinds, degrees).
+COMPARED = {
+    "kinds": ((True, True), (False, True)),
+    "degrees": ((False, True), (False, False)),
+    "kinds_without_degrees": ((True, False), (False, False)),
+    "degrees_within_kinds": ((True, True), (True, False)),
+}
+EVERYONE = "all"  # examples
 TWO_KINDS, BY_DEGREES, ONE_MECHANISM, UNDECIDED = "two kinds", "by degrees", "one mechanism", "undecided"
 FAMILY_ERROR = 0.05  # of all verdicts of a run together
 POWER = 0.8  # how often an effect that could have been seen is seen

@@ -15,8 +15,7 @@ from anchorscope.summarise.accounts import Weighed, gains_of, weigh
 from anchorscope.summarise.bootstrap import Resamples, ends, interval, resample
 from anchorscope.summarise.forms import FORMS
 from anchorscope.summarise.grouping import LABELLED_UNDER, both_prompts, read_places
-from anchorscope.summarise.square import COMPARED, EVERYONE
-from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge
+from anchorscope.summarise.verdict_on_kinds import COMPARED, EVERYONE, TWO_KINDS, judge
 from anchorscope.text.normal_words import bare_words
 
 ANSWERS_NEEDED = ["id", "question", "property", "answer"]
