@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from anchorscope.engine.attention import packed_attention
-from anchorscope.engine.openings import SHARERS, Openings, find_openings
+from anchorscope.engine.packs import SHARERS, Openings, find_openings
 from rounding import assert_same, of_a_pass
 from small_things import tiny_model
 

@@ -14,15 +14,17 @@ from transformers.generation import LogitsProcessor, LogitsProcessorList, Stoppi
 
 from anchorscope.engine.attention import Past, run_decoder
 from anchorscope.engine.batches import out_of_memory
-from anchorscope.engine.head import TRIED, Head
-from anchorscope.engine.openings import Openings
 from anchorscope.engine.packing import Pack, trunk
-from anchorscope.engine.parts import input_device
+from anchorscope.engine.packs import Openings
+from anchorscope.engine.parts import decoder_of, input_device
+from anchorscope.engine.scores import own_attention
+from anchorscope.engine.self_check import Path
 from anchorscope.engine.work import Prompts, Said
 
 # Most samples have no more tokens than these. A batch is planned for them, not for the longest that there can be: its
 # last passes compute a few rows each, and take nearly as long as full ones.
 SHORT = 8
+TRIED = 8  # tokens
 
 
 class Chosen(NamedTuple):
@@ -67,6 +69,45 @@ def with_sureness(logits: Tensor, ids: Tensor) -> Chosen:
     """The tokens `ids` [rows], chosen from logits [rows, vocabulary], and how sure the model was of each."""
     chances = logits.float().softmax(dim=-1)
     return Chosen(ids, chances.gather(1, ids[:, None])[:, 0].log(), torch.special.entr(chances).sum(dim=-1))
+
+
+class Head:
+    """What a model's own code makes of its decoder's states.
+
+    For some models that is more than a product with the output embeddings: a cap, or a scale.
+    """
+
+    def __init__(self, model: PreTrainedModel, output: type):
+        self.model, self.output = model, output  # the kind of output that the decoder gives
+
+    def __call__(self, states: Tensor) -> Tensor:
+        """Logits [rows, vocabulary] of states [rows, width]."""
+        decoder: Any = decoder_of(self.model)
+        own = vars(decoder).get("forward")  # a model on several cards has one
+        decoder.forward = lambda *args, **others: self.output(last_hidden_state=states[None])
+        try:
+            tokens = torch.zeros(1, len(states), dtype=torch.int64, device=input_device(self.model))
+            return self.model(input_ids=tokens, use_cache=False).logits[0]
+        finally:
+            del decoder.forward
+            if own is not None:
+                decoder.forward = own
+
+
+def find_head(path: Path, model: PreTrainedModel, ids: list[int]) -> Head | None:
+    """The model's head, tried on one sequence; None where its own code wants more than the decoder's states."""
+    tokens = torch.tensor([ids[-TRIED:]], device=input_device(model))
+    with own_attention(model, "eager"):
+        whole = model(input_ids=tokens, use_cache=False).logits[0]
+        output = decoder_of(model)(input_ids=tokens, use_cache=False)
+        head = Head(model, type(output))
+        try:
+            found = head(output.last_hidden_state[0])
+        except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+            if out_of_memory(error):
+                raise
+            return None
+    return head if found.shape == whole.shape and path.same(found, whole) else None
 
 
 class Continuing:

@@ -10,9 +10,8 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from anchorscope.engine.batches import run_batches
-from anchorscope.engine.continuing import Continuing
+from anchorscope.engine.continuing import Continuing, Head, find_head
 from anchorscope.engine.gradients import ready
-from anchorscope.engine.head import Head, find_head
 from anchorscope.engine.packs import Packs
 from anchorscope.engine.parts import check_components, find_parts, in_eval_mode
 from anchorscope.engine.plain import Rows
