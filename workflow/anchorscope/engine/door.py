@@ -15,7 +15,7 @@ from anchorscope.engine.gradients import ready
 from anchorscope.engine.packs import Packs
 from anchorscope.engine.parts import check_components, find_parts, in_eval_mode
 from anchorscope.engine.plain import Rows
-from anchorscope.engine.recorder import Recorder, recording
+from anchorscope.engine.recorder import Recorder
 from anchorscope.engine.scores import own_attention
 from anchorscope.engine.self_check import Path, choose_path, relative_difference, shortest_window
 from anchorscope.engine.work import Item, Prompts, Route, Said, Verdicts, Work, beginning, shared_tokens
@@ -81,7 +81,7 @@ class Engine:
         path = path or self.prepare(work)
         if path is None:
             return
-        with in_eval_mode(self.model), path.running(self.model), recording(path.parts, work) as recorder:
+        with in_eval_mode(self.model), path.running(self.model), Recorder(path.parts, work) as recorder:
             lowered = self._lowered(path, work, recorder)
 
             def run(batch: list[int]) -> None:
