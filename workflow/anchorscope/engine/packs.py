@@ -103,11 +103,12 @@ class Packs:
         for openings, trees, trunks in zip(self.openings, self.trees, self.trunks, strict=True):
             pack = Pack([trees[index] for index in batch], len(openings.past))
             mine = [trunks[index] for index in batch]
+            branches = range(1, 1 + len(mine[0]) * self.copies)
             yield Forward(
                 run=partial(run_decoder, self.model, pack, openings.past),
                 places=[self._places(pack, mine, copy) for copy in range(self.copies)],
                 of_layer=self.of_layer,
-                back=[self._back(pack, len(mine[0]), copy) for copy in range(self.copies)] if self.window else [],
+                back=[pack.with_trunk_places(branches[copy :: self.copies]) for copy in range(self.window or 0)],
             )
 
     def _places(self, pack: Pack, trunks: list[Trunk], copy: int) -> Places:
@@ -119,9 +120,6 @@ class Packs:
             ]
             for tree, own in enumerate(trunks)
         ]
-
-    def _back(self, pack: Pack, variants: int, copy: int) -> tuple[np.ndarray, np.ndarray]:
-        return pack.with_trunk_places(range(1 + copy, 1 + variants * self.copies, self.copies))
 
 
 def grow_tree(variants: Trunk, known: np.ndarray, copies: int | None = None) -> Tree:

@@ -104,8 +104,7 @@ def run_rows(model: PreTrainedModel, parts: Parts, rows: list[Row], padding: int
     device = input_device(model)
     cut = to_device(cuts, device)
     hidden = (cut[:, None, :] & ~cut[:, :, None]).tril()[:, None]  # [rows, 1, queries, keys]
-    scores = Scores(rows=len(rows), queries=length)
-    scores.favour(_added(rows, length, device))
+    scores = Scores(rows=len(rows), queries=length, bias=_added(rows, length, device))
 
     def hide(layer: int, module: nn.Module, args: Any) -> None:
         scores.hide(_hidden_in(layer, rows, hidden))

@@ -41,9 +41,8 @@ class Recorder(ExitStack):
             for component, name in enumerate(work.components)
         }
         # Nothing after the last module that is read need be run.
-        self.last: nn.Module = parts.blocks[max(work.layers)].module
-        if len(work.components) == 1:
-            self.last = modules[max(work.layers), 0]
+        last = max(work.layers)
+        self.last: nn.Module = modules[last, 0] if len(work.components) == 1 else parts.blocks[last].module
         self.devices = {layer: next(parts.blocks[layer].module.parameters()).device for layer in work.layers}
         self.keep: dict[int, tuple[Tensor, Tensor]] = {}  # by layer: which tokens, and where to: [components, ...]
         self.back: list[tuple[Tensor, Tensor]] = []
@@ -81,7 +80,8 @@ class Recorder(ExitStack):
 
     def _record(self, forward: Forward, into: dict[int, Tensor]) -> None:
         device = next(iter(into.values())).device
-        places = [to_device(self._ordered(some), device) for some in forward.places]
+        ordered = (np.concatenate(some) if self.work.by_item else np.array(some).T.ravel() for some in forward.places)
+        places = [to_device(some, device) for some in ordered]
         self.keep = {layer: (places[forward.of_layer[layer]], target) for layer, target in into.items()}
         self.back = [(to_device(copies, device), to_device(clean, device)) for copies, clean in forward.back]
         try:
@@ -89,6 +89,3 @@ class Recorder(ExitStack):
                 forward.run()
         finally:
             self.keep, self.back = {}, []
-
-    def _ordered(self, places: list[list[int]]) -> np.ndarray:
-        return np.concatenate(places) if self.work.by_item else np.array(places).T.ravel()

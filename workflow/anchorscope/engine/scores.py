@@ -21,14 +21,20 @@ class Scores(TorchFunctionMode):
     function for the whole of it. A column after the keys, an attention sink, is left alone.
     """
 
-    def __init__(self, rows: int, queries: int, met: Callable[[Any, Tensor], None] = lambda func, made: None):
-        """`met` is told of every attention: the function that was called, and what it made."""
+    def __init__(
+        self,
+        rows: int,
+        queries: int,
+        bias: Tensor | None = None,
+        met: Callable[[Any, Tensor], None] = lambda func, made: None,
+    ):
+        """`bias` is added to the scores, float [rows, 1 or heads, queries, keys].
+
+        `met` is told of every attention: the function that was called, and what it made.
+        """
         super().__init__()
-        self.rows = rows
-        self.queries = queries
-        self.met = met
+        self.rows, self.queries, self.met, self._bias = rows, queries, met, bias
         self._hidden: Tensor | None = None
-        self._bias: Tensor | None = None
         self._masks: dict[tuple, tuple[Tensor, Tensor | None]] = {}
 
     def hide(self, hidden: Tensor | None) -> None:
@@ -36,11 +42,6 @@ class Scores(TorchFunctionMode):
         if hidden is not self._hidden:
             self._hidden = hidden
             self._masks.clear()
-
-    def favour(self, bias: Tensor | None) -> None:
-        """From now on, add this to the scores: float [rows, 1 or heads, queries, keys]."""
-        self._bias = bias
-        self._masks.clear()
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
@@ -106,11 +107,10 @@ class Scores(TorchFunctionMode):
         """The mask that the model gives, with keys hidden or favoured as well. Layers that share a mask share it."""
         about = (id(given), is_causal, query.device, query.dtype)
         if about not in self._masks:
-            if given is None:
-                seen = torch.ones(self.queries, self.queries, dtype=torch.bool, device=query.device)
-                mask = seen.tril() if is_causal else seen
-            else:
-                mask = given
+            everything = torch.ones(self.queries, self.queries, dtype=torch.bool, device=query.device)
+            mask = everything if given is None else given
+            if given is None and is_causal:
+                mask = everything.tril()
             if self._hidden is not None:
                 hidden = self._hidden.to(query.device)
                 mask = mask & ~hidden if mask.dtype == torch.bool else mask.masked_fill(hidden, -torch.inf)
