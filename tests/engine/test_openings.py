@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from anchorscope.engine.attention import packed_attention
-from anchorscope.engine.openings import SHARERS, Openings, find_openings
+from anchorscope.engine.packs import SHARERS, Openings, find_openings
 from rounding import assert_same, of_a_pass
 from small_things import tiny_model
 
@@ -52,6 +52,6 @@ def test_the_pool_holds_an_opening_where_a_sequence_is_told_that_it_is():
         assert len(openings.known(np.array([1, 2, 3]))) == 3
         for ids, places in zip(begun, known, strict=True):
             alone = Openings(model, [ids[: len(places)]]).past
-            for found, expected in ((openings.past.keys, alone.keys), (openings.past.values, alone.values)):
-                for layer, states in expected.items():
-                    assert_same(found[layer][places], states, of_a_pass(model, len(ids), states))
+            for layer, pools in alone.pools.items():
+                for found, states in zip(openings.past.pools[layer], pools, strict=True):
+                    assert_same(found[places], states, of_a_pass(model, len(ids), states))

@@ -6,7 +6,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from anchorscope.engine.parts import find_parts
-from anchorscope.engine.same_states import Exact, noise_like, watching
+from anchorscope.engine.same_states import Watched, noise_like, watching
 from anchorscope.engine.scores import own_attention
 from anchorscope.engine.self_check import _Trial, choose_path
 from architectures import VOCABULARY, small_model
@@ -102,7 +102,7 @@ def test_float32_beside_half_precision_is_the_model_in_float32(dtype):
     half = small_model("qwen2").to(dtype)
     whole = small_model("qwen2").to(dtype).float()
     tokens = torch.from_numpy(IDS)[None]
-    exact = Exact()
+    exact = Watched()
     with torch.inference_mode():
         with watching(find_parts(half), range(TOKENS), exact=exact):
             half(input_ids=tokens, use_cache=False)

@@ -13,7 +13,7 @@ from anchorscope.answer.answers import answer_questions
 from anchorscope.answer.ends import answer_ends, stop_tokens
 from anchorscope.answer.prompts import encode
 from anchorscope.engine.door import Engine
-from anchorscope.engine.openings import find_openings
+from anchorscope.engine.packs import find_openings
 from anchorscope.engine.work import beginning, shared_tokens
 from anchorscope.extract import store
 from anchorscope.extract.axes import (

@@ -94,12 +94,11 @@ def prefix_off_by_one(trial: _Trial) -> Any:
 
     def change(module: nn.Module, past: Any, **given: Any) -> dict:
         layer, shared = module.layer_idx, trial.shared
-        if past.grows or layer not in past.keys:
+        if past.grows or layer not in past.pools:
             return {}
-        keys, values = dict(past.keys), dict(past.values)
-        keys[layer], values[layer] = keys[layer].clone(), values[layer].clone()
-        keys[layer][:shared] = keys[layer][:shared].roll(1, 0)
-        return {"past": attention.Past(keys, values, grows=False)}
+        keys, values = past.pools[layer]
+        moved = torch.cat([keys[:shared].roll(1, 0), keys[shared:]])
+        return {"past": attention.Past({**past.pools, layer: (moved, values)})}
 
     return _attending(change)
 

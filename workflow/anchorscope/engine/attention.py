@@ -7,6 +7,7 @@ own code makes queries, keys and values, and this module decides which token see
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from anchorscope.engine.fused import fused
 from anchorscope.engine.packing import Pack, Padded, Placed, to_device, trunk
 from anchorscope.engine.parts import decoder_of, ending_after, input_device
+from anchorscope.engine.scores import attending_by
 
 NAME = "anchorscope"
 # Newer versions of torch want to be told that there are fewer heads of keys than of queries.
@@ -26,27 +28,26 @@ GROUPED: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in inspect.signat
 RAGGED_DTYPES = (torch.bfloat16, torch.float16)
 
 
+@dataclass(frozen=True)
 class Past:
-    """Keys and values of tokens that were computed before: for each layer a pool [tokens, heads, head_width]."""
+    """Tokens that were computed before: for each layer the pools of keys and values, [tokens, heads, head_width]."""
 
-    def __init__(self, keys: dict[int, Tensor], values: dict[int, Tensor], grows: bool):
-        self.keys = keys
-        self.values = values
-        self.grows = grows  # whether the tokens of a forward pass stay in the pool
+    pools: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    grows: bool = False  # whether the tokens of a forward pass stay in the pools
 
     def growing(self) -> "Past":
         """Pools that begin with these tokens and can take more."""
-        return Past(dict(self.keys), dict(self.values), grows=True)
+        return Past(dict(self.pools), grows=True)
 
     def __len__(self) -> int:
-        return len(next(iter(self.keys.values()), ()))
+        return len(next(iter(self.pools.values()), ((),))[0])
 
     def extended(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """The pool of a layer, with the tokens of this pass at its end."""
-        if layer in self.keys:
-            keys, values = torch.cat([self.keys[layer], keys]), torch.cat([self.values[layer], values])
+        """The pools of a layer, with the tokens of this pass at their end."""
+        if layer in self.pools:
+            keys, values = (torch.cat(both) for both in zip(self.pools[layer], (keys, values), strict=True))
         if self.grows:
-            self.keys[layer], self.values[layer] = keys, values
+            self.pools[layer] = keys, values
         return keys, values
 
 
@@ -75,7 +76,7 @@ def attend(
     else:
         parts = []
         for group in placed.padded:
-            mask = group.added(sliding, query.dtype) if pack.biased else group.mask(sliding)
+            mask = group.mask(sliding, query.dtype if pack.biased else None)
             parts.append(_padded(query, keys, values, group=group, mask=mask, scaling=scaling, softcap=softcap))
         out = torch.cat(parts).index_select(0, placed.back)
     return out[None], None
@@ -87,30 +88,16 @@ AttentionInterface.register(NAME, attend)
 @contextmanager
 def packed_attention(model: PreTrainedModel) -> Iterator[None]:
     """Let the model run packs while the block runs."""
-    before = model.config._attn_implementation
-    model.set_attn_implementation(NAME)
-    try:
-        with fused(model):
-            yield
-    finally:
-        model.set_attn_implementation(before)
+    with attending_by(model, NAME), fused(model):
+        yield
 
 
 def _ragged(query: Tensor, keys: Tensor, values: Tensor, placed: Placed, scaling: float | None) -> Tensor:
     """Each branch as a causal sequence of its own length. A branch's queries are the last of its keys."""
     ragged = placed.ragged
-    out = varlen_attn(
-        query,
-        keys.index_select(0, ragged.key_places),
-        values.index_select(0, ragged.key_places),
-        ragged.query_bounds,
-        ragged.key_bounds,
-        ragged.most_queries,
-        ragged.most_keys,
-        scale=scaling,
-        window_size=(-1, 0),
-        **GROUPED,
-    )
+    keys, values = (pool.index_select(0, ragged.key_places) for pool in (keys, values))
+    bounds = (ragged.query_bounds, ragged.key_bounds, ragged.most_queries, ragged.most_keys)
+    out = varlen_attn(query, keys, values, *bounds, scale=scaling, window_size=(-1, 0), **GROUPED)
     return cast(Tensor, out)
 
 
@@ -128,10 +115,9 @@ def _padded(
     [trees x padded tokens, heads, head_width]
     """
     trees, shared = len(group.trees), query.shape[1] // keys.shape[1]
-    query = query.index_select(0, group.query_places.flatten()).unflatten(0, (trees, -1)).transpose(1, 2)
-    keys, values = (
-        pool.index_select(0, group.key_places.flatten()).unflatten(0, (trees, -1)).transpose(1, 2)
-        for pool in (keys, values)
+    query, keys, values = (
+        states.index_select(0, places.flatten()).unflatten(0, (trees, -1)).transpose(1, 2)
+        for states, places in ((query, group.queries[0]), (keys, group.keys[0]), (values, group.keys[0]))
     )
     # On a GPU, the fused kernels take a mask only if there are as many heads of keys as of queries.
     if query.is_cuda or softcap is not None:
@@ -156,8 +142,7 @@ def run_decoder(model: PreTrainedModel, pack: Pack, past: Past) -> Tensor:
 
 def compute_prefix(model: PreTrainedModel, ids: Sequence[int] | np.ndarray, last: nn.Module | None = None) -> Past:
     """Run the tokens that all sequences have in common once, on their own; with `last`, no further than that module."""
-    past = Past({}, {}, grows=False)
-    return extended_past(model, Pack([trunk([], ids)], 0), past, last) if len(ids) else past
+    return extended_past(model, Pack([trunk([], ids)], 0), Past(), last) if len(ids) else Past()
 
 
 def extended_past(model: PreTrainedModel, pack: Pack, past: Past, last: nn.Module | None = None) -> Past:
@@ -165,5 +150,4 @@ def extended_past(model: PreTrainedModel, pack: Pack, past: Past, last: nn.Modul
     more, size = past.growing(), len(past) + pack.size
     with ending_after(last):
         run_decoder(model, pack, more)
-    keys, values = ({layer: pool[:size] for layer, pool in pools.items()} for pools in (more.keys, more.values))
-    return Past(keys, values, grows=False)
+    return Past({layer: (keys[:size], values[:size]) for layer, (keys, values) in more.pools.items()})

@@ -1,10 +1,11 @@
 """Which examples are computed together. The plan is fixed, so that a rerun repeats every rounding."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 
-from anchorscope.files.logs import log
+from anchorscope.files.logs import log, meter
 
 # Python, numpy and torch's caching allocators have their own errors for a lack of memory. All others raise a
 # RuntimeError that only its words tell apart, and these differ between systems and libraries:
@@ -37,27 +38,26 @@ def plan_batches(sizes: list[int], budget: int) -> list[list[int]]:
     return plan
 
 
-def run_batches(
-    run: Callable[[list[int]], None], sizes: list[int], budget: int, done: Callable[[int], None] = lambda count: None
-) -> None:
-    """Call `run` on batches of examples until all are done; `done` is told how many each batch had.
+def run_batches(run: Callable[[list[int]], None], sizes: list[int], budget: int, what: str | None = None) -> None:
+    """Call `run` on batches of examples until all are done, and show the progress of `what` it is.
 
     When memory runs out, the budget is halved for that batch and all that follow. `run` must leave nothing behind when
     it fails.
     """
     plan = plan_batches(sizes, budget)
-    while plan:
-        if _fits(run, plan[0]):
-            done(len(plan.pop(0)))
-            continue
-        tokens = sum(sizes[index] for index in plan[0])
-        if len(plan[0]) == 1:
-            raise MemoryError(f"A single example of {tokens} tokens does not fit into memory.")
-        smaller = tokens // 2
-        log.warning("out of memory at %d tokens per batch; going on with %d", tokens, smaller)
-        torch.cuda.empty_cache()
-        left = [index for batch in plan for index in batch]
-        plan = [[left[index] for index in batch] for batch in plan_batches([sizes[i] for i in left], smaller)]
+    with meter(len(sizes), what) if what else nullcontext(lambda count: None) as done:
+        while plan:
+            if _fits(run, plan[0]):
+                done(len(plan.pop(0)))
+                continue
+            tokens = sum(sizes[index] for index in plan[0])
+            if len(plan[0]) == 1:
+                raise MemoryError(f"A single example of {tokens} tokens does not fit into memory.")
+            smaller = tokens // 2
+            log.warning("out of memory at %d tokens per batch; going on with %d", tokens, smaller)
+            torch.cuda.empty_cache()
+            left = [index for batch in plan for index in batch]
+            plan = [[left[index] for index in batch] for batch in plan_batches([sizes[i] for i in left], smaller)]
 
 
 def _fits(run: Callable[[list[int]], None], batch: list[int]) -> bool:

@@ -1,7 +1,6 @@
 """The engine's door: others say what is read of which sequences, and here it is decided how it is computed."""
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,17 +9,15 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from anchorscope.engine.batches import run_batches
-from anchorscope.engine.continuing import Continuing
+from anchorscope.engine.continuing import Continuing, Head, find_head
 from anchorscope.engine.gradients import ready
-from anchorscope.engine.head import Head, find_head
 from anchorscope.engine.packs import Packs
 from anchorscope.engine.parts import check_components, find_parts, in_eval_mode
 from anchorscope.engine.plain import Rows
-from anchorscope.engine.recorder import Recorder, recording
+from anchorscope.engine.recorder import Recorder
 from anchorscope.engine.scores import own_attention
 from anchorscope.engine.self_check import Path, choose_path, relative_difference, shortest_window
 from anchorscope.engine.work import Item, Prompts, Route, Said, Verdicts, Work, beginning, shared_tokens
-from anchorscope.files.logs import meter
 
 # As many tokens per batch as keep a device busy. More are hardly faster and take more memory.
 GPU_TOKENS, CPU_TOKENS = 16384, 2048
@@ -82,14 +79,19 @@ class Engine:
         path = path or self.prepare(work)
         if path is None:
             return
-        with in_eval_mode(self.model), path.running(self.model), recording(path.parts, work) as recorder:
-            lowered = self._lowered(path, work, recorder)
+        with in_eval_mode(self.model), path.running(self.model), Recorder(path.parts, work) as recorder:
+            window = None if work.window is None else min(work.window, self.layers)
+            lowered: Packs | Rows = (
+                Packs(self.model, work.items, self.layers, window, recorder.last)
+                if path.name == "packed"
+                else Rows(self.model, path.parts, work.items, window)
+            )
 
             def run(batch: list[int]) -> None:
                 take(batch, recorder.blocks(list(lowered.forwards(batch)), self.width, self.model.dtype))
 
             sizes = lowered.sizes()
-            self._run_batches(run, sizes, self._budget(work, sizes), what)
+            run_batches(run, sizes, self._budget(work, sizes), what)
 
     @torch.inference_mode()
     def logits(self, items: Sequence[Item], take: Callable[[list[int], Tensor], None], what: str) -> None:
@@ -110,7 +112,7 @@ class Engine:
                     read = given[places.flatten()]
                     take(batch, (head(read) if head else read).unflatten(0, places.shape))
 
-                self._run_batches(run, lowered.sizes(), self.batch_tokens, what)
+                run_batches(run, lowered.sizes(), self.batch_tokens, what)
 
     @torch.inference_mode()
     def continued(self, work: Prompts, what: str) -> list[list[Said]]:
@@ -129,7 +131,7 @@ class Engine:
                     for index, said in zip(batch, continuing.run(batch), strict=True):
                         found[index] = said
 
-                self._run_batches(run, continuing.sizes(), self.batch_tokens, what)
+                run_batches(run, continuing.sizes(), self.batch_tokens, what)
         return found
 
     def flows(self, routes: list[Route], verdicts: Verdicts, component: str, what: str) -> Tensor:
@@ -143,7 +145,7 @@ class Engine:
 
             # Routes whose queries start at about the same place share a batch.
             longest = max(len(route.ids) - route.start for route in routes)
-            self._run_batches(run, [route.start + longest for route in routes], self.batch_tokens, what)
+            run_batches(run, [route.start + longest for route in routes], self.batch_tokens, what)
         return found
 
     def _path_for(self, items: Sequence[Item]) -> Path:
@@ -183,13 +185,6 @@ class Engine:
         difference = relative_difference(packed, plain, self.model.dtype)
         return path.plain(f"layers reuse what others computed before the window (difference {difference:.2g})")
 
-    def _lowered(self, path: Path, work: Work, recorder: Recorder) -> Packs | Rows:
-        count = len(path.parts.blocks)
-        window = None if work.window is None else min(work.window, count)
-        if path.name == "packed":
-            return Packs(self.model, work.items, count, window, recorder.last)
-        return Rows(self.model, path.parts, work.items, window)
-
     def _budget(self, work: Work, sizes: list[int]) -> int:
         """Tokens per batch: by default, fewer where the vectors kept of so many items would fill the memory."""
         if not self.as_suits:
@@ -197,10 +192,6 @@ class Engine:
         read = sum(len(variant.read) for item in work.items for trunk in item for variant in trunk)
         kept = read * len(work.components) * len(work.layers) * self.width * self.model.dtype.itemsize
         return min(self.batch_tokens, max(1, int(KEPT_BYTES / kept * sum(sizes))))
-
-    def _run_batches(self, run: Callable[[list[int]], None], sizes: list[int], budget: int, what: str | None) -> None:
-        with meter(len(sizes), what) if what else nullcontext(lambda count: None) as done:
-            run_batches(run, sizes, budget, done)
 
 
 def check_length(tokens: int, config: PreTrainedConfig) -> None:

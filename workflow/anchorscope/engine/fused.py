@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anchorscope.engine.parts import swapped
+
 ROTARY = "apply_rotary_pos_emb"  # what a family's code calls its rotary embedding
 TRIAL = 64  # numbers per vector
 HAS_TRITON = find_spec("triton") is not None  # it comes with torch for NVIDIA GPUs
@@ -29,13 +31,11 @@ def fused(model: nn.Module) -> Iterator[None]:
         for module in model.modules():
             replacement = _norm(module) or _gated_mlp(module)
             if replacement:
-                module.forward = replacement
-                stack.callback(delattr, module, "forward")
+                stack.enter_context(swapped(module, "forward", replacement))
         for code in {sys.modules[type(module).__module__] for module in model.modules()}:
             rotary = getattr(code, ROTARY, None)
             if HAS_TRITON and rotary and _rotates_by_halves(rotary):
-                setattr(code, ROTARY, partial(_rotary, rotary))
-                stack.callback(setattr, code, ROTARY, rotary)
+                stack.enter_context(swapped(code, ROTARY, partial(_rotary, rotary)))
         yield
 
 

@@ -6,8 +6,8 @@ before them are computed first, without gradients, and what all rows begin with 
 """
 
 import copy
-from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,31 +18,13 @@ from transformers import DynamicCache, PreTrainedModel
 
 from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.packing import to_device
-from anchorscope.engine.parts import MODULES, Parts, decoder_of, input_device, layers_listed
+from anchorscope.engine.parts import MODULES, Parts, decoder_of, hooked, input_device, layers_listed
 from anchorscope.engine.scores import Scores
 from anchorscope.engine.self_check import allowed, relative_difference
 from anchorscope.engine.work import Probes, Route, Verdicts, shared_tokens
 from anchorscope.files.logs import log
 
 WEIGHED = (torch.softmax, Tensor.softmax, F.softmax)  # what returns weights
-
-
-class Weights(Scores):
-    """Also keeps the weights of every attention, by layer, so that a loss can be differentiated by them."""
-
-    def __init__(self, rows: int, queries: int):
-        super().__init__(rows, queries)
-        self.layer = 0  # which runs
-        self.kept: dict[int, list[Tensor]] = {}  # [rows, heads, queries, keys]
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        made = super().__torch_function__(func, types, args, kwargs)
-        if func not in WEIGHED or not args or not self._are_scores(args[0]):
-            return made
-        if not made.requires_grad:  # the first layer's, from which all later states get theirs
-            made.requires_grad_()
-        self.kept.setdefault(self.layer, []).append(made)
-        return made
 
 
 class Gradients:
@@ -77,35 +59,38 @@ class Gradients:
     def _forward(
         self, batch: "Batch", past: DynamicCache | None, last: Tensor
     ) -> tuple[dict[int, Tensor], dict[int, list[Tensor]]]:
-        """The state at each row's `last` token by layer that is read, and the weights of every layer."""
-        weights, states = Weights(*batch.tokens[:, batch.before :].shape), {}
-        rows = torch.arange(len(batch.tokens))
+        """The state at each row's `last` token by layer that is read, and the weights of every layer.
 
-        def enter(layer: int) -> Any:
-            return lambda module, args: setattr(weights, "layer", layer)
+        The weights of an attention are [rows, heads, queries, keys], and there may be several in a layer.
+        """
+        states: dict[int, Tensor] = {}
+        weights: dict[int, list[Tensor]] = {0: []}
+        rows, queries = batch.tokens[:, batch.before :].shape
+        blocks = self.parts.blocks
 
-        def keep(layer: int) -> Any:
-            def hook(module: nn.Module, args: Any, output: Any) -> None:
-                states[layer] = self.parts.states(output)[rows, last]
+        def enter(layer: int, module: nn.Module, args: Any) -> None:
+            weights.setdefault(layer, [])
 
-            return hook
+        def weigh(func: Any, made: Tensor) -> None:
+            if func in WEIGHED:
+                # The first layer's need to be told; all later states get theirs from these.
+                weights[next(reversed(weights))].append(made if made.requires_grad else made.requires_grad_())
 
-        with ExitStack() as stack:
-            for layer, block in enumerate(self.parts.blocks):
-                stack.callback(block.module.register_forward_pre_hook(enter(layer)).remove)
-            for layer, module in self.modules.items():
-                stack.callback(module.register_forward_hook(keep(layer)).remove)
-            stack.enter_context(weights)
+        def keep(layer: int, module: nn.Module, args: Any, output: Any) -> None:
+            states[layer] = self.parts.states(output)[torch.arange(rows), last]
+
+        before = [block.module.register_forward_pre_hook(partial(enter, layer)) for layer, block in enumerate(blocks)]
+        after = [module.register_forward_hook(partial(keep, layer)) for layer, module in self.modules.items()]
+        with hooked(before + after), Scores(rows, queries, met=weigh):
             self._advance(past, batch, slice(batch.before, None))
-        unmet = [
-            n for n, block in enumerate(self.parts.blocks) if block.attention is not None and n not in weights.kept
-        ]
+        weights = {layer: some for layer, some in weights.items() if some}
+        unmet = [layer for layer, block in enumerate(blocks) if block.attention is not None and layer not in weights]
         if unmet:
             raise ValueError(
                 f"{self.model.config.get_text_config().model_type} models show no weights of their attention in "
                 f"{layers_listed(unmet)}; take saliency out of `experiments`."
             )
-        return dict(sorted(states.items())), weights.kept
+        return dict(sorted(states.items())), weights
 
     @torch.no_grad()
     def _past(self, prefix: DynamicCache, batch: "Batch") -> DynamicCache:

@@ -57,15 +57,14 @@ class Pack:
         self.positions = np.concatenate([branch.positions for branch in branches])
         self.longest = int(self.positions.max()) + 1
         self.biased = any(branch.bias is not None for branch in branches)
-        ends = np.cumsum([len(branch.tokens) for branch in branches]).tolist()
-        starts = iter([0, *ends])
+        starts = iter([0, *np.cumsum([len(branch.tokens) for branch in branches]).tolist()])
         self.starts = [[next(starts) for _ in tree.branches] for tree in self.trees]  # of each branch in the pack
         self._on: dict[torch.device, Placed] = {}
 
     def on(self, device: torch.device) -> "Placed":
         """The same pack with its indices on `device`."""
         if device not in self._on:
-            self._on[device] = Placed(self.trees, self.starts, pool=self.pool, device=device)
+            self._on[device] = Placed(self.trees, self.starts, self.pool, device)
         return self._on[device]
 
     def places(self, tree: int, branch: int, positions: list[int]) -> list[int]:
@@ -104,84 +103,58 @@ class Ragged(NamedTuple):
     most_keys: int
 
 
-class Standing(NamedTuple):
-    """Where each padded query [trees, queries] and key [trees, keys] stands in its tree."""
-
-    query_branch: Tensor
-    query_position: Tensor
-    query_fork: Tensor
-    key_branch: Tensor
-    key_position: Tensor
-
-
 class Padded:
     """Some trees of a pack as sequences of one length, for a kernel that takes no others."""
 
     def __init__(self, trees: list[Tree], starts: list[int], pool: int, device: torch.device):
         """`starts` are the places of the trees' first tokens in the pack."""
         self.trees = trees
-        self.device = device
         self.own = [np.arange(start, start + tree.size) for start, tree in zip(starts, trees, strict=True)]
         self.width = _width(max(tree.size for tree in trees))
-        queries = np.zeros((len(trees), self.width), np.int64)
-        keys = np.zeros((len(trees), _rounded(max(len(tree.known) + tree.size for tree in trees))), np.int64)
+        # Of each padded query its place in the pack, branch, position and fork, [4, trees, queries]; of each key its
+        # place in the pool, branch and position, [3, trees, keys].
+        queries = np.zeros((4, len(trees), self.width), np.int64)
+        keys = np.zeros((3, len(trees), _rounded(max(len(tree.known) + tree.size for tree in trees))), np.int64)
+        keys[2] = NOWHERE
         for index, (tree, own) in enumerate(zip(trees, self.own, strict=True)):
-            queries[index, : tree.size] = own
-            keys[index, : len(tree.known) + tree.size] = np.concatenate([tree.known, pool + own])
-        self.query_places, self.key_places = self._tensor(queries), self._tensor(keys)
-        self._masks: dict[int | None, Tensor] = {}
-        self._added: dict[tuple[int | None, torch.dtype], Tensor] = {}
-
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        return to_device(array, self.device)
-
-    @cached_property
-    def _standing(self) -> Standing:
-        shape = self.query_places.shape, self.key_places.shape
-        query_branch, query_position, query_fork = (np.zeros(shape[0], np.int64) for _ in range(3))
-        key_branch, key_position = np.zeros(shape[1], np.int64), np.full(shape[1], NOWHERE)
-        for index, tree in enumerate(self.trees):
             counts = [len(branch.tokens) for branch in tree.branches]
-            numbers = np.repeat(np.arange(len(counts)), counts)
+            branches = np.repeat(np.arange(len(counts)), counts)
             positions = np.concatenate([branch.positions for branch in tree.branches])
+            forks = np.repeat([branch.fork for branch in tree.branches], counts)
             old, new = len(tree.known), len(tree.known) + tree.size
-            query_branch[index, : tree.size] = numbers
-            query_position[index, : tree.size] = positions
-            query_fork[index, : tree.size] = np.repeat([branch.fork for branch in tree.branches], counts)
-            key_branch[index, old:new] = numbers
-            key_position[index, :old] = np.arange(old)
-            key_position[index, old:new] = positions
-        return Standing(*map(self._tensor, (query_branch, query_position, query_fork, key_branch, key_position)))
+            queries[:, index, : tree.size] = own, branches, positions, forks
+            keys[:, index, :old] = tree.known, np.zeros(old), np.arange(old)
+            keys[:, index, old:new] = pool + own, branches, positions
+        self.queries, self.keys = to_device(queries, device), to_device(keys, device)
+        self._masks: dict[tuple[int | None, torch.dtype | None], Tensor] = {}
 
-    def mask(self, sliding: int | None) -> Tensor:
+    def mask(self, sliding: int | None, dtype: torch.dtype | None) -> Tensor:
         """Which query may see which key, boolean [trees, 1, queries, keys].
 
-        With `sliding` a token sees only so many tokens up to itself. Layers that agree on it share a mask.
+        With a dtype, what is added to the scores instead, [trees, 1 or heads, queries, keys]: a branch's bias, or -inf
+        where it hides. With `sliding` a token sees only so many tokens up to itself. Layers that agree share a mask.
         """
-        if sliding not in self._masks:
-            self._masks[sliding] = self._mask(sliding)
-        return self._masks[sliding]
+        if (sliding, dtype) not in self._masks:
+            self._masks[sliding, dtype] = (
+                self._seen(sliding)
+                if dtype is None
+                else self._bias.to(dtype).masked_fill(~self.mask(sliding, None), -torch.inf)
+            )
+        return self._masks[sliding, dtype]
 
-    def _mask(self, sliding: int | None) -> Tensor:
-        standing = self._standing
-        query_branch, query_position, query_fork = (tensor[:, :, None] for tensor in standing[:3])
-        key_branch, key_position = (tensor[:, None, :] for tensor in standing[3:])
+    def _seen(self, sliding: int | None) -> Tensor:
+        query_branch, query_position, query_fork = self.queries[1:, :, :, None]
+        key_branch, key_position = self.keys[1:, :, None, :]
         mask = (key_branch == query_branch) & (key_position <= query_position)
         mask |= (key_branch == 0) & (key_position < query_fork)
         if sliding is not None:
             mask &= query_position - key_position < sliding
         return mask[:, None]
 
-    def added(self, sliding: int | None, dtype: torch.dtype) -> Tensor:
-        """What is added to the scores, [trees, 1 or heads, queries, keys]: a branch's bias, or -inf where it hides."""
-        if (sliding, dtype) not in self._added:
-            self._added[sliding, dtype] = self._bias.to(dtype).masked_fill(~self.mask(sliding), -torch.inf)
-        return self._added[sliding, dtype]
-
     @cached_property
     def _bias(self) -> Tensor:
         """[trees, 1 or heads, queries, keys]"""
-        keys = self._standing.key_position.cpu().numpy()
+        keys = self.keys[2].cpu().numpy()
         found: dict[tuple[int, int], np.ndarray] = {}  # by tree and first query
         for number, tree in enumerate(self.trees):
             start = 0
@@ -193,20 +166,17 @@ class Padded:
         added = np.zeros((len(self.trees), heads, self.width, keys.shape[1]), np.float32)
         for (number, start), own in found.items():
             added[number, :, start : start + own.shape[1]] = own
-        return self._tensor(added)
+        return to_device(added, self.keys.device)
 
 
+@dataclass(frozen=True)
 class Placed:
     """What attention needs of a pack, as tensors on one device."""
 
-    def __init__(self, trees: list[Tree], starts: list[list[int]], pool: int, device: torch.device):
-        self.trees = trees
-        self.starts = starts
-        self.pool = pool
-        self.device = device
-
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        return to_device(array, self.device)
+    trees: list[Tree]
+    starts: list[list[int]]
+    pool: int
+    device: torch.device
 
     @cached_property
     def ragged(self) -> Ragged:
@@ -228,12 +198,13 @@ class Placed:
         queries = lengths[1::2]
         seen = queries + lengths[0::2]
         query_bounds, key_bounds = (
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int32) for counts in (queries, seen)
+            to_device(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), self.device)
+            for counts in (queries, seen)
         )
         return Ragged(
-            key_places=self._tensor(places[_end_to_end(begins, lengths)]),
-            query_bounds=self._tensor(query_bounds),
-            key_bounds=self._tensor(key_bounds),
+            key_places=to_device(places[_end_to_end(begins, lengths)], self.device),
+            query_bounds=query_bounds,
+            key_bounds=key_bounds,
             most_queries=int(queries.max()),
             most_keys=int(seen.max()),
         )
@@ -260,7 +231,7 @@ class Placed:
             for own in group.own:
                 back[own] = begin + np.arange(len(own))
                 begin += group.width
-        return self._tensor(back)
+        return to_device(back, self.device)
 
 
 def _end_to_end(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

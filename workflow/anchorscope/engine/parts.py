@@ -1,13 +1,14 @@
 """Where a model's blocks, their attention and their MLPs are: found by watching a short pass, not by name."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from anchorscope.engine.scores import Scores, own_attention
@@ -99,14 +100,30 @@ def ending_after(module: nn.Module | None) -> Iterator[None]:
     def end(module: nn.Module, args: Any, output: Any) -> None:
         raise _Ended
 
-    handle = module.register_forward_hook(end) if module is not None else None
+    with nullcontext() if module is None else module.register_forward_hook(end), suppress(_Ended):
+        yield
+
+
+@contextmanager
+def hooked(handles: Iterable[RemovableHandle]) -> Iterator[None]:
+    """Keep hooks for as long as the block runs."""
+    with ExitStack() as stack:
+        for handle in handles:
+            stack.enter_context(handle)
+        yield
+
+
+@contextmanager
+def swapped(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Give an object another attribute while the block runs, and then what it had of its own, if anything."""
+    own = dict(vars(owner))
+    setattr(owner, name, value)
     try:
         yield
-    except _Ended:
-        pass
     finally:
-        if handle is not None:
-            handle.remove()
+        delattr(owner, name)
+        if name in own:
+            setattr(owner, name, own[name])
 
 
 @contextmanager
@@ -164,15 +181,13 @@ def _watch(model: PreTrainedModel) -> _Seen:
         seen.running.pop()
         seen.ended.append((module, output))
 
-    def met() -> None:
+    def met(func: Any, made: Tensor) -> None:
         seen.attended.append((len(seen.ended), set(seen.running)))
 
-    with ExitStack() as stack:
-        stack.enter_context(own_attention(model, "eager"))
-        for module in decoder.modules():
-            stack.callback(module.register_forward_pre_hook(begin, with_kwargs=True).remove)
-            stack.callback(module.register_forward_hook(end).remove)
-        stack.enter_context(Scores(rows=1, queries=TRIAL, met=met))
+    modules = list(decoder.modules())
+    before = [module.register_forward_pre_hook(begin, with_kwargs=True) for module in modules]
+    after = [module.register_forward_hook(end) for module in modules]
+    with own_attention(model, "eager"), hooked(before + after), Scores(rows=1, queries=TRIAL, met=met):
         tokens = torch.arange(TRIAL, device=input_device(model)) % model.config.get_text_config().vocab_size
         decoder(input_ids=tokens[None], use_cache=False)
     return seen
@@ -249,21 +264,11 @@ def _mlp_name(blocks: list[nn.Module], seen: _Seen, attending: set[nn.Module], w
 def _block(block: nn.Module, seen: _Seen, attending: set[nn.Module], width: int, mlp: str | None) -> Block:
     attention = next((child for child in block.children() if child in attending), None)
     found = getattr(block, mlp, None) if mlp else None
-    return Block(block, attention, _attention_out(attention, seen, width), _without_residual(found, seen, width))
-
-
-def _attention_out(attention: nn.Module | None, seen: _Seen, width: int) -> nn.Module | None:
-    """The last matrix of the module in which tokens attend to one another."""
-    start = next((ended for ended, around in seen.attended if attention in around), None)
-    if attention is None or start is None:
-        return None
-    return _last_matrix(attention, seen.ended[start:], width)
-
-
-def _without_residual(mlp: nn.Module | None, seen: _Seen, width: int) -> nn.Module | None:
-    """The MLP; its last matrix where it is also given the residual stream, and adds it."""
-    adds = mlp is not None and seen.given.get(mlp, 0) > 1
-    return _last_matrix(cast(nn.Module, mlp), seen.ended, width) if adds else mlp
+    if found is not None and seen.given.get(found, 0) > 1:  # it is also given the residual stream, and adds it
+        found = _last_matrix(found, seen.ended, width)
+    start = next((ended for ended, around in seen.attended if attention in around), 0)
+    out = None if attention is None else _last_matrix(attention, seen.ended[start:], width)
+    return Block(block, attention, out, found)
 
 
 def _last_matrix(module: nn.Module, ended: list[tuple[nn.Module, Any]], width: int) -> nn.Module | None:

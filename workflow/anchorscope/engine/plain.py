@@ -4,18 +4,17 @@ Slower than packs, and right for every model whose attention can be met: nothing
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from anchorscope.engine.packing import to_device
-from anchorscope.engine.parts import Parts, decoder_of, input_device
+from anchorscope.engine.parts import Parts, decoder_of, hooked, input_device
 from anchorscope.engine.recorder import Forward, Places
 from anchorscope.engine.scores import Scores
 from anchorscope.engine.work import Bias, Item, Trunk, Variant
@@ -105,15 +104,13 @@ def run_rows(model: PreTrainedModel, parts: Parts, rows: list[Row], padding: int
     device = input_device(model)
     cut = to_device(cuts, device)
     hidden = (cut[:, None, :] & ~cut[:, :, None]).tril()[:, None]  # [rows, 1, queries, keys]
-    with ExitStack() as stack:
-        scores = Scores(rows=len(rows), queries=length)
-        hiding = _in_layers(hidden, rows, layers=len(parts.blocks))
-        for block, mine in zip(parts.blocks, hiding, strict=True):
-            stack.callback(
-                block.module.register_forward_pre_hook(lambda module, args, mine=mine: scores.hide(mine())).remove
-            )
-        scores.favour(_added(rows, length, device))
-        stack.enter_context(scores)
+    scores = Scores(rows=len(rows), queries=length, bias=_added(rows, length, device))
+
+    def hide(layer: int, module: nn.Module, args: Any) -> None:
+        scores.hide(_hidden_in(layer, rows, hidden))
+
+    hooks = (block.module.register_forward_pre_hook(partial(hide, layer)) for layer, block in enumerate(parts.blocks))
+    with hooked(hooks), scores:
         return (run or decoder_of(model))(input_ids=to_device(tokens, device), use_cache=False)
 
 
@@ -129,16 +126,10 @@ def _added(rows: list[Row], length: int, device: torch.device) -> Tensor | None:
     return to_device(added, device)
 
 
-def _in_layers(hidden: Tensor, rows: list[Row], layers: int) -> list:
-    """For each layer, a function that gives what is hidden there; the same tensor while nothing changes."""
+def _hidden_in(layer: int, rows: list[Row], hidden: Tensor) -> Tensor | None:
+    """What is hidden in a layer: the same tensor wherever that is all of it, and None where no row has a cut."""
     cut_rows = [row for row in rows if row.cut]
-    if not cut_rows:
-        return [lambda: None] * layers
-    if all(row.layers == range(layers) for row in cut_rows):
-        return [lambda: hidden] * layers
-
-    def at(layer: int) -> Tensor:
-        active = torch.tensor([layer in row.layers for row in rows], device=hidden.device)
-        return hidden & active[:, None, None, None]
-
-    return [lambda layer=layer: at(layer) for layer in range(layers)]
+    if all(layer in row.layers for row in cut_rows):
+        return hidden if cut_rows else None
+    active = torch.tensor([layer in row.layers for row in rows], device=hidden.device)
+    return hidden & active[:, None, None, None]

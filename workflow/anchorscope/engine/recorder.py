@@ -1,9 +1,10 @@
 """Forward passes, however they are made, and what is kept of them: what parts of blocks give at a few tokens."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,11 @@ class Forward:
     back: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
 
-class Recorder:
-    """Hooks on a model's blocks that do nothing until a forward pass is recorded."""
+class Recorder(ExitStack):
+    """Hooks on a model's blocks, while the block runs, that do nothing until a forward pass is recorded."""
 
     def __init__(self, parts: Parts, work: Work):
+        super().__init__()
         self.parts, self.work = parts, work
         modules = {
             (layer, component): MODULES[name](parts.blocks[layer])
@@ -39,40 +41,28 @@ class Recorder:
             for component, name in enumerate(work.components)
         }
         # Nothing after the last module that is read need be run.
-        self.last: nn.Module = parts.blocks[max(work.layers)].module
-        if len(work.components) == 1:
-            self.last = modules[max(work.layers), 0]
+        last = max(work.layers)
+        self.last: nn.Module = modules[last, 0] if len(work.components) == 1 else parts.blocks[last].module
         self.devices = {layer: next(parts.blocks[layer].module.parameters()).device for layer in work.layers}
         self.keep: dict[int, tuple[Tensor, Tensor]] = {}  # by layer: which tokens, and where to: [components, ...]
         self.back: list[tuple[Tensor, Tensor]] = []
-        self.handles = [
-            module.register_forward_hook(self._keep(component, layer)) for (layer, component), module in modules.items()
-        ]
-        if work.window:
-            self.handles += [
-                block.module.register_forward_pre_hook(self._set_back(layer))
-                for layer, block in enumerate(parts.blocks)
-                if layer
-            ]
+        for (layer, component), module in modules.items():
+            self.enter_context(module.register_forward_hook(partial(self._keep, component, layer)))
+        for layer, block in enumerate(parts.blocks[1:], 1):
+            self.enter_context(block.module.register_forward_pre_hook(partial(self._set_back, layer)))
 
-    def _keep(self, component: int, layer: int) -> Callable[[nn.Module, Any, Any], None]:
-        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            states = self.parts.states(output)
-            self.devices[layer] = states.device
-            if layer in self.keep:
-                places, into = self.keep[layer]
-                torch.index_select(states.flatten(0, -2), 0, places.to(states.device), out=into[component])
+    def _keep(self, component: int, layer: int, module: nn.Module, inputs: Any, output: Any) -> None:
+        states = self.parts.states(output)
+        self.devices[layer] = states.device
+        if layer in self.keep:
+            places, into = self.keep[layer]
+            torch.index_select(states.flatten(0, -2), 0, places.to(states.device), out=into[component])
 
-        return hook
-
-    def _set_back(self, layer: int) -> Callable[[nn.Module, Any], None]:
-        def hook(module: nn.Module, inputs: Any) -> None:
-            if self.back:
-                states = inputs[0]  # [..., tokens, width]
-                copies, clean = (places.to(states.device) for places in self.back[layer % len(self.back)])
-                states.index_copy_(-2, copies, states.index_select(-2, clean))
-
-        return hook
+    def _set_back(self, layer: int, module: nn.Module, inputs: Any) -> None:
+        if self.back:
+            states = inputs[0]  # [..., tokens, width]
+            copies, clean = (places.to(states.device) for places in self.back[layer % len(self.back)])
+            states.index_copy_(-2, copies, states.index_select(-2, clean))
 
     def blocks(self, forwards: list[Forward], width: int, dtype: torch.dtype) -> list[Tensor]:
         """The vectors of some forward passes after each other, [components, layers, vectors, width] for each device."""
@@ -90,7 +80,8 @@ class Recorder:
 
     def _record(self, forward: Forward, into: dict[int, Tensor]) -> None:
         device = next(iter(into.values())).device
-        places = [to_device(self._ordered(some), device) for some in forward.places]
+        ordered = (np.concatenate(some) if self.work.by_item else np.array(some).T.ravel() for some in forward.places)
+        places = [to_device(some, device) for some in ordered]
         self.keep = {layer: (places[forward.of_layer[layer]], target) for layer, target in into.items()}
         self.back = [(to_device(copies, device), to_device(clean, device)) for copies, clean in forward.back]
         try:
@@ -98,17 +89,3 @@ class Recorder:
                 forward.run()
         finally:
             self.keep, self.back = {}, []
-
-    def _ordered(self, places: list[list[int]]) -> np.ndarray:
-        return np.concatenate(places) if self.work.by_item else np.array(places).T.ravel()
-
-
-@contextmanager
-def recording(parts: Parts, work: Work) -> Iterator[Recorder]:
-    """A recorder of what a work reads, while the block runs."""
-    recorder = Recorder(parts, work)
-    try:
-        yield recorder
-    finally:
-        for handle in recorder.handles:
-            handle.remove()

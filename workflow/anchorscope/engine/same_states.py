@@ -3,10 +3,11 @@
 And in float32, what a half-precision model's layers make of the same states: how far rounding moves each of them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,14 +40,6 @@ class Watched:
         )
 
 
-@dataclass
-class Exact:
-    """The same in float32. Both are empty where the model's code does not run so."""
-
-    attended: list[Tensor | None] = field(default_factory=list)  # from the states that each layer was given
-    states: list[Tensor] = field(default_factory=list)  # from the first layer's states on, without any rounding
-
-
 def by_token(states: Tensor, parts: Parts) -> Tensor:
     """A view of the states of a pass, [rows, tokens, width] or several streams of them, whose first axis is tokens."""
     if states.dim() == 4 and parts.stream is not None:
@@ -60,46 +53,39 @@ def watching(
     places: Sequence[int],
     given: Sequence[Tensor] | None = None,
     unseen: Sequence[int] = (),
-    exact: Exact | None = None,
+    exact: Watched | None = None,
 ) -> Iterator[Watched]:
     """Watch the tokens at `places`, counted over all rows; with `given`, each layer gets those states there.
 
-    The tokens at `unseen` get noise in every layer: nobody should see them. `exact` is filled on the way.
+    The tokens at `unseen` get noise in every layer: nobody should see them. `exact` is filled on the way, in float32:
+    with what attention gives from the states that each layer was given, and what blocks give from the first layer's
+    states on, without any rounding. It stays empty where the model's code does not run so.
     """
     watched, at = Watched(), list(places)
 
-    def begin(layer: int) -> Callable:
-        def hook(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-            states = states_among(args, kwargs)
-            watched.given.append(by_token(states, parts)[at].clone())
-            watched.attended.append(None)
-            changed = states.clone()
-            tokens = by_token(changed, parts)
-            if given is not None:
-                tokens[at] = given[layer].to(tokens.device)
-            if len(unseen):
-                tokens[list(unseen)] = noise_like(tokens[list(unseen)], tokens[at])
-            return replaced(args, kwargs, states, changed)
+    def begin(layer: int, module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        states = states_among(args, kwargs)
+        watched.given.append(by_token(states, parts)[at].clone())
+        watched.attended.append(None)
+        changed = states.clone()
+        tokens = by_token(changed, parts)
+        if given is not None:
+            tokens[at] = given[layer].to(tokens.device)
+        if len(unseen):
+            tokens[list(unseen)] = noise_like(tokens[list(unseen)], tokens[at])
+        return replaced(args, kwargs, states, changed)
 
-        return hook
+    def end(block: Block, module: nn.Module, args: tuple, kwargs: dict, output: Any) -> None:
+        watched.states.append(_kept(parts.states(output), at))
+        if exact is not None and len(exact.states) == len(watched.states) - 1:  # it has followed so far
+            _follow(block, args, kwargs, parts, at, exact)
 
-    def keep(module: nn.Module, args: Any, output: Any) -> None:
-        watched.attended[-1] = _kept(parts.states(output), at)
-
-    def end(block: Block) -> Callable:
-        def hook(module: nn.Module, args: tuple, kwargs: dict, output: Any) -> None:
-            watched.states.append(_kept(parts.states(output), at))
-            follow(block, args, kwargs, at)
-
-        return hook
-
-    follow = _following(parts, exact) if exact is not None else lambda *given: None
     with ExitStack() as stack:
         for layer, block in enumerate(parts.blocks):
-            stack.callback(block.module.register_forward_pre_hook(begin(layer), with_kwargs=True).remove)
+            stack.enter_context(block.module.register_forward_pre_hook(partial(begin, layer), with_kwargs=True))
             if attends := attention_of(block):
-                stack.callback(attends.register_forward_hook(keep).remove)
-            stack.callback(block.module.register_forward_hook(end(block), with_kwargs=True).remove)
+                stack.enter_context(attends.register_forward_hook(partial(_keep, parts, at, watched)))
+            stack.enter_context(block.module.register_forward_hook(partial(end, block), with_kwargs=True))
         yield watched
 
 
@@ -124,6 +110,10 @@ def replaced(args: tuple, kwargs: dict, old: Tensor, new: Tensor) -> tuple[tuple
     }
 
 
+def _keep(parts: Parts, places: list[int], watched: Watched, module: nn.Module, args: Any, output: Any) -> None:
+    watched.attended[-1] = _kept(parts.states(output), places)
+
+
 def _kept(states: Tensor, places: list[int]) -> Tensor:
     return states.flatten(0, -2)[places].float().cpu()
 
@@ -139,41 +129,23 @@ def noise_like(states: Tensor, others: Tensor) -> Tensor:
     return (NOISE * size * noise).clamp(-largest, largest).to(states)
 
 
-def _following(parts: Parts, exact: Exact) -> Callable[[Block, tuple, dict, list[int]], None]:
-    """A function that runs a float32 copy of each block after it: from the same states, and from its own last ones."""
-    stream: list[Tensor] = []
-    failed = False
-
-    def follow(block: Block, args: tuple, kwargs: dict, places: list[int]) -> None:
-        nonlocal failed
-        if failed:
-            return
-        try:
-            copy = _copied(block.module)
-            exact.attended.append(None)
-            if attends := attention_of(block):
-                name = next(name for name, part in block.module.named_modules() if part is attends)
-                handle = copy.get_submodule(name).register_forward_hook(keep(places))
+def _follow(block: Block, args: tuple, kwargs: dict, parts: Parts, places: list[int], exact: Watched) -> None:
+    """Run a float32 copy of a block after it: from the same states, and from what the copy before it handed on."""
+    try:
+        copy = _copied(block.module)
+        exact.attended.append(None)
+        if attends := attention_of(block):
+            name = next(name for name, part in block.module.named_modules() if part is attends)
+            with copy.get_submodule(name).register_forward_hook(partial(_keep, parts, places, exact)):
                 _run(copy, args, kwargs)
-                handle.remove()
-            own = states_among(args, kwargs)
-            last = _run(copy, *replaced(args, kwargs, own, stream[-1] if stream else own))
-            stream[:] = [states_among((last,) if isinstance(last, Tensor) else tuple(last), {})]
-            exact.states.append(_kept(parts.states(last), places))
-        except Exception as error:  # whatever the model's code makes of another dtype
-            if out_of_memory(error):
-                torch.cuda.empty_cache()
-            failed = True
-            exact.attended.clear()
-            exact.states.clear()
-
-    def keep(places: list[int]) -> Callable:
-        def hook(module: nn.Module, args: Any, output: Any) -> None:
-            exact.attended[-1] = _kept(parts.states(output), places)
-
-        return hook
-
-    return follow
+        own = states_among(args, kwargs)
+        last = _run(copy, *replaced(args, kwargs, own, exact.given[0] if exact.given else own))
+        exact.given = [states_among((last,) if isinstance(last, Tensor) else tuple(last), {})]
+        exact.states.append(_kept(parts.states(last), places))
+    except Exception as error:  # whatever the model's code makes of another dtype
+        if out_of_memory(error):
+            torch.cuda.empty_cache()
+        exact.given, exact.attended, exact.states = [], [], []
 
 
 def _copied(module: nn.Module) -> nn.Module:

@@ -1,7 +1,7 @@
 """The scores of a model's own attention, met where they become weights, whatever the model's code around that is."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -21,13 +21,20 @@ class Scores(TorchFunctionMode):
     function for the whole of it. A column after the keys, an attention sink, is left alone.
     """
 
-    def __init__(self, rows: int, queries: int, met: Callable[[], None] = lambda: None):
+    def __init__(
+        self,
+        rows: int,
+        queries: int,
+        bias: Tensor | None = None,
+        met: Callable[[Any, Tensor], None] = lambda func, made: None,
+    ):
+        """`bias` is added to the scores, float [rows, 1 or heads, queries, keys].
+
+        `met` is told of every attention: the function that was called, and what it made.
+        """
         super().__init__()
-        self.rows = rows
-        self.queries = queries
-        self.met = met
+        self.rows, self.queries, self.met, self._bias = rows, queries, met, bias
         self._hidden: Tensor | None = None
-        self._bias: Tensor | None = None
         self._masks: dict[tuple, tuple[Tensor, Tensor | None]] = {}
 
     def hide(self, hidden: Tensor | None) -> None:
@@ -36,20 +43,16 @@ class Scores(TorchFunctionMode):
             self._hidden = hidden
             self._masks.clear()
 
-    def favour(self, bias: Tensor | None) -> None:
-        """From now on, add this to the scores: float [rows, 1 or heads, queries, keys]."""
-        self._bias = bias
-        self._masks.clear()
-
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         if func in SOFTMAXES and args and self._are_scores(args[0]):
-            self.met()
-            return func(self._changed(args[0]), *args[1:], **kwargs)
-        if func is F.scaled_dot_product_attention and self._are_queries(*args, **kwargs):
-            self.met()
-            return self._attend(*args, **kwargs)
-        return func(*args, **kwargs)
+            made = func(self._changed(args[0]), *args[1:], **kwargs)
+        elif func is F.scaled_dot_product_attention and self._are_queries(*args, **kwargs):
+            made = self._attend(*args, **kwargs)
+        else:
+            return func(*args, **kwargs)
+        self.met(func, made)
+        return made
 
     def _are_scores(self, scores: Tensor) -> bool:
         if scores.dim() not in (3, 4) or scores.shape[-2] != self.queries or scores.shape[-1] < self.queries:
@@ -104,11 +107,10 @@ class Scores(TorchFunctionMode):
         """The mask that the model gives, with keys hidden or favoured as well. Layers that share a mask share it."""
         about = (id(given), is_causal, query.device, query.dtype)
         if about not in self._masks:
-            if given is None:
-                seen = torch.ones(self.queries, self.queries, dtype=torch.bool, device=query.device)
-                mask = seen.tril() if is_causal else seen
-            else:
-                mask = given
+            everything = torch.ones(self.queries, self.queries, dtype=torch.bool, device=query.device)
+            mask = everything if given is None else given
+            if given is None and is_causal:
+                mask = everything.tril()
             if self._hidden is not None:
                 hidden = self._hidden.to(query.device)
                 mask = mask & ~hidden if mask.dtype == torch.bool else mask.masked_fill(hidden, -torch.inf)
@@ -119,15 +121,18 @@ class Scores(TorchFunctionMode):
         return self._masks[about][0]
 
 
-@contextmanager
-def own_attention(model: PreTrainedModel, implementation: str) -> Iterator[None]:
+def own_attention(model: PreTrainedModel, implementation: str) -> AbstractContextManager[None]:
     """Let the model run the named one of its own attention codes while the block runs, where it can be told to."""
     if implementation == "sdpa" and getattr(model.config.get_text_config(), "attn_logit_softcapping", None):
         raise ValueError("their sdpa code leaves out the cap on scores")  # older transformers run it all the same
+    runs_so = model.config._attn_implementation == implementation
+    return nullcontext() if runs_so or not model._can_set_attn_implementation() else attending_by(model, implementation)
+
+
+@contextmanager
+def attending_by(model: PreTrainedModel, implementation: str) -> Iterator[None]:
+    """Set the model's attention code while the block runs."""
     before = model.config._attn_implementation
-    if before == implementation or not model._can_set_attn_implementation():
-        yield
-        return
     model.set_attn_implementation(implementation)
     try:
         yield

@@ -3,9 +3,9 @@
 Refuses a model that neither fits, in one sentence, before any other work.
 """
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.packing import Branch, Pack, Tree, trunk
 from anchorscope.engine.parts import Parts, decoder_of, find_parts, input_device, layers_listed
 from anchorscope.engine.plain import Row, run_rows
-from anchorscope.engine.same_states import Exact, Watched, noise_like, replaced, states_among, watching
+from anchorscope.engine.same_states import Watched, noise_like, replaced, states_among, watching
 from anchorscope.engine.scores import own_attention
 from anchorscope.files.logs import log
 
@@ -149,7 +149,12 @@ class _Trial:
                         fault = f"tokens see those that follow them (difference {ahead:.2g} when padded)"
                         continue
                     found = Path("packed", attention, self.parts, kind, self.dtype, self.rounding, self._moved())
-                    not_packed = self._mixed() or self.packed_fault()
+                    without = self.parts.without_attention  # layers that mix tokens in another way
+                    not_packed = (
+                        f"{layers_listed(without)} of them have no attention that could be cut"
+                        if without
+                        else self.packed_fault()
+                    )
                     if not_packed is None:
                         return found
                     leaking = self._leaking() if self.cut else []
@@ -168,20 +173,15 @@ class _Trial:
         by = ", by convolutions over tokens" if any(isinstance(part, nn.Conv1d) for part in inside) else ""
         return f"tokens that are cut still reach others in {layers_listed(layers)}{by}"
 
-    def _mixed(self) -> str | None:
-        """Why a model with layers of another kind is not packed: they mix the tokens that follow one another."""
-        without = self.parts.without_attention
-        return f"{layers_listed(without)} of them have no attention that could be cut" if without else None
-
     def _run_plain(self) -> None:
         """Both rows as a plain batch, whose padding is noise in every layer, and the clean one alone, by eager code."""
         count, length = len(self.ids), len(self.ids) + PADDING
         rows = [range(count), range(length, length + len(self.clean))]
         padding = [*range(count, length), *range(rows[1].stop, 2 * length)]
-        exact = Exact() if self.dtype != torch.float32 else None
+        exact = Watched() if self.dtype != torch.float32 else None
         with watching(self.parts, [*rows[0], *rows[1]], unseen=padding, exact=exact) as self.plain:
             run_rows(self.model, self.parts, self.rows, padding=PADDING)
-        self.exact = exact or Exact()
+        self.exact = exact or Watched()
         self.expected = self.exact.attended or self.plain.attended  # by attention, from the same states
         with own_attention(self.model, "eager"):
             self.alone = self._alone(self._given(self.clean))
@@ -309,13 +309,10 @@ class _Trial:
             noisy[1, self.cut] += noise_like(states[1, self.cut], states[0])
             return replaced(args, kwargs, states, noisy)
 
-        def compare(layer: int) -> Callable:
-            def hook(module: nn.Module, args: Any, output: Any) -> None:
-                one, other = self.parts.states(output)[:, others].float()
-                if ((other - one).norm(dim=-1) > LEAK[self.model.dtype] * one.norm(dim=-1)).any():
-                    leaking.append(layer)
-
-            return hook
+        def compare(layer: int, module: nn.Module, args: Any, output: Any) -> None:
+            one, other = self.parts.states(output)[:, others].float()
+            if ((other - one).norm(dim=-1) > LEAK[self.model.dtype] * one.norm(dim=-1)).any():
+                leaking.append(layer)
 
         def make_equal(module: nn.Module, args: Any, output: Any) -> None:
             rows = self.parts.by_row(output)
@@ -324,9 +321,9 @@ class _Trial:
         with ExitStack() as stack:
             for layer, block in enumerate(self.parts.blocks):
                 if block.attention is not None:
-                    stack.callback(block.attention.register_forward_pre_hook(add_noise, with_kwargs=True).remove)
-                    stack.callback(block.attention.register_forward_hook(compare(layer)).remove)
-                stack.callback(block.module.register_forward_hook(make_equal).remove)
+                    stack.enter_context(block.attention.register_forward_pre_hook(add_noise, with_kwargs=True))
+                    stack.enter_context(block.attention.register_forward_hook(partial(compare, layer)))
+                stack.enter_context(block.module.register_forward_hook(make_equal))
             run_rows(self.model, self.parts, [self.rows[0], self.rows[0]])
         return leaking
 
