@@ -204,8 +204,8 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path):
     good = json.dumps({"question": "Who?", "answer": "Me"})
     file = tmp_path / "asked.jsonl"
     for bad, sentence in {
-        "{": "is not JSON",
-        "[1]": "is not an object",
+        "{": "cannot be read as JSON",
+        "[1]": "is not a JSON object",
         '{"question": "Who?"}': "has no text as its 'answer'",
         '{"question": 3, "answer": "Me"}': "has no text as its 'question'",
         '{"question": "Who?", "answer": "Me", "hallucinated": 1}': "has a key 'hallucinated' already",

@@ -18,7 +18,7 @@ from transformers import PreTrainedConfig
 from anchorscope.engine.door import GPU_TOKENS, KEPT_BYTES
 from anchorscope.extract.axes import HEADLINE, PASSES, Grid
 from anchorscope.extract.store import GROUP_BYTES, GROUP_EXAMPLES, example_bytes
-from anchorscope.files.plain import fault_of_file
+from anchorscope.files.plain import check_file
 from anchorscope.models.gpus import cards
 from anchorscope.models.loading import read_config
 from anchorscope.models.precision import NEW_TOKENS, TOKENS_ANSWERED, TOKENS_EXTRACTED
@@ -153,9 +153,7 @@ def parse() -> argparse.Namespace:
 def main(configs: list[Path]) -> None:
     """Print a table, and a line on this machine for each config."""
     for file in configs:
-        fault = fault_of_file(file)
-        if fault:
-            raise ValueError(f"{file} {fault}; name a model's config.json.")
+        check_file(file, "name a model's config.json")
     found = {
         file.parent.name if file.name == "config.json" else file.stem: needs(read_config(file)) for file in configs
     }
