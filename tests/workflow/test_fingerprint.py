@@ -149,7 +149,7 @@ STAGES = {
     },
     "probe": {
         *("probe", "read_text", "saliency", "score_experiment", "estimate", "weigh_kinds", "summarise", "report"),
-        *("compare_methods", *OF_EXPERIMENTS, "train_detector", *FITTING),
+        *("compare_methods", *OF_EXPERIMENTS, "train_detector", "run_again", *FITTING),
     },
     "summarise": {
         *("estimate", "weigh_kinds", "summarise", "count_examples", "draw", "report"),

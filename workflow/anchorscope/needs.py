@@ -68,12 +68,6 @@ class Machine:
     memory: int  # bytes
     disk: int  # bytes that are free where results would be written
 
-    @classmethod
-    def here(cls) -> "Machine":
-        """This machine, with results in the current folder."""
-        memory, disk = psutil.virtual_memory().total, shutil.disk_usage(".").free
-        return cls([card.total_memory for card in cards()], memory, disk)
-
 
 def needs(config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16, grid: Grid = HEADLINE) -> Needs:
     """What the answer and extract stages of a model take on a GPU."""
@@ -159,7 +153,11 @@ def main(configs: list[Path]) -> None:
     }
     print(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|")
     print("\n".join(line(name, some) for name, some in found.items()), end="\n\n")
-    machine = Machine.here()
+    machine = Machine(
+        cards=[card.total_memory for card in cards()],
+        memory=psutil.virtual_memory().total,
+        disk=shutil.disk_usage(".").free,
+    )
     for name, some in found.items():
         missing = lacks(some, machine)
         print(f"{name}: this machine {'lacks ' + ', '.join(missing) if missing else 'has what it takes'}.")
