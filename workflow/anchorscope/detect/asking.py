@@ -14,14 +14,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from anchorscope.answer.prompts import (
-    PLACEHOLDER,
-    Demonstrations,
-    Prompt,
-    PromptSet,
-    chat_prompt,
-    encode,
-)
+from anchorscope.answer.prompts import PLACEHOLDER, Demonstrations, Prompt, PromptSet, chat_prompt, encode
 from anchorscope.engine.door import Engine
 from anchorscope.engine.work import Variant, shared_tokens
 from anchorscope.files.provenance import provenance
@@ -138,5 +131,5 @@ def write_asked(target: Path | str, ids: list[str], said: list[Tensor], made: di
         )
     p_true = true.softmax(dim=1)[:, 0]
     confidence = sure.argmax(dim=1).to(torch.float32) / (len(OPTIONS[SURE]) - 1)
-    columns = [ids, p_true.numpy(), confidence.numpy()]
-    write_table(target, pa.table(columns, schema=SCHEMA), provenance(**made))
+    table = pa.table([ids, p_true.numpy(), confidence.numpy()], schema=SCHEMA)
+    write_table(target, table, provenance(**made))

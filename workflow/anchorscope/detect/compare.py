@@ -150,9 +150,8 @@ def compare(scored: Scored) -> pl.DataFrame:
             "right_at_80": 1 - curves[:, kept(0.8, examples) - 1],
         }
     )
-    others = pl.col("method") != PROBE
     return table.with_columns(
-        pl.when(others).then(pl.col(name)).alias(name) for name in ("gain", "gain_low", "gain_high")
+        pl.when(pl.col("method") != PROBE).then(pl.col(name)).alias(name) for name in ("gain", "gain_low", "gain_high")
     ).join(calibration_errors(reliability(scored)), on="method", how="left", maintain_order="left")
 
 

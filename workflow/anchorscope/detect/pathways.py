@@ -205,8 +205,9 @@ def read_reweighted(
 def fit_gates(activations: Sequence[Path | str], dataset: str, target: Path | str, fitting: Fitting) -> None:
     """Write the gates of a model on a dataset. Where its answers are too few to probe, the table says so."""
     reader, model = open_activations(activations, fitting.headline.grid(), [EXACT]), made_from(activations[0])["model"]
-    where = f"{model['name']} on {dataset}"
-    examples = examples_of(reader.keys, folds=fitting.folds, repeats=1, seed=fitting.seed, where=where)
+    examples = examples_of(
+        reader.keys, folds=fitting.folds, repeats=1, seed=fitting.seed, where=f"{model['name']} on {dataset}"
+    )
     made = {"stage": "fit_gates", "model": model, "dataset": dataset, "folds": fitting.folds, "code": fitting.code}
     if isinstance(examples, TooFew):
         log.warning("%s", examples.why)
