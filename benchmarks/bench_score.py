@@ -13,7 +13,7 @@ questions, so that nothing else is needed.
 import argparse
 import json
 from collections.abc import Iterator
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,10 +25,8 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 
 from anchorscope.answer.answers import grade
 from anchorscope.answer.prompts import Prompt, PromptSet
-from anchorscope.detect.detector import Detector
-from anchorscope.detect.detector_file import About
-from anchorscope.detect.given_answers import tokenise
-from anchorscope.detect.trained import Trained
+from anchorscope.detect.detector import Detector, tokenise
+from anchorscope.detect.detector_file import About, Trained
 from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import EXACT, HEADLINE
 from anchorscope.extract.run import run_workload
@@ -89,10 +87,9 @@ def random_detector(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, 
 def answered(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[str], answers: list[str]) -> pa.Table:
     """The same questions and answers as the answer stage writes them."""
     rows = []
-    portions = tokenise(tokenizer, prompt, questions, answers)
-    for number, one in (both for some in portions for both in zip(some.numbers, some.given, strict=True)):
+    for one in chain.from_iterable(tokenise(tokenizer, prompt, questions, answers)):
         row = grade(tokenizer, one.ids[one.first :], gold=[], question=one.question)
-        names = {"id": str(number), "question": one.question, "subject": None, "popularity": None, "spans": []}
+        names = {"id": str(one.number), "question": one.question, "subject": None, "popularity": None, "spans": []}
         rows.append({**row, **names, "right": True})
     return pa.Table.from_pylist([row for row in rows if row["exact_last"] is not None])
 

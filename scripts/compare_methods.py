@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from anchorscope.detect.gather import Run, gather_detection
+from anchorscope.detect.compare import Run, gather_detection
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.provenance import provenance

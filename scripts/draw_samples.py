@@ -3,7 +3,7 @@
 Writes one row per analysed example, with the texts.
 """
 
-from anchorscope.detect.samples_job import SampleSettings, sample_file
+from anchorscope.detect.samples import SampleSettings, sample_file
 from anchorscope.files.logs import configure_logging
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ probed, the table of states is empty.
 import json
 
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.detect.again_job import AgainSettings, run_again
+from anchorscope.detect.again import AgainSettings, run_again
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.models.manifest import Manifest

@@ -7,10 +7,19 @@ import polars as pl
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from anchorscope.detect.compare import AGAINST, compare, overall, pathways, verdict
-from anchorscope.detect.curves import coverage, kept, reliability, risks
+from anchorscope.detect.compare import (
+    AGAINST,
+    compare,
+    coverage,
+    kept,
+    overall,
+    pathways,
+    reliability,
+    risks,
+    scored_of,
+    verdict,
+)
 from anchorscope.detect.names import KINDS, METHODS, SAMPLES, WITHOUT_STOP
-from anchorscope.detect.scored import scored_of
 from anchorscope.probe.quality import calibration_error
 from detection_scores import BY_DEFAULT, make_scores
 

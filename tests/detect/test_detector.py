@@ -10,10 +10,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from anchorscope.detect.detector_file import ABOUT, SEAL, read_detector, write_detector
-from anchorscope.detect.detector_job import cross_fit, train_detector
+from anchorscope.detect.detector_file import ABOUT, SEAL, Trained, read_detector, write_detector
 from anchorscope.detect.pooled import PooledReader
-from anchorscope.detect.trained import Trained, train
+from anchorscope.detect.train_detector import cross_fit, train, train_detector
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.provenance import provenance
 from anchorscope.probe.delta import measure
@@ -61,8 +60,8 @@ def test_a_detector_without_a_fold_knows_nothing_of_it(examples, clean):
         LAYERS, 1, WIDTH, generator=torch.Generator().manual_seed(1)
     )
     before, after = (trained(states, examples)[2] for states in (clean, changed))
-    for name, values in before.tensors().items():
-        torch.testing.assert_close(after.tensors()[name], values, rtol=1e-4, atol=1e-4)
+    for name, values in vars(before).items():
+        torch.testing.assert_close(vars(after)[name], values, rtol=1e-4, atol=1e-4)
 
 
 def test_the_strength_for_all_examples_has_the_least_loss_over_all_inner_folds(examples, clean):
@@ -150,8 +149,8 @@ def test_what_is_written_is_read_again(written):
     path, probes = written
     found, described = read_detector(path)
     assert described == about("hash")
-    for name, values in probes.tensors().items():
-        assert torch.equal(found.tensors()[name], values), name
+    for name, values in vars(probes).items():
+        assert torch.equal(vars(found)[name], values), name
 
 
 def test_a_damaged_file_is_refused_wherever_the_damage_is(written):

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 import yaml
 
-from anchorscope.detect.gather import Run, carried_over, gather_detection
+from anchorscope.detect.compare import Run, carried_over, gather_detection
 from anchorscope.detect.transfer import SCHEMA
 from detection_scores import BY_DEFAULT, make_scores, make_transfer, write_scores
 from small_things import ROOT

@@ -8,13 +8,12 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from anchorscope.detect.crossfit import scores_table, trainings_of
-from anchorscope.detect.gates import gates_table
 from anchorscope.detect.methods import Said, every_method
 from anchorscope.detect.names import AMOUNTS, GATES, METHODS
 from anchorscope.detect.network import batches, first_layers, read_network
-from anchorscope.detect.pathways import FEWEST, MEMBERS, permuted, read_gate, resampled
+from anchorscope.detect.pathways import FEWEST, MEMBERS, gates_table, permuted, read_gate, resampled
 from anchorscope.detect.reading import Reading
+from anchorscope.detect.score_methods import scores_table, trainings_of
 from anchorscope.extract.axes import EXACT
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.readers import presence, read_features

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 import torch
 
-from anchorscope.detect.names import AMOUNTS, GATES, SHIFTS, layer_read
-from anchorscope.detect.reweight import (
+from anchorscope.detect.again import (
     MarkedExample,
     marked_examples,
     reweighted_states,
     workload_of,
 )
+from anchorscope.detect.names import AMOUNTS, GATES, SHIFTS, layer_read
 from anchorscope.engine.parts import MODULES, find_parts
 from anchorscope.engine.self_check import choose_path
 from anchorscope.extract.axes import Headline

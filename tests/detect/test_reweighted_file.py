@@ -9,9 +9,8 @@ import torch
 
 from anchorscope.answer.donors import DONORS
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.detect.again_job import AgainSettings, gates_of, run_again
+from anchorscope.detect.again import AgainSettings, gates_of, marked_examples, reweighted_states, run_again, workload_of
 from anchorscope.detect.names import AMOUNTS, GATES, SHIFTS
-from anchorscope.detect.reweight import marked_examples, reweighted_states, workload_of
 from anchorscope.detect.reweighted_file import COLUMNS, read_reweighted, write_reweighted
 from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import Headline

@@ -21,11 +21,10 @@ import anchorscope
 from anchorscope import api
 from anchorscope.answer.answers import grade
 from anchorscope.answer.prompts import Prompt, encode, few_shot_prompt
-from anchorscope.detect import given_answers
+from anchorscope.detect import detector as detector_module
 from anchorscope.detect import score_lines as score_lines_module
-from anchorscope.detect.detector import Detector
+from anchorscope.detect.detector import Detector, tokenise
 from anchorscope.detect.detector_file import write_detector
-from anchorscope.detect.given_answers import tokenise
 from anchorscope.detect.score_lines import ScoreSettings, read_rows, score_lines
 from anchorscope.models.describe import describe
 from anchorscope.models.manifest import Manifest
@@ -105,7 +104,7 @@ def test_neither_order_batches_nor_portions_change_a_score(model, tokenizer, det
     np.testing.assert_allclose(backwards[::-1], expected, rtol=0, atol=1e-5)
     alone = detector.score(model, tokenizer, QUESTIONS[:1], ANSWERS[:1])
     np.testing.assert_allclose(alone, expected[:1], rtol=0, atol=1e-5)
-    monkeypatch.setattr(given_answers, "PORTION", 2)
+    monkeypatch.setattr(detector_module, "PORTION", 2)
     np.testing.assert_allclose(detector.score(model, tokenizer, QUESTIONS, ANSWERS), expected, rtol=0, atol=1e-5)
 
 
@@ -128,10 +127,10 @@ def test_an_answer_has_the_tokens_that_the_model_would_have_written(after, token
     """A model begins with a space after a prompt that ends in none, and with a word after one that ends a line."""
     prompt = Prompt("Question: ", after, special_tokens=True)
     space = "" if after.endswith("\n") else " "
-    (answered,) = tokenise(tokenizer, prompt, QUESTIONS, ANSWERS)
-    assert sorted(answered.numbers) == list(range(len(ASKED)))
-    for one, number in zip(answered.given, answered.numbers, strict=True):
-        question, answer = QUESTIONS[number], ANSWERS[number]
+    (given,) = tokenise(tokenizer, prompt, QUESTIONS, ANSWERS)
+    assert sorted(one.number for one in given) == list(range(len(ASKED)))
+    for one in given:
+        question, answer = QUESTIONS[one.number], ANSWERS[one.number]
         ids = tokenizer(space + answer)["input_ids"]
         before = encode(tokenizer, prompt, [question])[0].ids
         assert one.ids == before + ids
@@ -147,8 +146,7 @@ def test_where_prompt_and_answer_would_merge_the_prompts_own_tokens_stay():
     backend = Tokenizer(BPE(letters, [(":", " "), (" ", "A")]))
     backend.pre_tokenizer, backend.decoder = pre_tokenizers.Split("?", "isolated"), decoders.Fuse()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
-    (answered,) = tokenise(tokenizer, Prompt("b", ":", special_tokens=True), ["b?"], ["Abb"])
-    (one,) = answered.given
+    ((one,),) = tokenise(tokenizer, Prompt("b", ":", special_tokens=True), ["b?"], ["Abb"])
     assert tokenizer("bb?: Abb")["input_ids"] == [3, 3, 4, 5, 2, 3, 3], "the colon has taken the space"
     assert one.ids == [3, 3, 4, 0, 6, 3, 3]
     assert one.first == 4
@@ -204,8 +202,8 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path):
     good = json.dumps({"question": "Who?", "answer": "Me"})
     file = tmp_path / "asked.jsonl"
     for bad, sentence in {
-        "{": "is not JSON",
-        "[1]": "is not an object",
+        "{": "cannot be read as JSON",
+        "[1]": "is not a JSON object",
         '{"question": "Who?"}': "has no text as its 'answer'",
         '{"question": 3, "answer": "Me"}': "has no text as its 'question'",
         '{"question": "Who?", "answer": "Me", "hallucinated": 1}': "has a key 'hallucinated' already",

@@ -11,8 +11,8 @@ from sklearn.metrics import roc_auc_score
 
 from anchorscope.detect.methods import read_texts
 from anchorscope.detect.names import METHODS
+from anchorscope.detect.pooled import joint_clusters
 from anchorscope.detect.reading import Reading, joined
-from anchorscope.detect.shared import joint_clusters
 from anchorscope.detect.transfer import OTHERS, Plans, carried_over, plans, probe_plans
 from anchorscope.probe.strengths import STRENGTHS
 from anchorscope.probe.trainings import whole

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 import torch
 
-from anchorscope.detect.detector_job import train_detector
+from anchorscope.detect.train_detector import train_detector
 from anchorscope.extract.axes import COMPONENTS, PASSES, POSITIONS
 from anchorscope.extract.store import ActivationWriter
 from anchorscope.files.frames import read_frame, write_frame

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from anchorscope.detect.gather import Run, gather_detection
+from anchorscope.detect.compare import Run, gather_detection
 from anchorscope.detect.names import METHODS, OTHERS, SAMPLES, WITHOUT_STOP
 from anchorscope.detect.transfer import SCHEMA
 from anchorscope.files.frames import write_frame

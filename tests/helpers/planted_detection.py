@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
-from anchorscope.detect.crossfit import trainings_of
-from anchorscope.detect.many_layers import LayerProbes, probe_layers
+from anchorscope.detect.methods import LayerProbes, probe_layers
 from anchorscope.detect.names import AMOUNTS, GATES
 from anchorscope.detect.reading import PASSES, Reading, reading_of
 from anchorscope.detect.reweighted_file import Reweighted
+from anchorscope.detect.score_methods import trainings_of
 from anchorscope.extract.axes import EXACT
 from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.fitted import fit_trainings

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from anchorscope.detect.detector_file import About
-from anchorscope.detect.trained import Trained
+from anchorscope.detect.detector_file import About, Trained
 from anchorscope.extract.axes import HEADLINE, PASSES, Headline
 from anchorscope.extract.store import ActivationWriter, file_of
 from anchorscope.files.provenance import provenance

@@ -105,7 +105,7 @@ FRAMES = {
         ),
         ("files/logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
         ("draw/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "report"}),
-        ("detect/curves.py", "np.arange(1, 101)", "np.arange(2, 101)", {"compare_methods", "report"}),
+        ("detect/compare.py", "np.arange(1, 101)", "np.arange(2, 101)", {"compare_methods", "report"}),
         ("files/frames.py", "ROWS = 100_000", "ROWS = 50_000", FRAMES),
         ("questions/local_rows.py", "ROWS = 10_000", "ROWS = 5_000", {"fetch_questions", "normalize"}),
         (
@@ -149,7 +149,7 @@ STAGES = {
     },
     "probe": {
         *("probe", "read_text", "saliency", "score_experiment", "estimate", "weigh_kinds", "summarise", "report"),
-        *("compare_methods", *OF_EXPERIMENTS, "train_detector", *FITTING),
+        *("compare_methods", *OF_EXPERIMENTS, "train_detector", "run_again", *FITTING),
     },
     "summarise": {
         *("estimate", "weigh_kinds", "summarise", "count_examples", "draw", "report"),

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.detect.score_lines import ScoreSettings, score_lines
+from anchorscope.detect.score_lines import EXAMPLE, ScoreSettings, score_lines
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, HEADLINE, POSITIONS, Grid, is_knockout
 from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
@@ -81,7 +81,7 @@ def add_score(commands: argparse._SubParsersAction) -> None:
     command.add_argument("--output", type=Path, help="a file for the scores, in place of the standard output")
     command.add_argument(
         "questions",
-        help='lines such as {"question": "who wrote Emma", "answer": "Jane Austen"}, - for standard input, or a .csv',
+        help=f"lines such as {EXAMPLE}, - for standard input, or a .csv",
     )
     command.set_defaults(run=score)
 

@@ -53,7 +53,10 @@ def read_sources(scripts: Iterable[Path], remembered: Path | None = None) -> Sou
     if remembered and kept.keys() != known.keys():
         with suppress(OSError), atomic(remembered) as target:  # the next start then only parses them again
             target.write_text(json.dumps(kept), encoding="utf-8")
-    return {path: _linked(path, source, found) for path, source in found.items()}
+    return {
+        path: Linked(source.meaning, set().union(*(_files(path, found, *names) for names in source.imports)))
+        for path, source in found.items()
+    }
 
 
 def _remembered(path: Path) -> dict[str, Source]:
@@ -87,10 +90,6 @@ def reachable(start: Path, sources: Sources) -> set[Path]:
             seen.add(path)
             todo.extend(sources[path].files - WITHOUT_EFFECT)
     return seen
-
-
-def _linked(path: Path, source: Source, known: Container[Path]) -> Linked:
-    return Linked(source.meaning, set().union(*(_files(path, known, *names) for names in source.imports)))
 
 
 def _files(importer: Path, known: Container[Path], module: str, name: str | None = None) -> set[Path]:

@@ -18,7 +18,7 @@ from transformers import PreTrainedConfig
 from anchorscope.engine.door import GPU_TOKENS, KEPT_BYTES
 from anchorscope.extract.axes import HEADLINE, PASSES, Grid
 from anchorscope.extract.store import GROUP_BYTES, GROUP_EXAMPLES, example_bytes
-from anchorscope.files.plain import fault_of_file
+from anchorscope.files.plain import check_file
 from anchorscope.models.gpus import cards
 from anchorscope.models.loading import read_config
 from anchorscope.models.precision import NEW_TOKENS, TOKENS_ANSWERED, TOKENS_EXTRACTED
@@ -67,12 +67,6 @@ class Machine:
     cards: list[int]  # bytes of each GPU
     memory: int  # bytes
     disk: int  # bytes that are free where results would be written
-
-    @classmethod
-    def here(cls) -> "Machine":
-        """This machine, with results in the current folder."""
-        memory, disk = psutil.virtual_memory().total, shutil.disk_usage(".").free
-        return cls([card.total_memory for card in cards()], memory, disk)
 
 
 def needs(config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16, grid: Grid = HEADLINE) -> Needs:
@@ -153,15 +147,17 @@ def parse() -> argparse.Namespace:
 def main(configs: list[Path]) -> None:
     """Print a table, and a line on this machine for each config."""
     for file in configs:
-        fault = fault_of_file(file)
-        if fault:
-            raise ValueError(f"{file} {fault}; name a model's config.json.")
+        check_file(file, "name a model's config.json")
     found = {
         file.parent.name if file.name == "config.json" else file.stem: needs(read_config(file)) for file in configs
     }
     print(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|")
     print("\n".join(line(name, some) for name, some in found.items()), end="\n\n")
-    machine = Machine.here()
+    machine = Machine(
+        cards=[card.total_memory for card in cards()],
+        memory=psutil.virtual_memory().total,
+        disk=shutil.disk_usage(".").free,
+    )
     for name, some in found.items():
         missing = lacks(some, machine)
         print(f"{name}: this machine {'lacks ' + ', '.join(missing) if missing else 'has what it takes'}.")

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
 from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
 from anchorscope.choose.balance import WITHIN, Balance, analysed
+from anchorscope.detect.detector import dtype_of
 from anchorscope.engine.door import Engine
 from anchorscope.engine.door import Path as EnginePath
 from anchorscope.extract.axes import (
@@ -27,7 +28,7 @@ from anchorscope.extract.axes import (
 )
 from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import build_workload, tell_uncut
-from anchorscope.extract.store import DTYPES, ActivationReader, ActivationWriter, file_of, remove_added
+from anchorscope.extract.store import ActivationReader, ActivationWriter, file_of, remove_added
 from anchorscope.files.arguments import check_choices, check_whole, is_list, is_path, is_text
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
@@ -75,8 +76,11 @@ def extract(
     layers up to the one that is read. `batch_tokens` are computed together, by default as many as suit the device.
     Progress is shown on the standard error.
     """
-    _check(model, prompt, components=components, positions=positions, balance=balance)
-    _check_cuts(interventions, windows)
+    check_choices("components", components, COMPONENTS, least=1)
+    check_choices("positions", positions, POSITIONS, least=1)
+    dtype_of(model)
+    check_choices("interventions", interventions, tuple(CONTROLS))
+    _check(prompt, balance, windows)
     check_whole("seed", seed, least=0)
     if batch_tokens is not None:
         check_whole("batch_tokens", batch_tokens, least=1)
@@ -148,32 +152,19 @@ def _row(number: int, example: Mapping[str, Any]) -> dict[str, str | None]:
     if not is_list(accepted):
         given = "a text" if isinstance(accepted, str) else reprlib.repr(accepted)
         raise ValueError(f"The answers of example {number} are {given}; they must be a list of accepted answers.")
-    for answer in accepted:
-        if answer is not None and not is_text(answer):
-            raise ValueError(f"An answer of example {number} is {reprlib.repr(answer)}, not a text.")
     texts = {name: example.get(name) for name in ("question", "subject", "property")}
-    for name, text in texts.items():
+    named = [*(("An answer", one) for one in accepted), *((f"The {name}", text) for name, text in texts.items())]
+    for what, text in named:
         if text is not None and not is_text(text):
-            raise ValueError(f"The {name} of example {number} is {reprlib.repr(text)}, not a text.")
+            raise ValueError(f"{what} of example {number} is {reprlib.repr(text)}, not a text.")
     return {"answers": json.dumps(list(accepted)), **texts}
 
 
-def _check(
-    model: PreTrainedModel, prompt: str, components: Sequence[str], positions: Sequence[str], balance: object
-) -> None:
-    check_choices("components", components, COMPONENTS, least=1)
-    check_choices("positions", positions, POSITIONS, least=1)
-    dtype = str(model.dtype).removeprefix("torch.")
-    if dtype not in DTYPES:
-        raise ValueError(f"The model computes in {dtype}; load it with one of {', '.join(DTYPES)}.")
+def _check(prompt: str, balance: object, windows: Sequence[int]) -> None:
     if not isinstance(balance, bool) and balance not in tuple(WITHIN):
         raise ValueError(f"balance is {reprlib.repr(balance)}; it must be True, False, 'property' or 'form'.")
     if prompt not in ("auto", *read_json(BUNDLED_PROMPTS)):
         raise ValueError(f"prompt is {reprlib.repr(prompt)}; it must be few_shot, chat or auto.")
-
-
-def _check_cuts(interventions: Sequence[str], windows: Sequence[int]) -> None:
-    check_choices("interventions", interventions, tuple(CONTROLS))
     if not is_list(windows) or not all(type(window) is int and window > 0 for window in windows):
         raise ValueError(f"windows is {reprlib.repr(windows)}; it must be a list of numbers of layers.")
 
@@ -217,14 +208,8 @@ def summarise(
     measured = measure(reader, folds=folds, repeats=repeats, seed=seed, where=f"{model} on {dataset}")
     delta, layers, *_ = enough(measured)
     summary = estimate(delta, layers, Headline(*headline), draws=draws, seed=seed).summary
-    origin = made_from(file_of(paths[0], *headline))
-    return described(
-        summary,
-        model=model,
-        weights=origin["model"]["weights"],
-        dataset=dataset,
-        source=GIVEN,
-    )
+    weights = made_from(file_of(paths[0], *headline))["model"]["weights"]
+    return described(summary, model=model, weights=weights, dataset=dataset, source=GIVEN)
 
 
 def _paths(activations: Any) -> list[Path | str]:

@@ -5,17 +5,39 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from anchorscope.detect.trained import Trained
 from anchorscope.files.atomic import atomic
-from anchorscope.files.plain import fault_of_file
-from anchorscope.files.reasons import reason_of, shortened
+from anchorscope.files.plain import check_file
+from anchorscope.files.reasons import reason_of
 from anchorscope.probe.probed import NOT_PROBED
 
 ABOUT, SEAL = "anchorscope_detector", "anchorscope_seal"  # keys of the header
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One probe per layer: logit = (state - mean) / scale . weight + bias."""
+
+    weight: Tensor  # [layers, width], of standardised states
+    mean: Tensor  # [layers, width]
+    scale: Tensor  # [layers, width]; 1 where the training states do not vary
+    bias: Tensor  # [layers]
+    strength: Tensor  # [layers], of the penalty
+    inner_loss: Tensor  # [layers], log loss on folds inside the training data
+
+    @property
+    def best_layer(self) -> int:
+        """The layer with the least loss on inner folds."""
+        return int(self.inner_loss.argmin())
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Logits of "hallucinated" [layers, examples] of states [layers, examples, width]."""
+        standardised = (states.to(self.weight.dtype) - self.mean[:, None]) / self.scale[:, None]
+        return torch.baddbmm(self.bias[:, None, None], standardised, self.weight[..., None]).squeeze(-1)
 
 
 @dataclass(frozen=True)
@@ -36,13 +58,10 @@ class About:
     examples: int
     dtype: str = "auto"  # that its states were computed in; files of earlier versions do not say
 
-    def as_json(self) -> dict:
-        return asdict(self)
-
 
 def write_detector(target: Path | str, trained: Trained, about: About, made_from: dict[str, str]) -> None:
     """Write a detector; the file is whole or absent. `made_from` is its provenance."""
-    _write(target, trained.tensors(), {**made_from, ABOUT: json.dumps(about.as_json(), sort_keys=True)})
+    _write(target, vars(trained), {**made_from, ABOUT: json.dumps(asdict(about), sort_keys=True)})
 
 
 def write_none(target: Path | str, reason: str, made_from: dict[str, str]) -> None:
@@ -66,11 +85,7 @@ def _in_order(saved: bytes) -> bytes:
 
 def read_detector(path: Path | str) -> tuple[Trained, About]:
     """A detector's probes and what they are about. A file that is damaged or no detector is refused in one sentence."""
-    fault = fault_of_file(path)
-    if fault:
-        raise ValueError(
-            f"{shortened(path)} {fault}; name a detector, such as results/detectors/{{model}}.safetensors."
-        )
+    check_file(path, "name a detector, such as results/detectors/{model}.safetensors")
     try:
         with safe_open(path, framework="pt") as file:
             header = dict(file.metadata() or {})

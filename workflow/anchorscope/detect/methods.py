@@ -1,37 +1,107 @@
-"""Every method: what it says about everyone, having learnt from some training sets only."""
+"""Every method: what it says about everyone, having learnt from some training sets only.
 
-from collections.abc import Sequence
+Some read plain probes of all layers, and choose among them or put them together.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.detect.many_layers import LayerProbes, read_layers
 from anchorscope.detect.names import (
     ANSWER_LENGTH,
     ANSWER_WORDS,
+    BEST_LAYER,
     BOTH_WORDS,
     GATES,
     MEAN_DIFFERENCE,
+    MEAN_LOGIT,
     METHODS,
     PR,
     PR_HONEST,
+    PROBE,
     QUESTION_PROBE,
     QUESTION_WORDS,
     SAPLMA,
     SHIFTS,
+    STACKED,
+    layer_read,
 )
 from anchorscope.detect.network import read_network
 from anchorscope.detect.pathways import read_ensemble, read_mixtures, read_reweighted
 from anchorscope.detect.reading import Reading
-from anchorscope.probe.fitted import read
-from anchorscope.probe.logistic import fit
+from anchorscope.extract.axes import Pass
+from anchorscope.probe.by_layer import each, joined
+from anchorscope.probe.delta import StateReader, States, in_chunks
+from anchorscope.probe.fitted import Fitted, inner_logits, probes_of, read
+from anchorscope.probe.logistic import fit, log_loss
 from anchorscope.probe.readers import presence
 from anchorscope.probe.strengths import STRENGTHS
 from anchorscope.probe.trainings import Trainings
 
+CLEAN: Pass = ("first", "clean")
 PENALTY = STRENGTHS[-1]  # of Platt's regression: next to nothing, but scores that separate classes have a best slope
+
+
+@dataclass(frozen=True)
+class LayerProbes:
+    """The plain probe of each layer and training set."""
+
+    logits: Tensor  # [layers, trainings, examples], of everyone
+    strengths: Tensor  # [layers, trainings]
+    losses: Tensor  # [layers, trainings]: of the strength, on inner folds
+    inner: Tensor  # [layers, trainings, examples]: logits out of inner fold; 0 outside the training set
+
+
+def probe_layers(clean: Tensor, labels: Tensor, trainings: Trainings, plain: Fitted) -> LayerProbes:
+    """From clean states of some layers, [layers, examples, width], and their probes, which learnt from them."""
+    (inner,) = inner_logits(clean, labels, trainings, strengths=plain.strengths)
+    return LayerProbes(plain.probes.logits(clean), plain.strengths, plain.losses, inner)
+
+
+def probe_layers_at(clean: Tensor, labels: Tensor, trainings: Trainings, strengths: Tensor) -> LayerProbes:
+    """The same with given strengths, [trainings], for all layers: to choose one for each layer takes most of the time.
+
+    Losses are those of all inner folds.
+    """
+    same = strengths.to(clean).expand(len(clean), -1)
+    logits = probes_of(clean, labels, trainings.train, same).logits(clean)
+    (inner,) = inner_logits(clean, labels, trainings, strengths=same)
+    return LayerProbes(logits, same, log_loss(inner, labels, trainings.train), inner)
+
+
+def probe_files(
+    reader: StateReader, probe: Callable[[Tensor, slice], list[LayerProbes]], on_card: bool
+) -> list[LayerProbes]:
+    """What `probe` makes of clean states [layers, examples, width] of some layers, read a few layers at a time."""
+
+    def probe_on(device: torch.device, states: States, _: object, layers: range) -> list[LayerProbes]:
+        return each(probe(states[CLEAN].to(device).float(), slice(layers.start, layers.stop)), Tensor.cpu)
+
+    return joined([found for *_, found in in_chunks(reader, [CLEAN], on_card, probe_on)])
+
+
+def read_layers(probes: LayerProbes, labels: Tensor, trainings: Trainings) -> dict[str, Tensor]:
+    """The logits [trainings, examples] of the plain probe, and of the methods that read all layers."""
+    best = probes.losses.argmin(0)  # [trainings]
+    return {
+        PROBE: probes.logits[layer_read(len(probes.logits))],
+        BEST_LAYER: probes.logits[best, torch.arange(len(trainings))],
+        MEAN_LOGIT: probes.logits.mean(0),
+        STACKED: stacked(probes, labels, trainings),
+    }
+
+
+def stacked(probes: LayerProbes, labels: Tensor, trainings: Trainings) -> Tensor:
+    """Logits [trainings, examples] of a regression on all layers' logits.
+
+    It learns from logits out of inner fold, and reads the plain probes' about everyone else.
+    """
+    seen = torch.where(trainings.train, probes.inner, probes.logits)  # [layers, trainings, examples]
+    found = [read(seen[:, number].T[None], labels, trainings.one(number))[0, 0] for number in range(len(trainings))]
+    return torch.stack(found)
 
 
 @dataclass(frozen=True)
@@ -55,7 +125,7 @@ def every_method(
     Pathway Reweighting chooses among `strengths`.
     """
     labels = reading.labels
-    plain, clean = probes.at_layer_read(), reading.states["first", "clean"]
+    clean, layer = reading.states[CLEAN], layer_read(len(probes.logits))
     logits = read_layers(probes, labels, trainings)
     logits |= read_texts(reading, trainings) | read_pathway_reweighting(reading, trainings, strengths)
     logits[QUESTION_PROBE] = read(reading.reweighted.question_last[None], labels, trainings)[0]
@@ -64,14 +134,14 @@ def every_method(
         reading.states,
         labels,
         trainings,
-        strengths=plain.strengths[0],
-        logits=plain.logits[0],
+        strengths=probes.strengths[layer],
+        logits=probes.logits[layer],
         halves=torch.from_numpy(reading.halves),
         together=torch.from_numpy(together),
         seed=seed,
     )
     chances |= read_ensemble(
-        clean, labels, reading.clusters, trainings=trainings, strengths=plain.strengths[0], seed=seed
+        clean, labels, reading.clusters, trainings=trainings, strengths=probes.strengths[layer], seed=seed
     )
     said = {name: Said(some.double(), some.double().sigmoid()) for name, some in logits.items()}
     said |= {name: Said(some.double(), some.double()) for name, some in chances.items()}
@@ -132,11 +202,10 @@ def _along(states: Tensor, labels: Tensor, train: Tensor) -> Tensor:
 
 def read_outputs(reading: Reading, trainings: Trainings) -> dict[str, Said]:
     """The methods that learn nothing; only their probabilities are fitted, to each training set."""
-    found = {}
-    for name, values in reading.outputs.items():
-        scores = torch.from_numpy(values).double().expand(len(trainings), -1)
-        found[name] = Said(scores, platt(scores, scores, reading.labels, trainings.train))
-    return found
+    outputs = {
+        name: torch.from_numpy(values).double().expand(len(trainings), -1) for name, values in reading.outputs.items()
+    }
+    return {name: Said(some, platt(some, some, reading.labels, trainings.train)) for name, some in outputs.items()}
 
 
 def platt(known: Tensor, scores: Tensor, labels: Tensor, train: Tensor) -> Tensor:

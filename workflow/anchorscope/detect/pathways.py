@@ -2,12 +2,16 @@
 
 Everything is nested. Within a training set, probes of its inner folds say whose verdict flips under the knockout: those
 examples are Question-Anchored. The gate learns to tell them from clean states, and one expert learns from each group.
+
+The gates of Pathway Reweighting, which say how likely each example is Question-Anchored, have a file of their own: a
+model runs its answers again by them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import polars as pl
 import torch
 from torch import Tensor
 
@@ -22,32 +26,39 @@ from anchorscope.detect.names import (
     MOP_RANDOM_GATE,
     PUBLISHED,
 )
+from anchorscope.detect.reading import read_states
 from anchorscope.extract.axes import EXACT, Pass
+from anchorscope.extract.store import open_activations
+from anchorscope.files.logs import log
+from anchorscope.files.sealed_parquet import made_from
+from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.fitted import NOT_BETTER, inner_logits, probes_of, read
-from anchorscope.probe.strengths import GROUPS, inner_losses, least
-from anchorscope.probe.trainings import Trainings
+from anchorscope.probe.fitting import Fitting
+from anchorscope.probe.probed import TooFew
+from anchorscope.probe.strengths import GROUPS, choose_strengths, inner_losses, least
+from anchorscope.probe.trainings import Trainings, cross_fitting, own_fold
+from anchorscope.probe.written import write_probed
 
 FEWEST = 5  # of a class that an expert learns from, and of a group that a gate learns from
 MEMBERS = 3  # of the ensemble: as many probes as the gate and the two experts
 PROMPTS = {PUBLISHED: "first", HONEST: "second"}  # under which a gate's groups are taken
+SCHEMA = {"id": pl.String, **dict.fromkeys(GATES, pl.Float32)}
 
 
-@dataclass(frozen=True)
-class Groups:
-    """Who is Question-Anchored in each training set, under the prompt of each gate, and the clean logits behind it."""
+def find_groups(
+    states: dict[Pass, Tensor], labels: Tensor, trainings: Trainings, strengths: Tensor
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Who is Question-Anchored in each training set, by gate, and the clean inner logits under the first prompt.
 
-    anchored: dict[str, Tensor]  # by gate: [trainings, examples], bool; False outside the training set
-    clean: Tensor  # inner logits under the first prompt, [trainings, examples]
-
-
-def find_groups(states: dict[Pass, Tensor], labels: Tensor, trainings: Trainings, strengths: Tensor) -> Groups:
-    """From states [examples, width] by pass. All inner probes have the strength [trainings] of the plain probe."""
+    Both are [trainings, examples]; nobody outside the training set is. From states [examples, width] by pass. All inner
+    probes have the strength [trainings] of the plain probe.
+    """
     anchored, clean = {}, {}
     for gate, prompt in PROMPTS.items():
         own, cut = states[prompt, "clean"][None], states[prompt, EXACT][None]
         (before,), (after,) = inner_logits(own, labels, trainings, strengths=strengths[None], others=[cut])
         anchored[gate], clean[gate] = (before >= 0) != (after >= 0), before
-    return Groups(anchored, clean[PUBLISHED])
+    return anchored, clean[PUBLISHED]
 
 
 def read_gate(features: Tensor, anchored: Tensor, trainings: Trainings) -> Tensor:
@@ -115,13 +126,13 @@ def read_mixtures(
 ) -> dict[str, Tensor]:
     """P of Mixture of Probes and its ablations, each [trainings, examples]."""
     clean = states["first", "clean"]
-    groups = find_groups(states, labels, trainings, strengths)
-    gates = {name: read_gate(clean[None], groups.anchored[name], trainings) for name in GATES}
-    logit = torch.where(trainings.train, groups.clean, logits)
-    of_logit = read_gate(torch.stack([logit, logit.abs()], dim=2), groups.anchored[PUBLISHED], trainings)
+    anchored, seen = find_groups(states, labels, trainings, strengths)
+    gates = {name: read_gate(clean[None], anchored[name], trainings) for name in GATES}
+    logit = torch.where(trainings.train, seen, logits)
+    of_logit = read_gate(torch.stack([logit, logit.abs()], dim=2), anchored[PUBLISHED], trainings)
     random = (halves == 0).expand(len(trainings), -1)
     experts, honest, halved = read_experts(
-        clean, labels, trainings, strengths=strengths, groups=[*groups.anchored.values(), random]
+        clean, labels, trainings, strengths=strengths, groups=[*anchored.values(), random]
     )
     return {
         MOP: mixture(gates[PUBLISHED], *experts),
@@ -189,3 +200,29 @@ def read_reweighted(
             logits[mine] = probes.logits(seen)[0]
         found.append(logits)
     return found
+
+
+def fit_gates(activations: Sequence[Path | str], dataset: str, target: Path | str, fitting: Fitting) -> None:
+    """Write the gates of a model on a dataset. Where its answers are too few to probe, the table says so."""
+    reader, model = open_activations(activations, fitting.headline.grid(), [EXACT]), made_from(activations[0])["model"]
+    examples = examples_of(
+        reader.keys, folds=fitting.folds, repeats=1, seed=fitting.seed, where=f"{model['name']} on {dataset}"
+    )
+    made = {"stage": "fit_gates", "model": model, "dataset": dataset, "folds": fitting.folds, "code": fitting.code}
+    if isinstance(examples, TooFew):
+        log.warning("%s", examples.why)
+        write_probed([target], examples, made)
+    else:
+        write_probed([target], [gates_table(read_states(reader, fitting.headline), examples)], made)
+
+
+def gates_table(states: dict[Pass, Tensor], examples: Examples) -> pl.DataFrame:
+    """One row per example, a column for each gate; from states [examples, width] of the layer that is read."""
+    labels, folds = torch.from_numpy(examples.hallucinated).float(), torch.from_numpy(examples.splits[0].folds)
+    trainings, clean = cross_fitting(folds), states["first", "clean"][None]
+    # Of this one layer the strengths are chosen again: read from the probes, they would tie the model's passes that
+    # wait for gates to every component and intervention that is probed.
+    strengths = choose_strengths(clean, labels, trainings)
+    anchored, _ = find_groups(states, labels, trainings, strengths[0])
+    chances = {gate: own_fold(read_gate(clean, anchored[gate], trainings), folds).numpy() for gate in GATES}
+    return pl.DataFrame({"id": examples.ids, **chances}, schema=SCHEMA)

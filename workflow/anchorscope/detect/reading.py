@@ -1,27 +1,107 @@
-"""What the methods read of the examples of one model, on one dataset or on several after each other."""
+"""What the methods read of the examples of one model, on one dataset or on several after each other.
+
+Some scores nothing has to learn: what the model's own output says about an answer. Higher means hallucinated.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.detect.names import SHIFTS, layer_read
-from anchorscope.detect.output_scores import Scores, asked_scores, sample_scores, scores_without_stop, token_scores
+from anchorscope.detect.names import (
+    CONFIDENCE,
+    MAX_ENTROPY,
+    MEAN_ENTROPY,
+    MEAN_LOGPROB,
+    MIN_LOGPROB,
+    P_TRUE,
+    SAMPLES,
+    SHIFTS,
+    SUM_LOGPROB,
+    TOKENS,
+    WITHOUT_STOP,
+    layer_read,
+)
+from anchorscope.detect.pooled import joint_clusters
 from anchorscope.detect.reweighted_file import Reweighted, read_reweighted
-from anchorscope.detect.shared import joint_clusters
 from anchorscope.extract.axes import EXACT, Headline, Pass
 from anchorscope.extract.store import ActivationReader, open_activations
 from anchorscope.files.frames import read_frame
 from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.probed import enough
+from anchorscope.text.normal_words import bare_words
 
+Scores = dict[str, np.ndarray]  # by method: [examples]
 PASSES: tuple[Pass, ...] = (("first", "clean"), ("first", EXACT), ("second", "clean"), ("second", EXACT))
 ANSWERS_NEEDED = ["id", "question", "answer", "answer_final", "logprobs", "entropies"]
 Files = Mapping[str, Sequence[Path | str]]  # by kind: activations, answers, asked, reweighted, and samples if drawn
+
+
+def token_scores(answers: Sequence[Mapping]) -> Scores:
+    """From the log probabilities and entropies of all tokens of each answer, the stop token included.
+
+    Generation ends with the stop token, so all that was generated counts. A token that holds the newline and some of
+    the text is both. An answer that was cut off at the limit has no stop token.
+    """
+    logprobs, entropies = ([np.array(row[name], float) for row in answers] for name in ("logprobs", "entropies"))
+    return {
+        MEAN_LOGPROB: np.array([-one.mean() for one in logprobs]),
+        MIN_LOGPROB: np.array([-one.min() for one in logprobs]),
+        SUM_LOGPROB: np.array([-one.sum() for one in logprobs]),
+        MEAN_ENTROPY: np.array([one.mean() for one in entropies]),
+        MAX_ENTROPY: np.array([one.max() for one in entropies]),
+    }
+
+
+def scores_without_stop(answers: Sequence[Mapping]) -> Scores:
+    """The same up to the last token of the answer's text."""
+    texts = [{name: row[name][: row["answer_final"] + 1] for name in ("logprobs", "entropies")} for row in answers]
+    found = token_scores(texts)
+    return {name: found[counted] for name, counted in zip(WITHOUT_STOP, TOKENS, strict=True)}
+
+
+def asked_scores(asked: Sequence[Mapping]) -> Scores:
+    """From what the model says when it is asked about its answer."""
+    return {name: 1 - np.array([row[name] for row in asked], float) for name in (P_TRUE, CONFIDENCE)}
+
+
+def sample_scores(answers: Sequence[str], samples: Sequence[Sequence[str]]) -> Scores:
+    """From how far sampled answers agree with the greedy one and with each other."""
+    rows = [_compare(answer, some) for answer, some in zip(answers, samples, strict=True)]
+    return {name: np.array(values) for name, values in zip(SAMPLES, zip(*rows, strict=True), strict=True)}
+
+
+def _compare(answer: str, samples: Sequence[str]) -> tuple[float, float, float]:
+    """Of one example: one less the agreement, the entropy over clusters in nats, and the lexical spread."""
+    greedy, *said = (" ".join(bare_words(text)) for text in (answer, *samples))
+    agree = np.mean([belong(greedy, words) for words in said])
+    shares = np.bincount(cluster(said)) / len(said)
+    pairs = [_overlap(set(one.split()), set(other.split())) for one, other in combinations(said, 2)]
+    return float(1 - agree), float(-(shares * np.log(shares)).sum()), float(1 - np.mean(pairs)) if pairs else 0.0
+
+
+def belong(one: str, other: str) -> bool:
+    """Whether two answers are equal, or one contains the other as whole words. No word is part of nothing else."""
+    return f" {one} " in f" {other} " or f" {other} " in f" {one} "
+
+
+def cluster(said: Sequence[str]) -> np.ndarray:
+    """The cluster of each answer, [answers], numbered from 0: answers that belong together, directly or over others."""
+    numbers = np.arange(len(said))
+    for one, other in combinations(range(len(said)), 2):
+        if numbers[one] != numbers[other] and belong(said[one], said[other]):
+            numbers[numbers == numbers[other]] = numbers[one]
+    return np.unique(numbers, return_inverse=True)[1]
+
+
+def _overlap(one: set[str], other: set[str]) -> float:
+    """Jaccard's: the share of their words that two answers have in common; two empty ones are alike."""
+    return len(one & other) / len(one | other) if one | other else 1.0
 
 
 @dataclass(frozen=True)
@@ -48,8 +128,7 @@ class Reading:
 
 def read_states(reader: ActivationReader, headline: Headline) -> dict[Pass, Tensor]:
     """The states of the layer that is read, [examples, width] by pass."""
-    layer = layer_read(reader.layers)
-    place = (headline.component, headline.position)
+    layer, place = layer_read(reader.layers), (headline.component, headline.position)
     read = reader.read_passes(*place, passes=PASSES, layers=range(layer, layer + 1))
     return {run: states[0].float() for run, states in read.items()}
 

@@ -35,15 +35,14 @@ class Reweighted:
 def write_reweighted(target: Path | str, ids: list[str], states: Tensor, made: dict) -> None:
     """Write states [1 + shifts, examples, width]; `made` says what they were made from."""
     _check_finite(ids, states)
-    width = states.shape[2]
     raw = states.contiguous().view(torch.uint8).numpy()
     vectors = [
         pa.FixedSizeBinaryArray.from_buffers(pa.binary(raw.shape[2]), len(ids), [None, pa.py_buffer(column)])
         for column in raw
     ]
     table = pa.table({"id": pa.array(ids, pa.string()), **dict(zip(COLUMNS, vectors, strict=True))})
-    dtype = str(states.dtype).removeprefix("torch.")
-    write_table(target, table, provenance(**{**made, "dtype": dtype, "width": width}))
+    kind = {"dtype": str(states.dtype).removeprefix("torch."), "width": states.shape[2]}
+    write_table(target, table, provenance(**{**made, **kind}))
 
 
 def _check_finite(ids: list[str], states: Tensor) -> None:

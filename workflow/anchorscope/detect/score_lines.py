@@ -4,24 +4,22 @@ import json
 import math
 import os
 import sys
-from codecs import BOM_UTF8
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from anchorscope.detect.detector import Detector, load_detector
 from anchorscope.files.atomic import write_text
-from anchorscope.files.plain import fault_of_file
-from anchorscope.files.reasons import reason_of
+from anchorscope.files.plain import check_file, fault_of_file
 from anchorscope.models.describe import describe
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
-from anchorscope.questions.json_rows import read_row
+from anchorscope.questions import json_rows
 from anchorscope.text.tidy import tidy
 
 ASKED = ("question", "answer")  # the keys that each row must have
 SCORE = "hallucinated"  # the key that is added
 STANDARD_INPUT = "-"
+EXAMPLE = '{"question": "who wrote Emma", "answer": "Jane Austen"}'
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,7 @@ def score_lines(
     if target is not None:
         target = _checked(target)
     rows = read_rows(questions)
-    loaded = load_detector(detector)
-    scores = _scores(rows, loaded, model, settings)
+    scores = _scores(rows, load_detector(detector), model, settings)
     lines = [json.dumps({**row, SCORE: score}, ensure_ascii=False) for row, score in zip(rows, scores, strict=True)]
     text = "".join(f"{line}\n" for line in lines)
     if target is None:
@@ -63,14 +60,11 @@ def _checked(target: Path) -> Path:
 def read_rows(questions: str) -> list[dict]:
     """The rows of a file, each with a question and an answer. One without them is refused with its line's number."""
     if questions == STANDARD_INPUT:
-        return _rows(sys.stdin.buffer, "the standard input")
-    fault = fault_of_file(questions)
-    if fault:
-        raise ValueError(f"{questions} {fault}; name a file of JSON Lines or CSV, or - for the standard input.")
+        return _line_rows(sys.stdin.buffer.read(), "the standard input")
+    check_file(questions, "name a file of JSON Lines or CSV, or - for the standard input")
     if Path(questions).suffix.lower() == ".csv":
         return _table_rows(questions)
-    with open(questions, "rb") as file:
-        return _rows(file, questions)
+    return _line_rows(Path(questions).read_bytes(), questions)
 
 
 def _table_rows(path: str) -> list[dict]:
@@ -92,21 +86,13 @@ def _table_rows(path: str) -> list[dict]:
     return rows
 
 
-def _rows(lines: Iterable[bytes], where: str) -> list[dict]:
-    numbered = ((number, line.removeprefix(BOM_UTF8) if number == 1 else line) for number, line in enumerate(lines, 1))
-    return [_row(line, f"Line {number} of {where}") for number, line in numbered if line.strip()]
-
-
-def _row(line: bytes, where: str) -> dict:
-    try:
-        row = read_row(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where} is not JSON: {reason_of(error)}.") from error
-    if not isinstance(row, dict):
-        raise ValueError(f'{where} is not an object such as {{"question": "…", "answer": "…"}}.')
-    if fault := _fault(row):
-        raise ValueError(f"{where} {fault}.")
-    return row
+def _line_rows(data: bytes, where: str) -> list[dict]:
+    rows = []
+    for number, row in json_rows.read_rows(data, where, EXAMPLE):
+        if fault := _fault(row):
+            raise ValueError(f"Line {number} of {where} {fault}.")
+        rows.append(row)
+    return rows
 
 
 def _fault(row: dict) -> str | None:
@@ -134,7 +120,7 @@ def _scores(rows: list[dict], detector: Detector, model: Path, settings: ScoreSe
     tokenizer = load_fetched_tokenizer(described)
     dtype = detector.about.dtype if settings.dtype == "auto" else settings.dtype
     loaded = load_model(described, dtype, settings.threads)
-    texts = [[row[name] for row in rows] for name in ("question", "answer")]
+    texts = [[row[name] for row in rows] for name in ASKED]
     scores = detector.score(loaded, tokenizer, *texts, batch_tokens=settings.batch_tokens)
     leave_cards(loaded)
     return [None if math.isnan(score) else score for score in scores.tolist()]
@@ -144,7 +130,5 @@ def _described(model: Path) -> Manifest:
     """The manifest of a model, or what a folder holds, whose weights nothing is traced back to."""
     if model.is_dir():
         return describe(model, name=model.resolve().name, source={"folder": str(model)})
-    fault = fault_of_file(model)
-    if fault:
-        raise ValueError(f"{model} {fault}; name a model's folder, or its manifest such as results/models/mine.json.")
+    check_file(model, "name a model's folder, or its manifest such as results/models/mine.json")
     return Manifest.read(model)

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.detect.areas import areas
-from anchorscope.detect.many_layers import LayerProbes, probe_files, probe_layers_at
-from anchorscope.detect.methods import every_method
+from anchorscope.detect.methods import LayerProbes, every_method, probe_files, probe_layers_at
 from anchorscope.detect.names import METHODS, OTHERS, OUTPUT, SAMPLES
 from anchorscope.detect.pooled import PooledReader
 from anchorscope.detect.reading import Files, Reading, joined, read_files
@@ -161,7 +160,11 @@ def carried_over(planned: Plans, probes: Sequence[LayerProbes], seed: int) -> pl
 
 def _rows(plan: Plan, dataset: str, methods: list[str], measured: dict[str, np.ndarray]) -> pl.DataFrame:
     """A row for each method; `measured` are its areas, if there are any."""
-    n = int(plan.tested[dataset].sum())
-    names = {"trained_on": plan.trained_on, "dataset": dataset, "n": n, "left_out": plan.left_out}
-    nothing = dict.fromkeys(("auc", "auc_low", "auc_high"))
-    return pl.DataFrame({"method": methods, **names, **nothing, **measured}, schema=SCHEMA)
+    row = {
+        "trained_on": plan.trained_on,
+        "dataset": dataset,
+        "n": int(plan.tested[dataset].sum()),
+        "left_out": plan.left_out,
+        **dict.fromkeys(("auc", "auc_low", "auc_high")),
+    }
+    return pl.DataFrame({"method": methods, **row, **measured}, schema=SCHEMA)

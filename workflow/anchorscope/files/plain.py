@@ -4,6 +4,8 @@ import os
 import stat
 from pathlib import Path
 
+from anchorscope.files.reasons import shortened
+
 LARGEST_TEXT = 256 * 2**20  # bytes of a file beside a model's weights; the largest published tokenizers have 35 million
 
 
@@ -24,3 +26,9 @@ def fault_of_file(path: Path | str, largest: int | None = None) -> str | None:
     if largest is not None and found.st_size > largest:
         return f"has {found.st_size:,} bytes; at most {largest:,} are read"
     return None
+
+
+def check_file(path: Path | str, advice: str) -> None:
+    """Refuse a path that leads to no readable file; the sentence ends with what to do."""
+    if fault := fault_of_file(path):
+        raise ValueError(f"{shortened(path)} {fault}; {advice}.")

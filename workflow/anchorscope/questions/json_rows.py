@@ -3,6 +3,8 @@
 import json
 import reprlib
 from bisect import bisect_left
+from codecs import BOM_UTF8
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,11 +14,26 @@ from anchorscope.files.reasons import reason_of
 MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
-def read_row(line: bytes) -> object:
-    """What a line of JSON says, without half surrogate pairs and without keys that stand twice or hold a NUL."""
-    row = json.loads(line.decode(), object_pairs_hook=_record)
-    json.dumps(row, ensure_ascii=False).encode()  # half a surrogate pair cannot be
-    return row
+def numbered_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines that hold a row, with their numbers; a byte order mark aside."""
+    lines = data.removeprefix(BOM_UTF8).split(b"\n")
+    return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+
+
+def read_rows(data: bytes, where: Path | str, example: str) -> Iterator[tuple[int, dict]]:
+    """What JSON Lines say, by the numbers of their lines. One that cannot be read, or is no object, is named.
+
+    There are no half surrogate pairs, and no keys that stand twice or hold a NUL.
+    """
+    for number, line in numbered_lines(data):
+        try:
+            row = json.loads(line.decode(), object_pairs_hook=_record)
+            json.dumps(row, ensure_ascii=False).encode()  # half a surrogate pair cannot be
+        except (ValueError, RecursionError) as error:  # decoding errors are among them
+            raise ValueError(f"Line {number} of {where} cannot be read as JSON: {reason_of(error)}.") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"Line {number} of {where} is not a JSON object; each line must be one, like {example}.")
+        yield number, row
 
 
 def _record(pairs: list[tuple[str, object]]) -> dict[str, object]:

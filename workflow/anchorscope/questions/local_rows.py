@@ -1,6 +1,5 @@
 """Rows of question files on this disk, as they were published."""
 
-import codecs
 import csv
 import io
 import reprlib
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 from anchorscope.files.identity import sha256_of_file
 from anchorscope.files.reasons import reason_of
 from anchorscope.files.sealed_parquet import sealed, write_table
-from anchorscope.questions.json_rows import read_row, table_of
+from anchorscope.questions.json_rows import numbered_lines, read_rows, table_of
 
 ROWS = 10_000  # held in memory at a time
 EXAMPLE = '{"question": "who wrote Emma", "answers": ["Jane Austen"]}'
@@ -24,25 +23,10 @@ LINES, TABLE = (".jsonl", ".ndjson"), ".csv"
 
 def read_lines(path: Path | str) -> pa.Table:
     """Read a JSON Lines file unchanged, a byte order mark aside. The first line that cannot be read is named."""
-    data = Path(path).read_bytes().removeprefix(codecs.BOM_UTF8)
-    if not data.strip():
+    rows = dict(read_rows(Path(path).read_bytes(), path, EXAMPLE))
+    if not rows:
         raise ValueError(f"{path} is empty.")
-    return table_of({number: _row(line, f"Line {number} of {path}") for number, line in _lines(data)}, path)
-
-
-def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The lines that hold a row, with their numbers."""
-    return ((number, line) for number, line in enumerate(data.split(b"\n"), start=1) if line.strip())
-
-
-def _row(line: bytes, where: str) -> dict:
-    try:
-        row = read_row(line)
-    except (ValueError, RecursionError) as error:  # decoding errors are among them
-        raise ValueError(f"{where} cannot be read as JSON: {error}.") from error
-    if not isinstance(row, dict):
-        raise ValueError(f"{where} is not a JSON object; each line must be one, like {EXAMPLE}.")
-    return row
+    return table_of(rows, path)
 
 
 def read_csv(path: Path | str) -> pl.DataFrame:
@@ -96,7 +80,7 @@ def name_row(path: Path | str, number: int) -> str:
     path = Path(path)
     if path.suffix not in (*LINES, TABLE) or not path.is_file():
         return f"Row {number} of {path}"
-    rows = _csv_rows(path) if path.suffix == TABLE else _lines(path.read_bytes())
+    rows = _csv_rows(path) if path.suffix == TABLE else numbered_lines(path.read_bytes())
     return f"Line {[line for line, _ in rows][number - 1]} of {path}"
 
 

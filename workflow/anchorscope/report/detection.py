@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 from markupsafe import Markup
 
-from anchorscope.detect.compare import AGAINST, NO, UNDECIDED, YES, overall, verdict
-from anchorscope.detect.gather import carried_over
+from anchorscope.detect.compare import AGAINST, NO, UNDECIDED, YES, carried_over, overall, verdict
 from anchorscope.detect.names import OTHERS, OUTPUT, PROBE, SAMPLES
 from anchorscope.draw.detection import METHOD_TITLES
 from anchorscope.report.figures import Link, Picture

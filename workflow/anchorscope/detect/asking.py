@@ -1,23 +1,28 @@
-"""Prompts that show a model a question with its answer, and ask about it."""
+"""What a model says of its own answers: whether each is true, and how sure it is.
+
+It is shown a question with its answer, and asked about it. On disk that is one row per analysed example.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import cast
 
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from anchorscope.answer.prompts import (
-    PLACEHOLDER,
-    Demonstrations,
-    Prompt,
-    PromptSet,
-    chat_prompt,
-    encode,
-)
-from anchorscope.engine.work import shared_tokens
+from anchorscope.answer.prompts import PLACEHOLDER, Demonstrations, Prompt, PromptSet, chat_prompt, encode
+from anchorscope.engine.door import Engine
+from anchorscope.engine.work import Variant, shared_tokens
+from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import write_table
 
 TRUE, SURE = ASKED = ("about_true", "about_sure")  # whether the answer is true, and how sure the model is of that
 OPTIONS = {TRUE: ("yes", "no"), SURE: tuple("0123456789")}
+SCHEMA = pa.schema([("id", pa.string()), ("p_true", pa.float32()), ("confidence", pa.float32())])
 
 
 @dataclass(frozen=True)
@@ -94,3 +99,37 @@ def _asking(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, shown: list[str]
         if ids[-len(taken) :] != taken:
             raise ValueError(f"The model's tokenizer joins {options[0]!r} with the text before it in {text!r}.")
     return Asking([ids[: -len(taken)] for ids in whole], tokens)
+
+
+def ask_about(engine: Engine, askings: list[Asking]) -> list[Tensor]:
+    """The logits [examples, options] of what the model would say, for each asking.
+
+    The askings of an example share its question and answer, and all examples what comes before, where the prompts do.
+    """
+    items = [
+        [[Variant(np.array(ids), read=[len(ids) - 1]) for ids in some]]
+        for some in zip(*(asking.sequences for asking in askings), strict=True)
+    ]
+    found = [torch.empty(len(items), len(asking.options)) for asking in askings]
+
+    def take(batch: list[int], logits: Tensor) -> None:
+        for asking, rows, own in zip(askings, found, logits, strict=True):
+            rows[batch] = own[:, asking.options].float().cpu()
+
+    engine.logits(items, take, what="asking about answers")
+    return found
+
+
+def write_asked(target: Path | str, ids: list[str], said: list[Tensor], made: dict) -> None:
+    """Write what the logits [examples, options] of both askings come to; `made` says what they were made from."""
+    true, sure = said
+    odd = true.isnan().any(dim=1) | sure.isnan().any(dim=1)
+    if odd.any():
+        raise ValueError(
+            f"What the model says of example {ids[int(odd.int().argmax())]} is not a number; "
+            "set its dtype to bfloat16 or float32."
+        )
+    p_true = true.softmax(dim=1)[:, 0]
+    confidence = sure.argmax(dim=1).to(torch.float32) / (len(OPTIONS[SURE]) - 1)
+    table = pa.table([ids, p_true.numpy(), confidence.numpy()], schema=SCHEMA)
+    write_table(target, table, provenance(**made))

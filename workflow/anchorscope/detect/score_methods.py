@@ -6,8 +6,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from anchorscope.detect.many_layers import LayerProbes, probe_files, probe_layers
-from anchorscope.detect.methods import every_method
+from anchorscope.detect.methods import LayerProbes, every_method, probe_files, probe_layers
 from anchorscope.detect.reading import Files, Reading, read_files
 from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.by_layer import each
@@ -58,17 +57,23 @@ def trainings_of(reading: Reading) -> Trainings:
 
 def scores_table(reading: Reading, probes: LayerProbes, seed: int) -> pl.DataFrame:
     """One row per method and example. `probes` are the plain ones of all layers, fitted to `trainings_of`."""
-    folds, tables = torch.from_numpy(reading.folds), []
+    folds = torch.from_numpy(reading.folds)
     said = every_method(reading, probes, trainings_of(reading), together=reading.folds, seed=seed)
-    for method, found in said.items():
-        columns = {
-            "method": [method] * len(folds),
-            "id": reading.ids,
-            "cluster": reading.clusters,
-            "hallucinated": reading.hallucinated,
-            "fold": reading.folds,
-            "score": own_fold(found.scores, folds).numpy(),
-            "p": own_fold(found.chances, folds).numpy(),
-        }
-        tables.append(pl.DataFrame(columns, schema=SCHEMA))
-    return pl.concat(tables)
+    everyone = {
+        "id": reading.ids,
+        "cluster": reading.clusters,
+        "hallucinated": reading.hallucinated,
+        "fold": reading.folds,
+    }
+    return pl.concat(
+        pl.DataFrame(
+            {
+                "method": method,
+                **everyone,
+                "score": own_fold(found.scores, folds).numpy(),
+                "p": own_fold(found.chances, folds).numpy(),
+            },
+            schema=SCHEMA,
+        )
+        for method, found in said.items()
+    )
