@@ -19,7 +19,7 @@ from anchorscope.experiments.modes import SAMPLE, saliency_rows
 from anchorscope.experiments.new_passes import answer_only_rows, patching_rows
 from anchorscope.experiments.tell_groups import tell_groups
 from anchorscope.extract.axes import Headline
-from anchorscope.probe.folds import assign_folds
+from anchorscope.probe.examples import assign_folds
 from anchorscope.summarise.bootstrap import Resamples, resample
 
 HEADLINE = Headline("resid", "answer_last")

@@ -10,9 +10,9 @@ from anchorscope.detect.many_layers import LayerProbes, probe_files, probe_layer
 from anchorscope.detect.methods import every_method
 from anchorscope.detect.reading import Files, Reading, read_files
 from anchorscope.probe.anchor_rules import FULL
-from anchorscope.probe.by_layer import each
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.kept import load_probes
+from anchorscope.probe.scores import each
 from anchorscope.probe.trainings import Trainings, cross_fitting, own_fold
 from anchorscope.probe.written import write_derived
 

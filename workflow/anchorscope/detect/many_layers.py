@@ -8,11 +8,10 @@ from torch import Tensor
 
 from anchorscope.detect.names import BEST_LAYER, MEAN_LOGIT, PROBE, STACKED, layer_read
 from anchorscope.extract.axes import Pass
-from anchorscope.probe.by_layer import each, joined
 from anchorscope.probe.delta import StateReader, States, in_chunks
-from anchorscope.probe.fitted import Fitted, inner_logits, probes_of, read
 from anchorscope.probe.logistic import log_loss
-from anchorscope.probe.trainings import Trainings
+from anchorscope.probe.scores import each, joined
+from anchorscope.probe.trainings import Fitted, Trainings, inner_logits, probes_of, read
 
 CLEAN: Pass = ("first", "clean")
 

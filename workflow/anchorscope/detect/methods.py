@@ -25,11 +25,9 @@ from anchorscope.detect.names import (
 from anchorscope.detect.network import read_network
 from anchorscope.detect.pathways import read_ensemble, read_mixtures, read_reweighted
 from anchorscope.detect.reading import Reading
-from anchorscope.probe.fitted import read
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.readers import presence
-from anchorscope.probe.strengths import STRENGTHS
-from anchorscope.probe.trainings import Trainings
+from anchorscope.probe.trainings import STRENGTHS, Trainings, read
 
 PENALTY = STRENGTHS[-1]  # of Platt's regression: next to nothing, but scores that separate classes have a best slope
 

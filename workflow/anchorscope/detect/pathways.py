@@ -23,9 +23,16 @@ from anchorscope.detect.names import (
     PUBLISHED,
 )
 from anchorscope.extract.axes import EXACT, Pass
-from anchorscope.probe.fitted import NOT_BETTER, inner_logits, probes_of, read
-from anchorscope.probe.strengths import GROUPS, inner_losses, least
-from anchorscope.probe.trainings import Trainings
+from anchorscope.probe.trainings import (
+    GROUPS,
+    NOT_BETTER,
+    Trainings,
+    inner_logits,
+    inner_losses,
+    least,
+    probes_of,
+    read,
+)
 
 FEWEST = 5  # of a class that an expert learns from, and of a group that a gate learns from
 MEMBERS = 3  # of the ensemble: as many probes as the gate and the two experts

@@ -12,7 +12,7 @@ import polars as pl
 from anchorscope.experiments.estimates import Sample, rows_of_groups
 from anchorscope.experiments.groups import RULES, Grouping, Groups
 from anchorscope.experiments.names import FLIPS
-from anchorscope.probe.verdicts import delta_logit, delta_p, flips
+from anchorscope.probe.quality import delta_logit, delta_p, flips
 from anchorscope.summarise.bootstrap import Resamples
 from anchorscope.summarise.grouping import by_layer
 

@@ -26,9 +26,8 @@ from anchorscope.extract.axes import Headline
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import progress
 from anchorscope.probe.anchor_rules import Role
-from anchorscope.probe.fitted import fit_trainings, probes_of
-from anchorscope.probe.folds import shuffle_labels
-from anchorscope.probe.trainings import cross_fitting, own_fold
+from anchorscope.probe.examples import shuffle_labels
+from anchorscope.probe.trainings import cross_fitting, fit_trainings, own_fold, probes_of
 
 
 def read_states(reader: ActivationReader, headline: Headline) -> Iterator[torch.Tensor]:

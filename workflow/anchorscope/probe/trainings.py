@@ -1,10 +1,15 @@
-"""What probes learn from: training sets among the same examples, and the inner folds on which strengths are chosen."""
+"""Probes of several training sets: what they learn from, strengths of the penalty, and probes that are fitted together.
 
-from collections.abc import Iterator
+A strength is chosen by cross-validation inside a training set, on its inner folds.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+
+from anchorscope.probe.logistic import FittedProbes, fit, log_loss, try_strengths
 
 VALIDATED = 2  # inner folds of a training set on which strengths are chosen
 
@@ -93,3 +98,125 @@ def whom_folds_hold_out(folds: Tensor) -> Tensor:
 def own_fold(scores: Tensor, folds: Tensor) -> Tensor:
     """Each example's score [..., examples] by the training set that held it out, from [..., trainings, examples]."""
     return torch.where(whom_folds_hold_out(folds), scores, 0.0).sum(-2)
+
+
+# Strengths of the penalty; those of a group are tried together.
+GROUPS = ((64.0, 16.0, 4.0, 1.0), (2.0**-2, 2.0**-4), (2.0**-6, 2.0**-8, 2.0**-10))
+STRENGTHS = tuple(strength for group in GROUPS for strength in group)
+CLEARLY_WORSE = 1.1  # the search ends with a group whose last loss is so many times the best one
+CHOICE_TOLERANCE = 1e-4  # enough to compare losses; the probes that score are solved further
+
+
+def choose_strengths(
+    features: Tensor, labels: Tensor, trainings: Trainings, clearly_worse: float = CLEARLY_WORSE
+) -> Tensor:
+    """The strength with the least loss on inner folds, for each layer and training set: [layers, trainings]."""
+    return least(inner_losses(features, labels, trainings, clearly_worse))
+
+
+def least(losses: Tensor, strengths: Sequence[float] = STRENGTHS) -> Tensor:
+    """The strength [layers, trainings] with the least of some losses [strengths, layers, trainings]."""
+    return torch.tensor(strengths, dtype=losses.dtype, device=losses.device)[losses.argmin(0)]
+
+
+def inner_losses(
+    features: Tensor,
+    labels: Tensor,
+    trainings: Trainings,
+    clearly_worse: float = CLEARLY_WORSE,
+    groups: Sequence[Sequence[float]] = GROUPS,
+) -> Tensor:
+    """The loss by strength, layer and training set, summed over inner folds: [strengths, layers, trainings].
+
+    From features [layers, examples, width]. A strength that is not tried, being clearly worse, has an infinite loss.
+    Where several training sets choose for one, its loss is the mean of theirs.
+    """
+    shape = (sum(map(len, groups)), len(features), len(trainings.inner))
+    losses = torch.zeros(shape, dtype=features.dtype, device=features.device)
+    for split in trainings.splits():
+        losses[:, :, list(split.validated)] += _validated(features, labels, split, clearly_worse, groups)
+    return torch.stack([losses[..., some].mean(-1) for some in trainings.chosen_by], dim=-1)
+
+
+def _validated(
+    features: Tensor, labels: Tensor, split: InnerSplit, clearly_worse: float, groups: Sequence[Sequence[float]]
+) -> Tensor:
+    """The loss of one inner probe by strength, layer and training set that it serves."""
+    among = torch.stack(list(split.validated.values()))[:, ~split.train]
+    shape = (sum(map(len, groups)), len(features), len(among))
+    losses = torch.full(shape, torch.inf, dtype=features.dtype, device=features.device)
+    tried = 0
+    for logits in try_strengths(
+        features=features, labels=labels, train=split.train, groups=groups, tolerance=CHOICE_TOLERANCE
+    ):
+        for column in logits.unbind(1):
+            losses[tried] = log_loss(column[:, None], labels[~split.train], among)
+            tried += 1
+        if (losses[tried - 1] > clearly_worse * losses.amin(0)).all():
+            break
+    return losses
+
+
+# The search for the strengths of detection's own readers ends with the first group that brings nothing. So a reader of
+# the main run's states may be another than the main run's probe.
+NOT_BETTER = 1.0
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The probe of each layer and training set."""
+
+    probes: FittedProbes  # [layers, trainings]
+    strengths: Tensor  # [layers, trainings]
+    losses: Tensor  # [layers, trainings]: of the strength that was chosen, on inner folds
+
+
+def fit_trainings(
+    features: Tensor,
+    labels: Tensor,
+    trainings: Trainings,
+    clearly_worse: float = CLEARLY_WORSE,
+    dtype: torch.dtype | None = None,
+) -> Fitted:
+    """Choose a strength for each layer of features [layers, examples, width] and each training set, and fit a probe.
+
+    `labels` are [examples]. Probes are fitted in the dtype of the features unless another is given.
+    """
+    losses = inner_losses(features, labels, trainings, clearly_worse)
+    strengths = least(losses)
+    probes = probes_of(features.to(dtype or features.dtype), labels, trainings.train, strengths)
+    return Fitted(probes, strengths, losses.amin(0))
+
+
+def read(features: Tensor, labels: Tensor, trainings: Trainings) -> Tensor:
+    """What probes of features [layers, examples, width] say about everyone: logits [layers, trainings, examples].
+
+    Their strengths are not searched for as far as elsewhere.
+    """
+    return fit_trainings(features, labels, trainings, NOT_BETTER).probes.logits(features)
+
+
+def probes_of(features: Tensor, labels: Tensor, train: Tensor, strengths: Tensor) -> FittedProbes:
+    """Probes that learn from `train` [probes, examples]. Examples that none learns from are left out of the sums."""
+    some = train.any(0)
+    if not some.all():
+        features, labels, train = features[:, some], labels[some], train[:, some]
+    return fit(features=features, labels=labels, train=train, strengths=strengths)
+
+
+def inner_logits(
+    clean: Tensor, labels: Tensor, trainings: Trainings, strengths: Tensor, others: Sequence[Tensor] = ()
+) -> list[Tensor]:
+    """What inner probes say about those of their training set whom they never saw: [layers, trainings, examples].
+
+    The probes learn from clean states [layers, examples, width], one for each inner fold of a training set, with the
+    strength [layers, trainings] of that set. First come the clean logits, then those of `others`, states of the same
+    shape. They are 0 outside the training set.
+    """
+    numbers, train, held_out = map(list, zip(*trainings.nested(), strict=True))
+    probes = probes_of(clean, labels, train=torch.stack(train), strengths=strengths[:, numbers])
+    found, place = [], torch.tensor(numbers, device=clean.device)
+    for states in [clean, *others]:
+        own = torch.where(torch.stack(held_out), probes.logits(states), 0.0)  # [layers, inner folds, examples]
+        found.append(own.new_zeros(len(own), len(trainings), own.shape[2]).index_add_(1, place, own))
+    return found

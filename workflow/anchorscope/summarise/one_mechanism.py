@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anchorscope.probe.verdicts import delta_logit, delta_p, flips
+from anchorscope.probe.quality import delta_logit, delta_p, flips
 from anchorscope.summarise.push import fit_lines
 
 
