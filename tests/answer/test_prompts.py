@@ -7,8 +7,7 @@ import re
 import pytest
 from transformers import LlamaConfig
 
-from anchorscope.answer.answers import answer_questions, remarks
-from anchorscope.answer.ends import stop_tokens
+from anchorscope.answer.answers import answer_questions, remarks, stop_tokens
 from anchorscope.answer.prompts import (
     BUNDLED_PROMPTS,
     chat_prompt,

@@ -19,7 +19,7 @@ from anchorscope.files.provenance import provenance
 from anchorscope.probe.delta import measure
 from anchorscope.probe.examples import examples_of
 from anchorscope.probe.logistic import fit, log_loss
-from anchorscope.probe.trainings import STRENGTHS
+from anchorscope.probe.strengths import STRENGTHS
 from planted_detector import FITTING, LAYERS, SOURCES, WIDTH, about, manifest, write_activations
 
 

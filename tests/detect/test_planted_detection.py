@@ -9,7 +9,7 @@ from anchorscope.detect.areas import areas, gains
 from anchorscope.detect.crossfit import scores_table, trainings_of
 from anchorscope.detect.names import METHODS
 from anchorscope.detect.pathways import read_ensemble, read_mixtures
-from anchorscope.probe.trainings import fit_trainings, own_fold
+from anchorscope.probe.strengths import fit_trainings, own_fold
 from planted_detection import NOTHING, ONE_DIRECTION, TWO_DIRECTIONS, World, probes_of_layers
 
 FEW, MANY = 4, 100

@@ -14,7 +14,7 @@ from anchorscope.detect.names import METHODS
 from anchorscope.detect.reading import Reading, joined
 from anchorscope.detect.shared import joint_clusters
 from anchorscope.detect.transfer import OTHERS, Plans, carried_over, plans, probe_plans
-from anchorscope.probe.trainings import STRENGTHS, whole
+from anchorscope.probe.strengths import STRENGTHS, whole
 from planted_detection import NOTHING, ONE_DIRECTION, TWO_DIRECTIONS, World
 
 NAMES = ["sea", "sky", "sand"]

@@ -23,7 +23,7 @@ from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.probe.delta import Examples, examples_of
 from anchorscope.probe.quality import auc, auc_gain
 from anchorscope.probe.readers import best_layer, presence, read_features, read_texts, text_table
-from anchorscope.probe.trainings import STRENGTHS, choose_strengths, cross_fitting, inner_losses
+from anchorscope.probe.strengths import STRENGTHS, choose_strengths, cross_fitting, inner_losses
 from anchorscope.text.content_words import exact_question_spans
 from anchorscope.text.forms import question_form
 from anchorscope.text.grading import find_gold

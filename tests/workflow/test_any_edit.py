@@ -72,7 +72,7 @@ PASSING = [
     Edit("test.yaml", "title: ONE", "title: Other"),
     Edit("test.yaml", "bootstrap_draws: 100", "bootstrap_draws: 101"),
     Edit("one.jsonl", "nothing of the kind", "nothing of this kind"),
-    Edit(f"{LIBRARY}/probe/trainings.py", "64.0, 16.0", "32.0, 16.0"),
+    Edit(f"{LIBRARY}/probe/strengths.py", "64.0, 16.0", "32.0, 16.0"),
     Edit(f"{LIBRARY}/extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 15"),
     Edit(f"{LIBRARY}/text/short_answer.py", "(?:will|would", "(?:shall|will|would"),
     Edit(f"{LIBRARY}/draw/figures.py", 'GREY = "0.4"', 'GREY = "0.5"'),

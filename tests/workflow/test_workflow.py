@@ -523,7 +523,7 @@ def test_a_component_that_was_not_kept_is_extracted_with_all_that_follows(rerun)
     [
         ("anchorscope/probe/scores.py", '"""', '"""What a comment says changes nothing. ', {}),
         pytest.param(
-            "anchorscope/probe/trainings.py",
+            "anchorscope/probe/strengths.py",
             "64.0, 16.0",
             "32.0, 16.0",
             {"probe": 2, "read_text": 2, **BELOW_PROBE},

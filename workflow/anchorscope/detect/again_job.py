@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from anchorscope.answer.prompts import PromptSet
-from anchorscope.answer.settings import ModelSettings
+from anchorscope.answer.prompts import ModelSettings, PromptSet
 from anchorscope.detect.about_prompts import ASKED, OPTIONS, Asking, build_askings
 from anchorscope.detect.ask_about import ask_about
 from anchorscope.detect.asked_file import write_asked

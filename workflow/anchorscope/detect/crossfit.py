@@ -13,7 +13,7 @@ from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.kept import load_probes
 from anchorscope.probe.scores import each
-from anchorscope.probe.trainings import Trainings, cross_fitting, own_fold
+from anchorscope.probe.strengths import Trainings, cross_fitting, own_fold
 from anchorscope.probe.written import write_derived
 
 SCHEMA = {

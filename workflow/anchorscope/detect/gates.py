@@ -17,7 +17,7 @@ from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.probed import TooFew
-from anchorscope.probe.trainings import choose_strengths, cross_fitting, own_fold
+from anchorscope.probe.strengths import choose_strengths, cross_fitting, own_fold
 from anchorscope.probe.written import write_probed
 
 SCHEMA = {"id": pl.String, **dict.fromkeys(GATES, pl.Float32)}

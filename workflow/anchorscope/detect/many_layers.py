@@ -11,7 +11,7 @@ from anchorscope.extract.axes import Pass
 from anchorscope.probe.delta import StateReader, States, in_chunks
 from anchorscope.probe.logistic import log_loss
 from anchorscope.probe.scores import each, joined
-from anchorscope.probe.trainings import Fitted, Trainings, inner_logits, probes_of, read
+from anchorscope.probe.strengths import Fitted, Trainings, inner_logits, probes_of, read
 
 CLEAN: Pass = ("first", "clean")
 

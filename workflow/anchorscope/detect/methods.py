@@ -27,7 +27,7 @@ from anchorscope.detect.pathways import read_ensemble, read_mixtures, read_rewei
 from anchorscope.detect.reading import Reading
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.readers import presence
-from anchorscope.probe.trainings import STRENGTHS, Trainings, read
+from anchorscope.probe.strengths import STRENGTHS, Trainings, read
 
 PENALTY = STRENGTHS[-1]  # of Platt's regression: next to nothing, but scores that separate classes have a best slope
 

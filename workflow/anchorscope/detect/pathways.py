@@ -23,7 +23,7 @@ from anchorscope.detect.names import (
     PUBLISHED,
 )
 from anchorscope.extract.axes import EXACT, Pass
-from anchorscope.probe.trainings import (
+from anchorscope.probe.strengths import (
     GROUPS,
     NOT_BETTER,
     Trainings,

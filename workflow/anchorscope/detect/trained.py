@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.probe.scores import each
-from anchorscope.probe.trainings import VALIDATED, Fitted, cross_fitting, fit_trainings
+from anchorscope.probe.strengths import VALIDATED, Fitted, cross_fitting, fit_trainings
 
 # The search for a strength ends earlier than in the probe stage, which probes fewer examples: weak penalties of many
 # examples are most of the work, and no loss that has once risen by so much was seen to fall below the best again.

@@ -11,6 +11,9 @@ import numpy as np
 
 from anchorscope.probe.probed import TooFew
 
+MIN_PER_CLASS = 20
+SEEDS_APART = 1000  # between the repeats' seeds; a seed and the next one give related folds and halves
+
 
 def assign_folds(ids: list[str], groups: list[str], labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """The fold of each example, [examples]: stratified by label, no group in two folds.
@@ -50,10 +53,6 @@ def shuffle_labels(ids: list[str], labels: np.ndarray, folds: np.ndarray, seed: 
         members = np.flatnonzero(folds == fold)
         shuffled[members] = labels[order[folds[order] == fold]]
     return shuffled
-
-
-MIN_PER_CLASS = 20
-SEEDS_APART = 1000  # between the repeats' seeds; a seed and the next one give related folds and halves
 
 
 @dataclass(frozen=True)

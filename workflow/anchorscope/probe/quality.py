@@ -2,6 +2,8 @@
 
 import numpy as np
 
+CALIBRATION_BINS = 10
+
 
 def delta_p(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
     """How far the probe's confidence in its own clean verdict rises or falls, in percentage points."""
@@ -26,9 +28,6 @@ def flips(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
     return 0.5 * (1 + np.tanh(logits / 2))
-
-
-CALIBRATION_BINS = 10
 
 
 def auc(logits: np.ndarray, positive: np.ndarray) -> np.ndarray:

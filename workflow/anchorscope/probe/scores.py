@@ -29,9 +29,17 @@ from anchorscope.probe.anchor_rules import FULL, HALF_A, HALF_B, ROLES, SECOND_B
 from anchorscope.probe.examples import Examples
 from anchorscope.probe.label_errors import Labelling
 from anchorscope.probe.logistic import FittedProbes, fit, fit_labellings
-from anchorscope.probe.trainings import cross_fitting, fit_trainings, own_fold, whom_folds_hold_out
+from anchorscope.probe.strengths import cross_fitting, fit_trainings, own_fold, whom_folds_hold_out
 
 Kept = TypeVar("Kept")  # what keeps tensors
+Logits = dict[tuple[Probe, str], Tensor]  # (probe, intervention) -> [layers, examples]
+# What the AUC and the honest gap are made from.
+READ: dict[Probe, tuple[str, ...]] = {FULL: ("clean",)}
+READ |= {role.labels: ("clean", EXACT) for role in ROLES["replicate"]}
+DIRECTIONS = 32  # leading ones of the clean states
+EXAMPLES_PER_DIRECTION = 4  # fewer directions where training examples are few
+ROUNDS = 5  # of the search for directions
+LEAST_SPREAD = 1e-6  # relative to the largest; less is rounding
 
 
 def each(kept: Kept, change: Callable[[Tensor], Tensor]) -> Kept:
@@ -56,9 +64,6 @@ def _made(parts: Sequence[Any], make: Callable[[list[Tensor]], Tensor]) -> Any:
     if is_dataclass(first):
         return replace(first, **_made([vars(part) for part in parts], make))  # type: ignore[type-var]
     raise TypeError(f"{type(first).__name__} keeps no tensors by layer.")
-
-
-Logits = dict[tuple[Probe, str], Tensor]  # (probe, intervention) -> [layers, examples]
 
 
 @dataclass(frozen=True)
@@ -135,11 +140,6 @@ def widened(states: Tensor) -> Tensor:
     return states if states.dtype == torch.float64 else states.float()
 
 
-# What the AUC and the honest gap are made from.
-READ: dict[Probe, tuple[str, ...]] = {FULL: ("clean",)}
-READ |= {role.labels: ("clean", EXACT) for role in ROLES["replicate"]}
-
-
 def score_labellings(
     states: dict[tuple[str, str], Tensor],  # (prompt, intervention) -> [layers, examples, width]
     labels: Tensor,  # [labellings, examples]
@@ -179,12 +179,6 @@ def label_errors_table(logits: Logits, drawn: list[Labelling], examples: Example
         state = "clean" if applied == "clean" else "ko"
         columns[f"logit_{state}_{probe.name}"] = scored.transpose(0, 1).numpy().ravel().astype(np.float32)
     return pl.DataFrame(columns)
-
-
-DIRECTIONS = 32  # leading ones of the clean states
-EXAMPLES_PER_DIRECTION = 4  # fewer directions where training examples are few
-ROUNDS = 5  # of the search for directions
-LEAST_SPREAD = 1e-6  # relative to the largest; less is rounding
 
 
 def distances(states: dict[str, Tensor], folds: Tensor) -> dict[str, Tensor]:

@@ -12,6 +12,14 @@ from torch import Tensor
 from anchorscope.probe.logistic import FittedProbes, fit, log_loss, try_strengths
 
 VALIDATED = 2  # inner folds of a training set on which strengths are chosen
+# Strengths of the penalty; those of a group are tried together.
+GROUPS = ((64.0, 16.0, 4.0, 1.0), (2.0**-2, 2.0**-4), (2.0**-6, 2.0**-8, 2.0**-10))
+STRENGTHS = tuple(strength for group in GROUPS for strength in group)
+CLEARLY_WORSE = 1.1  # the search ends with a group whose last loss is so many times the best one
+CHOICE_TOLERANCE = 1e-4  # enough to compare losses; the probes that score are solved further
+# The search for the strengths of detection's own readers ends with the first group that brings nothing. So a reader of
+# the main run's states may be another than the main run's probe.
+NOT_BETTER = 1.0
 
 
 @dataclass(frozen=True)
@@ -100,13 +108,6 @@ def own_fold(scores: Tensor, folds: Tensor) -> Tensor:
     return torch.where(whom_folds_hold_out(folds), scores, 0.0).sum(-2)
 
 
-# Strengths of the penalty; those of a group are tried together.
-GROUPS = ((64.0, 16.0, 4.0, 1.0), (2.0**-2, 2.0**-4), (2.0**-6, 2.0**-8, 2.0**-10))
-STRENGTHS = tuple(strength for group in GROUPS for strength in group)
-CLEARLY_WORSE = 1.1  # the search ends with a group whose last loss is so many times the best one
-CHOICE_TOLERANCE = 1e-4  # enough to compare losses; the probes that score are solved further
-
-
 def choose_strengths(
     features: Tensor, labels: Tensor, trainings: Trainings, clearly_worse: float = CLEARLY_WORSE
 ) -> Tensor:
@@ -155,11 +156,6 @@ def _validated(
         if (losses[tried - 1] > clearly_worse * losses.amin(0)).all():
             break
     return losses
-
-
-# The search for the strengths of detection's own readers ends with the first group that brings nothing. So a reader of
-# the main run's states may be another than the main run's probe.
-NOT_BETTER = 1.0
 
 
 @dataclass(frozen=True)
