@@ -26,8 +26,7 @@ from common import machine, report
 from anchorscope.extract.axes import EXACT
 from anchorscope.extract.store import ActivationReader
 from anchorscope.probe.anchor_rules import PROBES
-from anchorscope.probe.examples import Examples, examples_of
-from anchorscope.probe.folds import assign_folds
+from anchorscope.probe.examples import Examples, assign_folds, examples_of
 from anchorscope.probe.scores import score
 from anchorscope.summarise.bootstrap import resample
 from anchorscope.summarise.curves import curves, series_row

@@ -38,10 +38,9 @@ from anchorscope.engine.door import Path as EnginePath
 from anchorscope.engine.packs import Packs
 from anchorscope.engine.work import Variant
 from anchorscope.extract.axes import COMPONENTS, EXACT, FULL, HEADLINE, PASSES, Grid
-from anchorscope.extract.run import run_workload
+from anchorscope.extract.run import run_workload, to_host
 from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationWriter, example_bytes
-from anchorscope.extract.writer import to_host
 from anchorscope.models.loading import random_model
 
 SHAPES = ["llama-3.2-1b", "llama-3.2-3b", "qwen3-8b", "qwen3-32b"]

@@ -25,7 +25,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
-from anchorscope.answer.ends import answer_ends, stop_tokens
+from anchorscope.answer.answers import answer_ends, stop_tokens
 from anchorscope.answer.prompts import encode, few_shot_prompt
 from anchorscope.engine.batches import plan_batches
 from anchorscope.engine.door import Engine

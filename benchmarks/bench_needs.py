@@ -23,7 +23,8 @@ from anchorscope.extract.axes import HEADLINE, PASSES
 from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import file_of
-from anchorscope.needs import NEW_TOKENS, Needs, needs
+from anchorscope.models.precision import NEW_TOKENS
+from anchorscope.needs import Needs, needs
 
 
 def extract_to(folder: Path, model: PreTrainedModel, workload: Workload) -> None:

@@ -27,8 +27,7 @@ from sklearn.linear_model import LogisticRegression
 from anchorscope.files.memory import give_back_freed_blocks
 from anchorscope.probe.delta import CHUNK_BYTES
 from anchorscope.probe.logistic import fit
-from anchorscope.probe.strengths import STRENGTHS, choose_strengths
-from anchorscope.probe.trainings import cross_fitting
+from anchorscope.probe.strengths import STRENGTHS, choose_strengths, cross_fitting
 
 SHAPES = {"llama-3.2-1b": (16, 2048), "qwen3-32b": (64, 5120)}
 DIRECTIONS, WITH_SIGNAL, SIGNAL = 100, 10, 0.3

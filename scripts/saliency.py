@@ -6,7 +6,7 @@ was probed, the table is empty.
 
 import json
 
-from anchorscope.experiments.saliency_job import SaliencySettings, saliency_file
+from anchorscope.experiments.saliency import SaliencySettings, saliency_file
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 

@@ -7,8 +7,7 @@ import re
 import pytest
 from transformers import LlamaConfig
 
-from anchorscope.answer.answers import answer_questions, remarks
-from anchorscope.answer.ends import stop_tokens
+from anchorscope.answer.answers import answer_questions, remarks, stop_tokens
 from anchorscope.answer.prompts import (
     BUNDLED_PROMPTS,
     chat_prompt,
@@ -19,7 +18,8 @@ from anchorscope.answer.prompts import (
 )
 from anchorscope.engine.batches import plan_batches
 from anchorscope.engine.door import Engine, check_length
-from anchorscope.text.content_words import Span, exact_question_spans
+from anchorscope.text.content_words import exact_question_spans
+from anchorscope.text.spans import Span
 from small_things import tiny_model
 
 SHOTS = [{"question": "Who wrote Emma?", "answer": "Jane Austen"}]

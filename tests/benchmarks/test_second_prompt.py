@@ -14,8 +14,7 @@ import torch
 from anchorscope.answer.prompts import BUNDLED_PROMPTS, build_prompt, encode
 from anchorscope.files.identity import read_json
 from anchorscope.probe.examples import examples_of
-from anchorscope.probe.strengths import choose_strengths
-from anchorscope.probe.trainings import cross_fitting
+from anchorscope.probe.strengths import choose_strengths, cross_fitting
 from anchorscope.text.content_words import content_spans
 from anchorscope.text.normal_words import normal_words
 from rounding import of_a_fit, of_a_pass

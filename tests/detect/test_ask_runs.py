@@ -5,7 +5,7 @@ import shutil
 import polars as pl
 import pytest
 
-from anchorscope.answer.ends import answer_ends
+from anchorscope.answer.answers import answer_ends
 from anchorscope.detect.names import METHODS
 from small_run import base_config, jobs, snakemake, write_config
 

@@ -18,8 +18,7 @@ from anchorscope.extract.axes import EXACT
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.readers import presence, read_features
 from anchorscope.probe.scores import score
-from anchorscope.probe.strengths import STRENGTHS
-from anchorscope.probe.trainings import cross_fitting, own_fold, whole
+from anchorscope.probe.strengths import STRENGTHS, cross_fitting, own_fold, whole
 from planted_detection import TWO_DIRECTIONS, World, probes_of_layers
 from rounding import assert_same, of_a_fit, of_sums
 

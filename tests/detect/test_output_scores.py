@@ -6,8 +6,7 @@ from math import log
 import numpy as np
 import pytest
 
-from anchorscope.answer.answers import grade
-from anchorscope.answer.ends import answer_ends
+from anchorscope.answer.answers import answer_ends, grade
 from anchorscope.detect.reading import (
     asked_scores,
     belong,

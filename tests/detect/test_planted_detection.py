@@ -9,8 +9,7 @@ from anchorscope.detect.areas import areas, gains
 from anchorscope.detect.names import METHODS
 from anchorscope.detect.pathways import read_ensemble, read_mixtures
 from anchorscope.detect.score_methods import scores_table, trainings_of
-from anchorscope.probe.fitted import fit_trainings
-from anchorscope.probe.trainings import own_fold
+from anchorscope.probe.strengths import fit_trainings, own_fold
 from planted_detection import NOTHING, ONE_DIRECTION, TWO_DIRECTIONS, World, probes_of_layers
 
 FEW, MANY = 4, 100

@@ -10,12 +10,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from anchorscope.detect.methods import read_texts
-from anchorscope.detect.names import METHODS
+from anchorscope.detect.names import METHODS, OTHERS
 from anchorscope.detect.pooled import joint_clusters
 from anchorscope.detect.reading import Reading, joined
-from anchorscope.detect.transfer import OTHERS, Plans, carried_over, plans, probe_plans
-from anchorscope.probe.strengths import STRENGTHS
-from anchorscope.probe.trainings import whole
+from anchorscope.detect.transfer import Plans, carried_over, plans, probe_plans
+from anchorscope.probe.strengths import STRENGTHS, whole
 from planted_detection import NOTHING, ONE_DIRECTION, TWO_DIRECTIONS, World
 
 NAMES = ["sea", "sky", "sand"]

@@ -24,10 +24,10 @@ from anchorscope.engine.packing import Pack
 from anchorscope.engine.packs import grow_tree
 from anchorscope.engine.parts import check_components, find_parts
 from anchorscope.engine.self_check import choose_path, shortest_window, without_middle
-from anchorscope.extract.run import run_workload
+from anchorscope.extract.axes import PASSES
+from anchorscope.extract.run import run_workload, writing
 from anchorscope.extract.sequences import build_workload
-from anchorscope.extract.store import PASSES, ActivationReader, ActivationWriter
-from anchorscope.extract.writer import writing
+from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.fingerprint import PACKAGE, reachable, read_sources
 from architectures import small_model
 from few_examples import examples, forest, prompts

@@ -4,18 +4,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from anchorscope.experiments.boundary import read_known
 from anchorscope.experiments.claims import judge_experiment
-from anchorscope.experiments.estimates import ENOUGH, SCHEMA, Sample, bins, by_anchor, matched_gap, rows, to_table
-from anchorscope.experiments.gather import gather_experiment
+from anchorscope.experiments.estimate import SAMPLE, patching_rows, read_known, saliency_rows, thirds
+from anchorscope.experiments.estimates import SCHEMA, Sample, bins, by_anchor, matched_gap, rows, to_table
 from anchorscope.experiments.groups import read_groups
-from anchorscope.experiments.modes import SAMPLE, saliency_rows
-from anchorscope.experiments.new_passes import patching_rows, thirds
+from anchorscope.experiments.names import ENOUGH
 from anchorscope.files.frames import write_frame
 from anchorscope.files.provenance import provenance
 from anchorscope.summarise.bootstrap import resample
 from anchorscope.summarise.claims import Findings
 from anchorscope.summarise.claims_page import claims_page
+from anchorscope.summarise.tables import gather, read_coverage
 from planted_experiments import HEADLINE, World, boundary, patching
 
 
@@ -185,14 +184,14 @@ def test_the_page_has_every_part_of_an_experiments_claim():
 def test_a_gathered_table_says_what_its_numbers_come_from(tmp_path):
     table = pl.DataFrame([{"measure": "auc", "value": 1.0, "resampled": [1.0]}], schema=SCHEMA)
     for name, more in (("one", {}), ("two", {"not_probed": "too few"})):
-        made = provenance(stage="test", model={"weights": "random"}, **more)
+        made = provenance(stage="test", model={"weights": "random"}, path=None, **more)
         write_frame(
             tmp_path / f"{name}.parquet", table if name == "one" else pl.DataFrame(schema={"id": pl.String}), made
         )
     files = [str(tmp_path / f"{name}.parquet") for name in ("one", "two")]
     pairs = [("model", "one"), ("model", "two")]
-    found = gather_experiment(pairs, files, {"one": "file", "two": "hub"})
+    found = gather(read_coverage(pairs, files), {"patching": files}, {"one": "file", "two": "hub"})["patching"]
     assert found.select("model", "weights", "dataset", "source").rows() == [("model", "random", "one", "file")]
-    assert "resampled" not in found.columns
+    assert found.columns[-len(SCHEMA) :] == list(SCHEMA)
     with pytest.raises(ValueError, match="too few"):
-        gather_experiment(pairs[1:], files[1:], {"two": "hub"})
+        read_coverage(pairs[1:], files[1:])

@@ -9,9 +9,8 @@ import torch
 from anchorscope.engine.door import Engine
 from anchorscope.experiments.scores import score_experiment
 from anchorscope.extract.axes import EXACT, HEADLINE, REPLACING
-from anchorscope.extract.replaced_sequences import build_replaced
 from anchorscope.extract.run import run_workload
-from anchorscope.extract.sequences import build_workload
+from anchorscope.extract.sequences import build_replaced, build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.files.frames import write_frame
 from anchorscope.probe.anchor_rules import Probe

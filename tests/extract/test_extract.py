@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from anchorscope.answer.answers import answer_questions
-from anchorscope.answer.ends import answer_ends, stop_tokens
+from anchorscope.answer.answers import answer_ends, answer_questions, stop_tokens
 from anchorscope.answer.prompts import encode
 from anchorscope.engine.door import Engine
 from anchorscope.engine.packs import find_openings

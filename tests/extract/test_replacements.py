@@ -14,10 +14,9 @@ from anchorscope.engine.door import Engine
 from anchorscope.engine.packs import grow_tree
 from anchorscope.engine.work import Variant
 from anchorscope.extract.axes import COMPONENTS, POSITIONS, REPLACING
-from anchorscope.extract.replaced_sequences import build_replaced
-from anchorscope.extract.replacements import QuestionTokens, patch_question, patch_random, replaced_prompt
+from anchorscope.extract.interventions import QuestionTokens, patch_question, patch_random, replaced_prompt
 from anchorscope.extract.run import run_workload
-from anchorscope.extract.sequences import build_workload
+from anchorscope.extract.sequences import build_replaced, build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from few_examples import examples, longest, prompts
 from reference import plain_states

@@ -10,7 +10,7 @@ from anchorscope.detect.names import METHODS, OTHERS, SAMPLES, WITHOUT_STOP
 from anchorscope.detect.transfer import SCHEMA
 from anchorscope.files.frames import write_frame
 from anchorscope.files.provenance import provenance
-from anchorscope.summarise.tables import Pair
+from anchorscope.probe.probed import Pair
 
 BY_DEFAULT = tuple(name for name in METHODS if name not in (*SAMPLES, *WITHOUT_STOP))
 SKILL = {"probe": 1.0, "stacked": 1.4, "mop": 0.4}

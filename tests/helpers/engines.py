@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from anchorscope.engine.door import Engine, Path, Tried
-from anchorscope.engine.self_check import choose_path
+from anchorscope.engine.door import Engine, Tried
+from anchorscope.engine.self_check import Path, choose_path
 from anchorscope.engine.work import Prompts, Said, Work
 
 

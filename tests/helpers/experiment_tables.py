@@ -5,13 +5,24 @@ from itertools import product
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.awareness import OTHER_PROMPT, READERS
-from anchorscope.experiments.boundary import EVERYONE
+from anchorscope.experiments.estimate import ANSWERS, FLOWS, LABELS, OTHER_PROMPT, PATCHES
 from anchorscope.experiments.estimates import SCHEMA
 from anchorscope.experiments.groups import RULES
-from anchorscope.experiments.modes import DIP, FLOWS, LABELS, ONE_MODE, TWO_MODES
-from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, LOGPROB, MEAN, SUBJECT, UNSURE
-from anchorscope.experiments.new_passes import ANSWERS, DELTA_P, FLIPS, PATCHES
+from anchorscope.experiments.names import (
+    ACCURACY,
+    DELTA_P,
+    DIP,
+    EQUAL_LOGIT,
+    EVERYONE,
+    FLIPS,
+    LOGPROB,
+    MEAN,
+    ONE_MODE,
+    READERS,
+    SUBJECT,
+    TWO_MODES,
+    UNSURE,
+)
 from anchorscope.summarise.strata import POPULARITY
 
 LEVELS = {"question": 40.0, "answer": 10.0, "gap": 30.0, None: 70.0}

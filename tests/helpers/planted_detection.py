@@ -10,7 +10,7 @@ from anchorscope.detect.reweighted_file import Reweighted
 from anchorscope.detect.score_methods import trainings_of
 from anchorscope.extract.axes import EXACT
 from anchorscope.probe.examples import Examples, examples_of
-from anchorscope.probe.fitted import fit_trainings
+from anchorscope.probe.strengths import fit_trainings
 
 TWO_DIRECTIONS, ONE_DIRECTION, NOTHING = TRUTHS = ("two directions", "one direction", "nothing")
 LAYERS, WIDTH = 3, 12

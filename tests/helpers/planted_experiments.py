@@ -10,16 +10,21 @@ import numpy as np
 import polars as pl
 import torch
 
-from anchorscope.experiments.awareness import awareness_rows
-from anchorscope.experiments.boundary import Known, boundary_rows
 from anchorscope.experiments.claims import judge_experiment
+from anchorscope.experiments.estimate import (
+    SAMPLE,
+    Known,
+    answer_only_rows,
+    awareness_rows,
+    boundary_rows,
+    patching_rows,
+    saliency_rows,
+)
 from anchorscope.experiments.estimates import to_table
 from anchorscope.experiments.groups import RULES, Groups, read_groups
-from anchorscope.experiments.modes import SAMPLE, saliency_rows
-from anchorscope.experiments.new_passes import answer_only_rows, patching_rows
 from anchorscope.experiments.tell_groups import tell_groups
 from anchorscope.extract.axes import Headline
-from anchorscope.probe.folds import assign_folds
+from anchorscope.probe.examples import assign_folds
 from anchorscope.summarise.bootstrap import Resamples, resample
 
 HEADLINE = Headline("resid", "answer_last")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from anchorscope.answer.ends import answer_ends, stop_tokens
+from anchorscope.answer.answers import answer_ends, stop_tokens
 from anchorscope.answer.prompts import decoded_offsets, encode, few_shot_prompt
 from anchorscope.text.normal_words import normal_words
 from engines import greedy

@@ -10,14 +10,12 @@ from anchorscope.files.frames import write_frame
 from anchorscope.probe import logistic
 from anchorscope.probe.anchor_rules import PROBES
 from anchorscope.probe.delta import probes_table
-from anchorscope.probe.folds import assign_folds, assign_halves, shuffle_labels
+from anchorscope.probe.examples import assign_folds, assign_halves, shuffle_labels
 from anchorscope.probe.kept import load_probes, read_probes
 from anchorscope.probe.logistic import FittedProbes, fit, fit_labellings, try_strengths
-from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
+from anchorscope.probe.quality import auc, auc_with_interval, calibration_error, delta_p, flips
 from anchorscope.probe.scores import out_of_fold, score
-from anchorscope.probe.strengths import STRENGTHS, choose_strengths
-from anchorscope.probe.trainings import cross_fitting
-from anchorscope.probe.verdicts import delta_p, flips
+from anchorscope.probe.strengths import STRENGTHS, choose_strengths, cross_fitting
 from rounding import assert_same, of_a_fit, of_a_slope, of_logits
 
 RUNS = [("first", "clean"), ("first", "exact_question"), ("first", "random_question"), ("second", "clean")]

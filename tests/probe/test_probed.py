@@ -6,10 +6,10 @@ import torch
 
 from anchorscope.files.frames import read_frame
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.probe.by_layer import each, joined
-from anchorscope.probe.fitted import Fitted
 from anchorscope.probe.logistic import FittedProbes
 from anchorscope.probe.probed import TooFew, not_probed, too_few
+from anchorscope.probe.scores import each, joined
+from anchorscope.probe.strengths import Fitted
 from anchorscope.probe.written import write_derived, write_probed
 
 MADE = {"stage": "probe", "model": {"name": "m"}, "path": None, "repeats": 2, "code": "abc"}

@@ -20,11 +20,10 @@ from anchorscope.extract.axes import Grid
 from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
-from anchorscope.probe.delta import Examples, examples_of
+from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.quality import auc, auc_gain
 from anchorscope.probe.readers import best_layer, presence, read_features, read_texts, text_table
-from anchorscope.probe.strengths import STRENGTHS, choose_strengths, inner_losses
-from anchorscope.probe.trainings import cross_fitting
+from anchorscope.probe.strengths import STRENGTHS, choose_strengths, cross_fitting, inner_losses
 from anchorscope.text.content_words import exact_question_spans
 from anchorscope.text.forms import question_form
 from anchorscope.text.grading import find_gold

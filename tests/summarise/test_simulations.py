@@ -12,12 +12,10 @@ import pytest
 import torch
 
 from anchorscope.probe.anchor_rules import FULL, HALF_A, PROBES, SECOND_B
-from anchorscope.probe.by_layer import each
-from anchorscope.probe.folds import assign_folds, assign_halves
+from anchorscope.probe.examples import assign_folds, assign_halves
 from anchorscope.probe.logistic import fit
-from anchorscope.probe.quality import auc_with_interval
-from anchorscope.probe.scores import Scores, score
-from anchorscope.probe.verdicts import delta_p
+from anchorscope.probe.quality import auc_with_interval, delta_p
+from anchorscope.probe.scores import Scores, each, score
 from anchorscope.summarise.bootstrap import Resamples, interval, resample
 from anchorscope.summarise.curves import Curve, curves, series_row
 from anchorscope.summarise.dip import dip_test

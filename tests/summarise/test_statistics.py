@@ -10,15 +10,13 @@ import torch
 from scipy.optimize import linprog
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
-from anchorscope.extract.axes import Headline
-from anchorscope.extract.store import PASSES
+from anchorscope.extract.axes import PASSES, Headline
 from anchorscope.probe import logistic
 from anchorscope.probe.anchor_rules import ROLES
 from anchorscope.probe.delta import Measured, delta_table, layers_table, with_forms
-from anchorscope.probe.distance import distances
 from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.probed import enough
-from anchorscope.probe.scores import score
+from anchorscope.probe.scores import distances, score
 from anchorscope.summarise.bootstrap import group_means, interval, resample
 from anchorscope.summarise.curves import Curve, Estimate, curves, series_row
 from anchorscope.summarise.dip import dip, dip_test, dips

@@ -93,9 +93,9 @@ FRAMES = {
             "summarise/bootstrap.py",
             "quantile(0.025)",
             "quantile(0.05)",
-            {"estimate", "weigh_kinds", "summarise", "report", *OF_EXPERIMENTS},
+            {"estimate", "weigh_kinds", "summarise", "report", "estimate_experiment"},
         ),
-        ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report", "summarise_experiments"}),
+        ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report"}),
         ("extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract", "saliency", "run_again"}),
         (
             "text/content_words.py",
@@ -145,7 +145,7 @@ STAGES = {
     "choose": {"choose", "saliency", "probe", "count_examples", "report"},
     "extract": {
         *("extract", "probe", "saliency", "score_experiment", "estimate", "weigh_kinds", "summarise", "draw", "report"),
-        *(*OF_EXPERIMENTS, "train_detector", "run_again", *FITTING),
+        *("tell_groups", "estimate_experiment", "train_detector", "run_again", *FITTING),
     },
     "probe": {
         *("probe", "read_text", "saliency", "score_experiment", "estimate", "weigh_kinds", "summarise", "report"),
@@ -155,7 +155,9 @@ STAGES = {
         *("estimate", "weigh_kinds", "summarise", "count_examples", "draw", "report"),
         *("compare_methods", *OF_EXPERIMENTS),
     },
-    "experiments": {"saliency", "score_experiment", "summarise", "draw", "report", *OF_EXPERIMENTS},
+    "experiments": {
+        *("saliency", "score_experiment", "tell_groups", "estimate_experiment", "summarise", "draw", "report"),
+    },
     "detect": {"compare_methods", "draw", "report", "train_detector", *ASKING, *FITTING},
     "draw": {"draw", "report"},
     "report": {"report"},

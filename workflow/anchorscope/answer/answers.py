@@ -1,14 +1,15 @@
 """The model's own answers: generated, graded, and with the tokens of the exact answer."""
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.donors import DONORS, Lengths, find_donors
-from anchorscope.answer.ends import answer_ends, stop_tokens
 from anchorscope.answer.prompts import Demonstrations, Encoded, Prompt, decoded_offsets, encode, tokens_over
 from anchorscope.engine.door import Engine
 from anchorscope.engine.work import Prompts, Said
@@ -73,6 +74,28 @@ def plan(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[dic
 def _lengths(encoded: Encoded, spans: Sequence[dict]) -> Lengths:
     exact = encoded.tokens_of([Span(span["start"], span["end"]) for span in spans])
     return Lengths(len(exact), len(encoded.question_tokens))
+
+
+def answer_ends(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """The tokens that end an answer: the tokenizer's end of text, and every token whose text has a newline."""
+    texts = tokenizer.batch_decode([[token] for token in range(len(tokenizer))])
+    ends = [index for index, text in enumerate(texts) if "\n" in text]
+    return ends if tokenizer.eos_token_id is None else [*ends, tokenizer.eos_token_id]
+
+
+def stop_tokens(model: PreTrainedModel, ends: list[int]) -> Tensor:
+    """Boolean [vocabulary]: `ends`, and the tokens that end a text by the model's own settings."""
+    size = model.get_output_embeddings().weight.shape[0]
+    own = model.generation_config.eos_token_id
+    stops = torch.zeros(size, dtype=torch.bool)
+    for end in [*ends, *(own if isinstance(own, list) else [own])]:
+        if end is not None and type(end) is not int:
+            raise ValueError(
+                f"eos_token_id in the model's generation_config.json is {reprlib.repr(own)}, not a token's number."
+            )
+        if end is not None and 0 <= end < size:  # some configs say -1 for none, or a token beyond the vocabulary
+            stops[end] = True
+    return stops.to(model.device)
 
 
 def ask(engine: Engine, asked: Asked, max_new_tokens: int) -> list[Said]:

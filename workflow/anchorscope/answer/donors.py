@@ -1,14 +1,20 @@
 """Other questions of the shard, whose words or whole text an experiment puts in the place of a question's own."""
 
+import hashlib
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from anchorscope.answer.draws import own_draw
 from anchorscope.text.normal_words import bare_words
 
 DONORS = pa.schema([(name, pa.string()) for name in ("donor_wrong", "donor_right", "other")])
+
+
+def own_draw(what: str, example: str) -> random.Random:
+    """The generator that draws `what` for the example of this id: its own seed, so that no other example changes it."""
+    return random.Random(int.from_bytes(hashlib.sha256(f"{what}\n{example}".encode()).digest()[:8]))
 
 
 @dataclass(frozen=True)

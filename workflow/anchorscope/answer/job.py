@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, ask, grade_all, plan, remarks
-from anchorscope.answer.settings import ModelSettings
+from anchorscope.answer.prompts import ModelSettings
 from anchorscope.engine.door import Engine
 from anchorscope.files.logs import log
 from anchorscope.files.provenance import provenance

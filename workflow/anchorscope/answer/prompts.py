@@ -1,14 +1,15 @@
-"""Prompts: text before and after the question, and which tokens the question has in them."""
+"""Prompts: text before and after the question, which tokens the question has in them, and the jobs that ask by them."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, Self, cast
 
 from transformers import PreTrainedTokenizerBase
 
 from anchorscope.files.identity import read_json
+from anchorscope.models.manifest import Manifest
 from anchorscope.models.rendering import render_within_limits
 from anchorscope.text.spans import Span
 
@@ -199,3 +200,31 @@ def decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
 def _shared(text: str, other: str) -> int:
     limit = min(len(text), len(other))
     return next((index for index in range(limit) if text[index] != other[index]), limit)
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """How a job runs a model."""
+
+    prompts: PromptSet
+    dtype: str
+    threads: int
+    batch_tokens: int | None  # computed together; None for what suits the device
+    code: str  # fingerprint
+
+    @classmethod
+    def of(cls, params: Any, manifest: Path | str, threads: int, **others: Any) -> Self:
+        """From a rule's params, some of which are named as these settings are; `others` are a stage's own."""
+        prompts = PromptSet.from_json(params.prompts, Manifest.read(manifest).prompt)
+        shared = {name: getattr(params, name) for name in ("dtype", "batch_tokens", "code")}
+        return cls(prompts=prompts, threads=threads, **shared, **others)
+
+    def made(self, stage: str, model: Manifest) -> dict[str, object]:
+        """What the outputs of a stage say of how they were made."""
+        return {
+            "stage": stage,
+            "model": model.as_json(),
+            "prompts": self.prompts.as_json(),
+            "dtype": self.dtype,
+            "code": self.code,
+        }

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from anchorscope.answer.prompts import Prompt, PromptSet
-from anchorscope.answer.settings import ModelSettings
+from anchorscope.answer.prompts import ModelSettings, Prompt, PromptSet
 from anchorscope.detect.asking import ASKED, OPTIONS, ask_about, build_askings, write_asked
 from anchorscope.detect.names import AMOUNTS, GATES, SHIFTS, layer_read
 from anchorscope.detect.reweighted_file import write_reweighted

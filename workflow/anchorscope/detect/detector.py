@@ -24,7 +24,7 @@ from anchorscope.extract.store import DTYPES
 from anchorscope.files.arguments import check_texts, check_whole
 from anchorscope.files.logs import log, meter
 from anchorscope.models.revision import tokenizer_hash
-from anchorscope.probe.by_layer import each
+from anchorscope.probe.scores import each
 from anchorscope.text.grading import label
 from anchorscope.text.tidy import tidy
 

@@ -33,13 +33,11 @@ from anchorscope.detect.network import read_network
 from anchorscope.detect.pathways import read_ensemble, read_mixtures, read_reweighted
 from anchorscope.detect.reading import Reading
 from anchorscope.extract.axes import Pass
-from anchorscope.probe.by_layer import each, joined
 from anchorscope.probe.delta import StateReader, States, in_chunks
-from anchorscope.probe.fitted import Fitted, inner_logits, probes_of, read
 from anchorscope.probe.logistic import fit, log_loss
 from anchorscope.probe.readers import presence
-from anchorscope.probe.strengths import STRENGTHS
-from anchorscope.probe.trainings import Trainings
+from anchorscope.probe.scores import each, joined
+from anchorscope.probe.strengths import STRENGTHS, Fitted, Trainings, inner_logits, probes_of, read
 
 CLEAN: Pass = ("first", "clean")
 PENALTY = STRENGTHS[-1]  # of Platt's regression: next to nothing, but scores that separate classes have a best slope

@@ -32,11 +32,21 @@ from anchorscope.extract.store import open_activations
 from anchorscope.files.logs import log
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.examples import Examples, examples_of
-from anchorscope.probe.fitted import NOT_BETTER, inner_logits, probes_of, read
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.probed import TooFew
-from anchorscope.probe.strengths import GROUPS, choose_strengths, inner_losses, least
-from anchorscope.probe.trainings import Trainings, cross_fitting, own_fold
+from anchorscope.probe.strengths import (
+    GROUPS,
+    NOT_BETTER,
+    Trainings,
+    choose_strengths,
+    cross_fitting,
+    inner_logits,
+    inner_losses,
+    least,
+    own_fold,
+    probes_of,
+    read,
+)
 from anchorscope.probe.written import write_probed
 
 FEWEST = 5  # of a class that an expert learns from, and of a group that a gate learns from

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from anchorscope.answer.answers import MAX_NEW_TOKENS, ask_again, plan
-from anchorscope.answer.draws import own_draw
-from anchorscope.answer.prompts import decode
-from anchorscope.answer.settings import ModelSettings
+from anchorscope.answer.donors import own_draw
+from anchorscope.answer.prompts import ModelSettings, decode
 from anchorscope.engine.door import Engine
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import read_table, write_table

@@ -9,10 +9,10 @@ from torch import Tensor
 from anchorscope.detect.methods import LayerProbes, every_method, probe_files, probe_layers
 from anchorscope.detect.reading import Files, Reading, read_files
 from anchorscope.probe.anchor_rules import FULL
-from anchorscope.probe.by_layer import each
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.kept import load_probes
-from anchorscope.probe.trainings import Trainings, cross_fitting, own_fold
+from anchorscope.probe.scores import each
+from anchorscope.probe.strengths import Trainings, cross_fitting, own_fold
 from anchorscope.probe.written import write_derived
 
 SCHEMA = {

@@ -25,14 +25,13 @@ from anchorscope.files.logs import log
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.models.manifest import Manifest
-from anchorscope.probe.by_layer import each, joined
 from anchorscope.probe.delta import States, in_chunks
 from anchorscope.probe.examples import Examples, examples_of
-from anchorscope.probe.fitted import Fitted, fit_trainings
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.probed import TooFew, enough
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
-from anchorscope.probe.trainings import VALIDATED, cross_fitting
+from anchorscope.probe.scores import each, joined
+from anchorscope.probe.strengths import VALIDATED, Fitted, cross_fitting, fit_trainings
 
 CLEAN = ("first", "clean")
 # The search for a strength ends earlier than in the probe stage, which probes fewer examples: weak penalties of many

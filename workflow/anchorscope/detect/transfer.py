@@ -25,8 +25,7 @@ from anchorscope.files.provenance import provenance
 from anchorscope.probe.examples import MIN_PER_CLASS
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.probed import too_few
-from anchorscope.probe.strengths import choose_strengths
-from anchorscope.probe.trainings import Trainings, whole
+from anchorscope.probe.strengths import Trainings, choose_strengths, whole
 
 SCHEMA = {
     "method": pl.String,

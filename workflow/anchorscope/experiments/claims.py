@@ -4,20 +4,39 @@ A claim has several parts, such as an effect and the same beyond its control. It
 contradicted when one is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.awareness import GAIN, LOGIT, SIGNED
-from anchorscope.experiments.boundary import EVERYONE
-from anchorscope.experiments.groups import RULES
-from anchorscope.experiments.modes import ONE_MODE, TWO_MODES
-from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, FLIPS, SUBJECT
-from anchorscope.experiments.new_passes import DELTA_P
-from anchorscope.summarise.claims import BELOW_ZERO, NEAR_ZERO, Effect, JudgedClaim, Part, Region, averaged, verdict_on
-from anchorscope.summarise.tables import Pair
+from anchorscope.experiments.names import (
+    ACCURACY,
+    DELTA_P,
+    EQUAL_LOGIT,
+    EVERYONE,
+    FLIPS,
+    GAIN,
+    LOGIT,
+    ONE_MODE,
+    RULE_NAMES,
+    SIGNED,
+    SUBJECT,
+    TWO_MODES,
+)
+from anchorscope.files.frames import read_frame
+from anchorscope.probe.probed import Pair
+from anchorscope.summarise.claims import (
+    BELOW_ZERO,
+    NEAR_ZERO,
+    Effect,
+    JudgedClaim,
+    Part,
+    Region,
+    averaged,
+    reads_truth,
+    verdict_on,
+)
 
 ABOVE_ZERO: Region = (0.0, np.inf)
 FEW = "a group has fewer than 20 examples in every layer"
@@ -77,6 +96,20 @@ CLAIMS = {
 MODES = 11  # the claim about saliency
 
 
+def judge_all(
+    files: Mapping[str, Sequence[str]], pairs: Sequence[Pair], probed: Sequence[Pair], layers: pl.DataFrame
+) -> list[JudgedClaim]:
+    """The claims of all experiments, each with one file of estimates per pair; `layers` has the headline's rows."""
+    readable = {
+        (model, dataset) for model, dataset in probed if reads_truth(layers.filter(model=model, dataset=dataset))
+    }
+    judged = []
+    for experiment, paths in files.items():
+        tables = {pair: read_frame(path) for pair, path in zip(pairs, paths, strict=True) if pair in probed}
+        judged += judge_experiment(experiment, tables, readable)
+    return judged
+
+
 def judge_experiment(experiment: str, tables: Mapping[Pair, pl.DataFrame], readable: set[Pair]) -> list[JudgedClaim]:
     """An experiment's claim for every model, on each dataset and on all, under both rules.
 
@@ -91,7 +124,7 @@ def judge_experiment(experiment: str, tables: Mapping[Pair, pl.DataFrame], reada
         for some in [*([pair] for pair in own), *([own] if len(own) > 1 else [])]:
             dataset = some[0][1] if len(some) == 1 else None
             usable = [tables[pair] for pair in some if pair in readable]
-            judged += [_judge(claim, model, dataset, rule, parts, usable) for rule in RULES]
+            judged += [_judge(claim, model, dataset, rule, parts, usable) for rule in RULE_NAMES]
     return judged
 
 

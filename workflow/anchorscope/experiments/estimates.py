@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, FLIPS, UNSURE
+from anchorscope.experiments.names import ACCURACY, ENOUGH, EQUAL_LOGIT, FLIPS, UNSURE
 from anchorscope.summarise.bootstrap import Resamples, ends, interval
 from anchorscope.summarise.curves import Estimate, known_mean, over_repeats
 
-ENOUGH = 20  # examples that the smaller group needs at a layer, for the layer to count in the mean over layers
 RATES = (FLIPS, ACCURACY, UNSURE)  # measures in percent; an interval ends at 0 and 100
 BINS = 6  # of the clean logit on either side of zero
 SCHEMA: dict[str, Any] = {

@@ -8,7 +8,7 @@ import polars as pl
 from anchorscope.experiments.names import FLIP, HONEST
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import FULL, HALF_A, SECOND_B, Probe, Role
-from anchorscope.probe.verdicts import flips
+from anchorscope.probe.quality import flips
 from anchorscope.summarise.grouping import LABELLED_UNDER, read_place, trained_on
 
 # `flip` as published; `honest` is the role of `replicate` whose measuring probe reads the first prompt, because

@@ -1,14 +1,36 @@
-"""Saliency: how much of a probe's verdict flows by attention from the question's words to the answer."""
+"""Saliency: how much of a probe's verdict flows by attention from the question's words to the answer.
+
+From files to a file; needs torch, transformers, numpy and pyarrow, like the extract stage.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from anchorscope.answer.prompts import Prompt
+from anchorscope.answer.prompts import ModelSettings, Prompt
 from anchorscope.choose.balance import balanced
-from anchorscope.engine.work import Route
-from anchorscope.extract.axes import CONTROLS, EXACT, Pass
+from anchorscope.engine.door import Engine
+from anchorscope.engine.work import Probes, Route, Verdicts
+from anchorscope.extract.axes import CONTROLS, EXACT, Headline, Pass
+from anchorscope.extract.job import NEEDED
 from anchorscope.extract.sequences import build_workload
+from anchorscope.extract.store import ActivationReader, open_activations
+from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import made_from, read_table, write_table
+from anchorscope.models.hardware import computed_on
+from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
+from anchorscope.models.manifest import Manifest
+from anchorscope.probe.anchor_rules import FULL
+from anchorscope.probe.examples import examples_of
+from anchorscope.probe.kept import read_probes
+from anchorscope.probe.logistic import FittedProbes
+from anchorscope.probe.probed import enough, too_few
 
 MOST = 500  # examples of a dataset
 PASSES: dict[str, Pass] = {"exact": ("first", EXACT), "random": ("first", CONTROLS[EXACT])}  # whose cut tokens are keys
@@ -65,3 +87,84 @@ def saliency_table(values: Tensor, examples: list[dict], routes: list[Route], la
         for index, example in enumerate(examples)
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+@dataclass(frozen=True)
+class SaliencySettings(ModelSettings):
+    """How saliency is measured on one dataset, under the first prompt."""
+
+    dataset: str
+    headline: Headline  # the probe whose verdict it is
+    folds: int  # as the probes'
+    seed: int  # of the folds, and of the draw of examples
+
+
+def saliency_file(
+    activations: Sequence[Path | str],
+    chosen: Sequence[Path | str],
+    layers: Path | str,
+    probes: Path | str,
+    manifest: Path | str,
+    target: Path | str,
+    settings: SaliencySettings,
+) -> None:
+    """Write the saliency of one model on one dataset. Empty where nothing was probed.
+
+    Everything that needs no card is done before one is taken.
+    """
+    described, few = Manifest.read(manifest), too_few(layers)
+    made = {**settings.made("saliency", described), "dataset": settings.dataset, "folds": settings.folds}
+    if few:
+        write_table(target, SCHEMA.empty_table(), provenance(**made, **few.metadata()))
+        return
+    torch.set_num_threads(settings.threads)
+    reader = open_activations(activations, settings.headline.grid(), [EXACT])
+    picked = drawn([key["id"] for key in reader.keys], [key["right"] for key in reader.keys], settings.seed)
+    rounding = made_from(activations[0])["path"]["rounding"]
+    (first, *_) = read_probes(probes)
+    verdicts = _verdicts(reader, read_table(layers), first[FULL], picked, settings, rounding)
+    asked = _answered(chosen, [reader.keys[index]["id"] for index in picked])
+    tokenizer = load_fetched_tokenizer(described)
+    routes = build_routes(
+        tokenizer, settings.prompts.built(tokenizer)["first"], asked, position=settings.headline.position
+    )
+    model = load_model(described, _fine(settings.dtype), settings.threads)
+    computed = computed_on(model)
+    engine = Engine(model, settings.batch_tokens)
+    values = engine.flows(routes, verdicts, settings.headline.component, what="differentiating")
+    leave_cards(model)
+    table = saliency_table(values, asked.select(["id", "right"]).to_pylist(), routes, verdicts.layers)
+    write_table(target, table, provenance(**made, computed=computed))
+
+
+def _verdicts(
+    reader: ActivationReader,
+    layers: pa.Table,
+    probes: FittedProbes,
+    picked: list[int],
+    settings: SaliencySettings,
+    rounding: float,
+) -> Verdicts:
+    """The probes of the examples' own folds in the first repeat, which never saw them, and what they read."""
+    component, position = settings.headline.component, settings.headline.position
+    at = (pc.field("component") == component) & (pc.field("position") == position) & pc.field("is_reference")
+    read = layers_read(reader.layers, layers.filter(at)["layer"][0].as_py())
+    clean = torch.cat(
+        [reader.read(component, position, "first", "clean", layers=range(layer, layer + 1)).float() for layer in read]
+    )
+    splits = {"folds": settings.folds, "repeats": 1, "seed": settings.seed}
+    examples = enough(examples_of(reader.keys, **splits, where=settings.dataset))
+    own = torch.from_numpy(examples.splits[0].folds)[picked]
+    return Verdicts(read, Probes(probes.weight[read][:, own], probes.bias[read][:, own]), clean[:, picked], rounding)
+
+
+def _answered(files: Sequence[Path | str], ids: list[str]) -> pa.Table:
+    """The answers of these ids, in their order."""
+    answers = pa.concat_tables(read_table(file, NEEDED) for file in files)
+    place = {name: row for row, name in enumerate(answers["id"].to_pylist())}
+    return answers.take(pa.array([place[name] for name in ids], pa.int64()))
+
+
+def _fine(dtype: str) -> str:
+    """The dtype to differentiate in: small gradients vanish in float16."""
+    return "float32" if dtype == "float16" else dtype

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from anchorscope.experiments import NAMES
-from anchorscope.experiments.gather import judge_all
+from anchorscope.experiments.claims import judge_all
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import write_text
 from anchorscope.files.provenance import provenance
 from anchorscope.summarise.claims_page import claims_page
 from anchorscope.summarise.findings import Comparison, find
-from anchorscope.summarise.tables import gather, read_coverage, write_tables
+from anchorscope.summarise.tables import TABLES, gather, read_coverage, write_tables
 
 
 def summarise_files(
@@ -30,7 +30,7 @@ def summarise_files(
     each dataset comes from.
     """
     coverage = read_coverage(pairs + salmons, files["summary"])
-    tables = gather(coverage, files=files, sources=sources)
+    tables = gather(coverage, files={name: files[name] for name in TABLES}, sources=sources)
     write_tables(tables, outputs, provenance(stage="summarise", code=code, **coverage.metadata()))
     judged = coverage.first(len(pairs))
     findings = find(

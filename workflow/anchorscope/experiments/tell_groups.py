@@ -9,8 +9,10 @@ import numpy as np
 import polars as pl
 import torch
 
-from anchorscope.experiments.awareness import (
+from anchorscope.experiments.groups import RULES, Grouping, Groups
+from anchorscope.experiments.names import (
     ABSOLUTE,
+    ENOUGH,
     GROUP,
     LOGIT,
     OTHER_GROUP,
@@ -20,15 +22,12 @@ from anchorscope.experiments.awareness import (
     SIGNED,
     STATES,
 )
-from anchorscope.experiments.estimates import ENOUGH
-from anchorscope.experiments.groups import RULES, Grouping, Groups
 from anchorscope.extract.axes import Headline
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import progress
 from anchorscope.probe.anchor_rules import Role
-from anchorscope.probe.fitted import fit_trainings, probes_of
-from anchorscope.probe.folds import shuffle_labels
-from anchorscope.probe.trainings import cross_fitting, own_fold
+from anchorscope.probe.examples import shuffle_labels
+from anchorscope.probe.strengths import cross_fitting, fit_trainings, own_fold, probes_of
 
 
 def read_states(reader: ActivationReader, headline: Headline) -> Iterator[torch.Tensor]:

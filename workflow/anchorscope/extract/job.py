@@ -7,12 +7,11 @@ import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
 from anchorscope.answer.donors import DONORS
-from anchorscope.answer.settings import ModelSettings
+from anchorscope.answer.prompts import ModelSettings
 from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import Grid, passes_of
-from anchorscope.extract.replaced_sequences import USED, build_replaced
 from anchorscope.extract.run import run_workload
-from anchorscope.extract.sequences import Workload, build_workload, tell_uncut
+from anchorscope.extract.sequences import USED, Workload, build_replaced, build_workload, tell_uncut
 from anchorscope.extract.store import KEYS, ActivationWriter
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import read_table

@@ -1,4 +1,4 @@
-"""From an answered question to the sequences that are run: one per pass."""
+"""From an answered question to the sequences that are run: one per pass, some with other tokens before the answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,12 +9,13 @@ from transformers import PreTrainedTokenizerBase
 
 from anchorscope.answer.prompts import Encoded, Prompt, encode
 from anchorscope.engine.work import Variant, Work
-from anchorscope.extract.axes import PASSES, POSITIONS, Grid, Pass, window_of
-from anchorscope.extract.interventions import PromptedQuestion, cut_tokens
-from anchorscope.extract.store import CUT, KEYS
+from anchorscope.extract.axes import PASSES, POSITIONS, Grid, Pass, passes_of, window_of
+from anchorscope.extract.interventions import DONOR_OF, PromptedQuestion, QuestionTokens, cut_tokens, replaced_prompt
+from anchorscope.extract.store import CUT, KEYS, REPLACED
 from anchorscope.files.logs import log
 
 ENCODED_AT_ONCE = 256  # questions; encoded, they take far more memory than their ids alone
+USED = ["id", "question", "spans", "popularity"]  # of every question of a shard: each may be a donor
 
 
 @dataclass(frozen=True)
@@ -103,3 +104,59 @@ def place_of(position: str, example: Mapping) -> int:
         "before_answer": example["exact_first"] - 1,
     }
     return places[position]
+
+
+def build_replaced(
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: Prompt,
+    examples: pa.Table,
+    *,
+    asked: pa.Table,
+    experiment: str,
+    positions: Sequence[str],
+) -> Workload:
+    """Every pass of an experiment over every example. `asked` has all questions of the shard."""
+    passes, bos = passes_of(experiment), tokenizer.bos_token_id
+    tokens = _question_tokens(tokenizer, prompt, asked)
+    rows = examples.to_pylist()
+    runs = [_runs_of(example, tokens, passes=passes, positions=positions, bos=bos) for example in rows]
+    keys = [{name: row[name] for name in KEYS.names} | done for row, (done, _) in zip(rows, runs, strict=True)]
+    for _, intervention in passes:
+        undone = sum(key[f"{intervention}/replaced"] == 0 for key in keys)
+        if undone:
+            log.info("%s replaces nothing in %d of %d examples", intervention, undone, len(keys))
+    return Workload(keys, [some for _, some in runs], passes)
+
+
+def _question_tokens(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, asked: pa.Table) -> dict[str, QuestionTokens]:
+    """Every question under the prompt, by id."""
+    found: dict[str, QuestionTokens] = {}
+    for start in range(0, len(asked), ENCODED_AT_ONCE):
+        part = asked.select(USED).slice(start, ENCODED_AT_ONCE).to_pylist()
+        encoded = encode(tokenizer, prompt, [row["question"] for row in part])
+        for row, item in zip(part, encoded, strict=True):
+            exact = PromptedQuestion(row["id"], row["question"], spans=row["spans"], encoded=item).exact_tokens()
+            others = sorted(set(item.question_tokens) - set(exact))
+            found[row["id"]] = QuestionTokens(row["id"], row["popularity"], item.ids, exact=exact, others=others)
+    return found
+
+
+def _runs_of(
+    example: dict, tokens: dict[str, QuestionTokens], passes: list[Pass], positions: Sequence[str], bos: int | None
+) -> tuple[dict, list[Variant]]:
+    """What each pass did to one example, and its sequences. Those under one prompt are of one length."""
+    answer, kept = kept_answer(example, positions)
+    done: dict = {}
+    sequences = []
+    for _, intervention in passes:
+        column = DONOR_OF[intervention]
+        donor = tokens.get(example[column]) if column else None
+        prompt = replaced_prompt(intervention, tokens[example["id"]], donor, bos)
+        # Without a prompt, no token may stand before the answer. The first is read then, and nothing counts as done.
+        there = len(prompt.ids) + min(kept) >= 0
+        keep = [max(0, len(prompt.ids) + place) for place in kept]
+        values = (donor and donor.id, donor and donor.popularity, prompt.count if there else 0, prompt.kept)
+        done |= dict(zip([f"{intervention}/{name}" for name in REPLACED.names], values, strict=True))
+        ids = prompt.ids + answer or example["generated_ids"][:1]
+        sequences.append(Variant(np.array(ids, np.int32), read=keep))
+    return done, sequences

@@ -16,17 +16,22 @@ from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import log, progress
 from anchorscope.models.gpus import one_card
 from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
-from anchorscope.probe.by_layer import each, joined
-from anchorscope.probe.distance import distances
 from anchorscope.probe.examples import MIN_PER_CLASS, Examples, examples_of
 from anchorscope.probe.kept import NEEDED
 from anchorscope.probe.label_errors import Labelling, labellings
 from anchorscope.probe.logistic import FittedProbes
-from anchorscope.probe.mislabelled import label_errors_table, score_labellings
 from anchorscope.probe.probed import TooFew
-from anchorscope.probe.quality import auc_with_interval, calibration_error
-from anchorscope.probe.scores import Logits, Scores, score
-from anchorscope.probe.verdicts import delta_p, flips, sigmoid
+from anchorscope.probe.quality import auc_with_interval, calibration_error, delta_p, flips, sigmoid
+from anchorscope.probe.scores import (
+    Logits,
+    Scores,
+    distances,
+    each,
+    joined,
+    label_errors_table,
+    score,
+    score_labellings,
+)
 
 # How much of one pass, in single precision, is probed at a time. A card needs many layers to be busy.
 CHUNK_BYTES, CARD_BYTES = 24 * 2**20, 2**30

@@ -12,9 +12,9 @@ import torch
 
 from anchorscope.files.named import check_columns, read_named
 from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
-from anchorscope.probe.fitted import Fitted
 from anchorscope.probe.logistic import FittedProbes
 from anchorscope.probe.probed import enough, too_few
+from anchorscope.probe.strengths import Fitted
 
 KEYS = ("repeat", "layer", "fold")
 NEEDED = ("component", "position", "probe", *KEYS, "strength", "inner_loss", "converged", "bias", "weight")

@@ -14,10 +14,9 @@ import polars as pl
 import torch
 
 from anchorscope.probe.examples import Examples, examples_of
-from anchorscope.probe.fitted import fit_trainings
 from anchorscope.probe.probed import enough
 from anchorscope.probe.quality import auc_gain, auc_with_interval
-from anchorscope.probe.trainings import cross_fitting, own_fold
+from anchorscope.probe.strengths import cross_fitting, fit_trainings, own_fold
 from anchorscope.text.normal_words import bare_words
 
 MOST_WORDS = 4000  # words and pairs that a reader knows: the most frequent

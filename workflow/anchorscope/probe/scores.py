@@ -1,4 +1,4 @@
-"""Out-of-fold probe logits: every example is scored only by probes that never saw it.
+"""What is measured of the states of some layers: probe logits and distances, each by those that never saw the example.
 
 | probe | trained on | used for |
 |---|---|---|
@@ -10,21 +10,60 @@
 
 The strength of the penalty is chosen by cross-validation inside the training folds of `full`, once per layer and fold.
 All other probes take the same strength.
+
+Three of the probes, those behind the AUC and behind `replicate`, are also fitted to labels of which some are turned: on
+the folds and halves of the first repeat, with the strengths that were chosen for the labels as they are.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
+import polars as pl
 import torch
 from torch import Tensor
 
-from anchorscope.probe.anchor_rules import FULL, HALF_A, HALF_B, SECOND_B, Probe
-from anchorscope.probe.by_layer import each
-from anchorscope.probe.fitted import fit_trainings
-from anchorscope.probe.logistic import FittedProbes, fit
-from anchorscope.probe.trainings import cross_fitting, own_fold
+from anchorscope.extract.axes import EXACT
+from anchorscope.probe.anchor_rules import FULL, HALF_A, HALF_B, ROLES, SECOND_B, Probe
+from anchorscope.probe.examples import Examples
+from anchorscope.probe.label_errors import Labelling
+from anchorscope.probe.logistic import FittedProbes, fit, fit_labellings
+from anchorscope.probe.strengths import cross_fitting, fit_trainings, own_fold, whom_folds_hold_out
 
+Kept = TypeVar("Kept")  # what keeps tensors
 Logits = dict[tuple[Probe, str], Tensor]  # (probe, intervention) -> [layers, examples]
+# What the AUC and the honest gap are made from.
+READ: dict[Probe, tuple[str, ...]] = {FULL: ("clean",)}
+READ |= {role.labels: ("clean", EXACT) for role in ROLES["replicate"]}
+DIRECTIONS = 32  # leading ones of the clean states
+EXAMPLES_PER_DIRECTION = 4  # fewer directions where training examples are few
+ROUNDS = 5  # of the search for directions
+LEAST_SPREAD = 1e-6  # relative to the largest; less is rounding
+
+
+def each(kept: Kept, change: Callable[[Tensor], Tensor]) -> Kept:
+    """The same with every tensor changed."""
+    return _made([kept], lambda tensors: change(tensors[0]))
+
+
+def joined(parts: Sequence[Kept]) -> Kept:
+    """The layers of one part after those of the other."""
+    return _made(parts, torch.cat)
+
+
+def _made(parts: Sequence[Any], make: Callable[[list[Tensor]], Tensor]) -> Any:
+    """The same as each of the parts, with what `make` makes of the tensors that have the same place in all."""
+    first = parts[0]
+    if isinstance(first, Tensor):
+        return make(list(parts))
+    if isinstance(first, list):
+        return [_made(same, make) for same in zip(*parts, strict=True)]
+    if isinstance(first, dict):
+        return {key: _made([part[key] for part in parts], make) for key in first}
+    if is_dataclass(first):
+        return replace(first, **_made([vars(part) for part in parts], make))  # type: ignore[type-var]
+    raise TypeError(f"{type(first).__name__} keeps no tensors by layer.")
 
 
 @dataclass(frozen=True)
@@ -99,3 +138,92 @@ def out_of_fold(probes: dict[Probe, FittedProbes], states: dict[str, Tensor], fo
 
 def widened(states: Tensor) -> Tensor:
     return states if states.dtype == torch.float64 else states.float()
+
+
+def score_labellings(
+    states: dict[tuple[str, str], Tensor],  # (prompt, intervention) -> [layers, examples, width]
+    labels: Tensor,  # [labellings, examples]
+    folds: Tensor,  # [examples]
+    halves: Tensor,  # [examples]
+    strengths: Tensor,  # [layers, folds]
+) -> Logits:
+    """Out-of-fold logits [layers, labellings, examples] of probes fitted to each labelling."""
+    held_out = whom_folds_hold_out(folds)
+    logits: Logits = {}
+    for probe, interventions in READ.items():
+        own = {name: widened(states[probe.prompt, name]) for name in interventions}
+        found = {name: torch.zeros(len(some), *labels.shape, dtype=torch.float64) for name, some in own.items()}
+        for fold, who in enumerate(held_out):
+            train = ~who if probe.half is None else ~who & (halves == probe.half)
+            fitted = fit_labellings(own["clean"], labels=labels, train=train, strengths=strengths[:, fold])
+            for name, vectors in own.items():
+                found[name][..., who.cpu()] = fitted.logits(vectors[:, who]).double().cpu()
+        logits |= {(probe, name): scored for name, scored in found.items()}
+    return logits
+
+
+def label_errors_table(logits: Logits, drawn: list[Labelling], examples: Examples) -> pl.DataFrame:
+    """One row per kind of errors, draw, layer and example, from logits [layers, labellings, examples]."""
+    layers, count = len(logits[FULL, "clean"]), len(examples.ids)
+    rows = layers * count  # of each labelling
+    columns = {
+        "errors": pl.Series([one.errors for one in drawn for _ in range(rows)], dtype=pl.String),
+        "draw": np.repeat(np.array([one.draw for one in drawn], np.int8), rows),
+        "repeat": np.zeros(len(drawn) * rows, np.int8),
+        "layer": np.tile(np.repeat(np.arange(layers, dtype=np.int16), count), len(drawn)),
+        "id": pl.Series(examples.ids * (layers * len(drawn)), dtype=pl.String),
+        "fold": np.tile(examples.splits[0].folds.astype(np.int8), layers * len(drawn)),
+        "hallucinated": np.array([np.tile(one.hallucinated, layers) for one in drawn], bool).ravel(),
+    }
+    for (probe, applied), scored in logits.items():
+        state = "clean" if applied == "clean" else "ko"
+        columns[f"logit_{state}_{probe.name}"] = scored.transpose(0, 1).numpy().ravel().astype(np.float32)
+    return pl.DataFrame(columns)
+
+
+def distances(states: dict[str, Tensor], folds: Tensor) -> dict[str, Tensor]:
+    """The distance [layers, examples] of states [layers, examples, width], by intervention, from the clean ones.
+
+    Mahalanobis' distance in the space of the clean states' leading directions, divided by the root of their number: a
+    clean state lies at about one. Mean, directions and spreads are those of the training folds; each example is
+    measured by those that do not contain it.
+    """
+    clean = states["clean"].float()
+    found = {intervention: clean.new_zeros(clean.shape[:2]) for intervention in states}
+    for fold in folds.unique():
+        inside = folds == fold
+        train = clean[:, ~inside]
+        mean = train.mean(1, keepdim=True)
+        count = max(1, min(DIRECTIONS, train.shape[1] // EXAMPLES_PER_DIRECTION, train.shape[2]))
+        directions = _leading(train - mean, count)
+        spreads = _root(((train - mean) @ directions).double(), scale=train.shape[1])
+        for intervention, vectors in states.items():
+            along = ((vectors[:, inside].float() - mean) @ directions).double()
+            units = torch.linalg.solve_triangular(spreads, along.mT, upper=False)
+            found[intervention][:, inside] = units.square().mean(1).sqrt().float()
+    return {intervention: distance.cpu() for intervention, distance in found.items()}
+
+
+def _leading(centred: Tensor, count: int) -> Tensor:
+    """The leading directions [layers, width, count] of centred states.
+
+    Found by iteration in a space twice as large, and then exactly within it. A card would take many times as long for
+    the decompositions of a library's own search.
+    """
+    start = torch.randn(
+        centred.shape[2], min(2 * count, *centred.shape[1:]), generator=torch.Generator().manual_seed(0)
+    )
+    found = start.to(centred).expand(len(centred), -1, -1)
+    for _ in range(ROUNDS):
+        moved = (centred.mT @ (centred @ found)).double()
+        found = torch.linalg.solve_triangular(_root(moved), moved.mT, upper=False).mT.to(centred.dtype)
+    within = (centred @ found).double()
+    _, turned = torch.linalg.eigh((within.mT @ within).cpu())  # small, and faster there than on a card
+    return found @ turned[..., -count:].to(found)
+
+
+def _root(columns: Tensor, scale: int = 1) -> Tensor:
+    """The lower Cholesky factor [layers, count, count] of the columns' inner products, divided by `scale`."""
+    products = columns.mT @ columns / scale
+    least = (LEAST_SPREAD**2 * products.diagonal(dim1=1, dim2=2).amax(1)).clamp(min=1e-60)
+    return torch.linalg.cholesky(products + torch.diag_embed(least[:, None].expand(-1, products.shape[1])))

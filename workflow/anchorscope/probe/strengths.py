@@ -1,18 +1,111 @@
-"""How strongly probes are penalised: chosen by cross-validation inside their training sets."""
+"""Probes of several training sets: what they learn from, strengths of the penalty, and probes that are fitted together.
 
-from collections.abc import Sequence
+A strength is chosen by cross-validation inside a training set, on its inner folds.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from anchorscope.probe.logistic import log_loss, try_strengths
-from anchorscope.probe.trainings import InnerSplit, Trainings
+from anchorscope.probe.logistic import FittedProbes, fit, log_loss, try_strengths
 
+VALIDATED = 2  # inner folds of a training set on which strengths are chosen
 # Strengths of the penalty; those of a group are tried together.
 GROUPS = ((64.0, 16.0, 4.0, 1.0), (2.0**-2, 2.0**-4), (2.0**-6, 2.0**-8, 2.0**-10))
 STRENGTHS = tuple(strength for group in GROUPS for strength in group)
 CLEARLY_WORSE = 1.1  # the search ends with a group whose last loss is so many times the best one
 CHOICE_TOLERANCE = 1e-4  # enough to compare losses; the probes that score are solved further
+# The search for the strengths of detection's own readers ends with the first group that brings nothing. So a reader of
+# the main run's states may be another than the main run's probe.
+NOT_BETTER = 1.0
+
+
+@dataclass(frozen=True)
+class InnerSplit:
+    """What an inner probe learns from, and whom it is validated on, for each training set that it serves."""
+
+    train: Tensor  # [examples], bool
+    validated: dict[int, Tensor]  # by training set: [examples], bool
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """Some training sets, which are fitted together."""
+
+    train: Tensor  # [trainings, examples], bool
+    folds: Tensor  # [examples]: those of a training set are its inner folds
+    inner: list[list[int]]  # the inner folds of the first training sets; strengths are chosen on the first of these
+    chosen_by: list[list[int]]  # for each training set, those whose inner folds together choose its strength
+
+    def __len__(self) -> int:
+        return len(self.train)
+
+    def to(self, device: torch.device) -> "Trainings":
+        return replace(self, train=self.train.to(device), folds=self.folds.to(device))
+
+    def one(self, number: int) -> "Trainings":
+        """One of the training sets alone."""
+        return Trainings(self.train[number : number + 1], self.folds, [self.inner[number]], [[0]])
+
+    def with_halves(self, halves: Tensor) -> "Trainings":
+        """Behind all, either half of each, which takes the strength of the whole; `halves` are [examples], 0 or 1."""
+        parts = [self.train, *(self.train & (halves == half) for half in (0, 1))]
+        return replace(self, train=torch.cat(parts), chosen_by=self.chosen_by * len(parts))
+
+    def with_everyone(self) -> "Trainings":
+        """Behind all, the set of all examples, whose strength the inner folds of the others choose together."""
+        everyone = torch.ones_like(self.train[:1])
+        return replace(
+            self, train=torch.cat([self.train, everyone]), chosen_by=[*self.chosen_by, list(range(len(self)))]
+        )
+
+    def splits(self) -> list[InnerSplit]:
+        """The inner probes that choose strengths. Where two would learn from the same examples, one serves both.
+
+        So in cross-fitting, the probe that leaves out fold i and the next fold j serves both: outer fold i, validated
+        on j, and outer fold j, validated on i.
+        """
+        found: dict[bytes, InnerSplit] = {}
+        for number, folds in enumerate(self.inner):
+            for fold in folds[:VALIDATED]:
+                within = self.train[number] & (self.folds != fold)
+                split = found.setdefault(within.cpu().numpy().tobytes(), InnerSplit(within, {}))
+                split.validated[number] = self.train[number] & (self.folds == fold)
+        return list(found.values())
+
+    def nested(self) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Every inner fold: the number of its training set, who is left in it, and who is held out, both [examples]."""
+        for number, folds in enumerate(self.inner):
+            for fold in folds:
+                inside = self.train[number]
+                yield number, inside & (self.folds != fold), inside & (self.folds == fold)
+
+
+def cross_fitting(folds: Tensor) -> Trainings:
+    """All examples but one fold, for each fold; strengths are chosen on the two folds beside it."""
+    count = int(folds.max()) + 1
+    inner = []
+    for fold in range(count):
+        beside = [(fold + 1) % count, (fold - 1) % count]
+        inner.append([*beside, *(other for other in range(count) if other not in (fold, *beside))])
+    return Trainings(~whom_folds_hold_out(folds), folds, inner, [[fold] for fold in range(count)])
+
+
+def whole(train: Tensor, folds: Tensor) -> Trainings:
+    """One training set: the examples of `train`, [examples]."""
+    return Trainings(train[None], folds, [sorted(folds[train].unique().tolist())], [[0]])
+
+
+def whom_folds_hold_out(folds: Tensor) -> Tensor:
+    """Whom each fold holds out, [folds, examples]."""
+    return folds == torch.arange(int(folds.max()) + 1, device=folds.device)[:, None]
+
+
+def own_fold(scores: Tensor, folds: Tensor) -> Tensor:
+    """Each example's score [..., examples] by the training set that held it out, from [..., trainings, examples]."""
+    return torch.where(whom_folds_hold_out(folds), scores, 0.0).sum(-2)
 
 
 def choose_strengths(
@@ -63,3 +156,63 @@ def _validated(
         if (losses[tried - 1] > clearly_worse * losses.amin(0)).all():
             break
     return losses
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The probe of each layer and training set."""
+
+    probes: FittedProbes  # [layers, trainings]
+    strengths: Tensor  # [layers, trainings]
+    losses: Tensor  # [layers, trainings]: of the strength that was chosen, on inner folds
+
+
+def fit_trainings(
+    features: Tensor,
+    labels: Tensor,
+    trainings: Trainings,
+    clearly_worse: float = CLEARLY_WORSE,
+    dtype: torch.dtype | None = None,
+) -> Fitted:
+    """Choose a strength for each layer of features [layers, examples, width] and each training set, and fit a probe.
+
+    `labels` are [examples]. Probes are fitted in the dtype of the features unless another is given.
+    """
+    losses = inner_losses(features, labels, trainings, clearly_worse)
+    strengths = least(losses)
+    probes = probes_of(features.to(dtype or features.dtype), labels, trainings.train, strengths)
+    return Fitted(probes, strengths, losses.amin(0))
+
+
+def read(features: Tensor, labels: Tensor, trainings: Trainings) -> Tensor:
+    """What probes of features [layers, examples, width] say about everyone: logits [layers, trainings, examples].
+
+    Their strengths are not searched for as far as elsewhere.
+    """
+    return fit_trainings(features, labels, trainings, NOT_BETTER).probes.logits(features)
+
+
+def probes_of(features: Tensor, labels: Tensor, train: Tensor, strengths: Tensor) -> FittedProbes:
+    """Probes that learn from `train` [probes, examples]. Examples that none learns from are left out of the sums."""
+    some = train.any(0)
+    if not some.all():
+        features, labels, train = features[:, some], labels[some], train[:, some]
+    return fit(features=features, labels=labels, train=train, strengths=strengths)
+
+
+def inner_logits(
+    clean: Tensor, labels: Tensor, trainings: Trainings, strengths: Tensor, others: Sequence[Tensor] = ()
+) -> list[Tensor]:
+    """What inner probes say about those of their training set whom they never saw: [layers, trainings, examples].
+
+    The probes learn from clean states [layers, examples, width], one for each inner fold of a training set, with the
+    strength [layers, trainings] of that set. First come the clean logits, then those of `others`, states of the same
+    shape. They are 0 outside the training set.
+    """
+    numbers, train, held_out = map(list, zip(*trainings.nested(), strict=True))
+    probes = probes_of(clean, labels, train=torch.stack(train), strengths=strengths[:, numbers])
+    found, place = [], torch.tensor(numbers, device=clean.device)
+    for states in [clean, *others]:
+        own = torch.where(torch.stack(held_out), probes.logits(states), 0.0)  # [layers, inner folds, examples]
+        found.append(own.new_zeros(len(own), len(trainings), own.shape[2]).index_add_(1, place, own))
+    return found

@@ -10,7 +10,7 @@ import polars as pl
 
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import FULL, HALF_A, ROLES, SECOND_B
-from anchorscope.probe.verdicts import delta_p, sigmoid
+from anchorscope.probe.quality import delta_p, sigmoid
 from anchorscope.summarise.bootstrap import Resamples, interval, resample
 from anchorscope.summarise.curves import ANCHORS, QUANTITIES, Curve, curve_rows, curves, known_mean, series_row
 from anchorscope.summarise.forms import forms_table

@@ -8,7 +8,7 @@ import polars as pl
 
 from anchorscope.extract.axes import EXACT
 from anchorscope.probe.anchor_rules import HALF_A, PROBES, ROLES, SECOND_B, Probe, Role
-from anchorscope.probe.verdicts import delta_logit, delta_p, flips
+from anchorscope.probe.quality import delta_logit, delta_p, flips
 from anchorscope.summarise.push import without_push
 
 LABELLED_UNDER = EXACT

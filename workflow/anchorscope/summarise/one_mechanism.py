@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anchorscope.probe.verdicts import delta_p
+from anchorscope.probe.quality import delta_p
 from anchorscope.summarise.grouping import is_question_anchored
 from anchorscope.summarise.push import fit_lines
 

@@ -98,7 +98,7 @@ def gather(
             )
             for (model, dataset), path in rows_of(name)
         )
-        for name in TABLES
+        for name in files
     }
 
 
