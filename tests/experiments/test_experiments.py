@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from anchorscope.experiments.claims import judge_experiment
-from anchorscope.experiments.estimate import SAMPLE, patching_rows, read_known, saliency_rows, thirds
+from anchorscope.experiments.estimate import SAMPLE, patching_rows, read_known, saliency_rows
 from anchorscope.experiments.estimates import SCHEMA, Sample, bins, by_anchor, matched_gap, rows, to_table
 from anchorscope.experiments.groups import read_groups
 from anchorscope.experiments.names import ENOUGH
@@ -14,6 +14,7 @@ from anchorscope.files.provenance import provenance
 from anchorscope.summarise.bootstrap import resample
 from anchorscope.summarise.claims import Findings
 from anchorscope.summarise.claims_page import claims_page
+from anchorscope.summarise.strata import thirds
 from anchorscope.summarise.tables import gather, read_coverage
 from planted_experiments import HEADLINE, World, boundary, patching
 

@@ -61,7 +61,7 @@ from anchorscope.summarise.curves import Estimate
 from anchorscope.summarise.dip import LARGEST_SIMULATED, SIMULATIONS, dip_test, dips
 from anchorscope.summarise.grouping import by_layer
 from anchorscope.summarise.reference import resampled_auc
-from anchorscope.summarise.strata import POPULARITY
+from anchorscope.summarise.strata import POPULARITY, thirds
 
 PATCHES = ("patch_question", "patch_random", "patch_right")
 ANSWERS = ("answer_only", "answer_after_other")
@@ -148,14 +148,6 @@ def _strata(unit: pl.DataFrame, clean: np.ndarray, groups: Groups) -> dict[str, 
         "published": ~wrong & (clean < 0),
         "same_popularity": (own == other) & (own >= 0),
     }
-
-
-def thirds(values: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """In which third of `among` each value lies, 0 to 2; -1 where that is not known."""
-    if np.isfinite(among).sum() < 3:
-        return np.full(len(values), -1)
-    edges = np.nanquantile(among, [1 / 3, 2 / 3])
-    return np.where(np.isfinite(values), (values[:, None] > edges).sum(1), -1)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from anchorscope.models.loading import load_tokenizer, read_config
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.prompt_style import prompt_style
 from anchorscope.models.revision import revision_of, tokenizer_hash
-from anchorscope.models.sizes import shapes_in_files, sizes_of_weights
+from anchorscope.models.sizes import shapes_in_files, shapes_of_weights
 
 
 def describe(folder: Path, name: str, source: dict) -> Manifest:
@@ -28,11 +28,11 @@ def describe(folder: Path, name: str, source: dict) -> Manifest:
     config = whole.get_text_config()
     packed = hasattr(whole, "quantization_config")  # files then hold other numbers than the model
     with naming(f"config.json of {name} does not describe a {config.model_type} model"):
-        made = sizes_of_weights(whole) if random or packed else {}
+        made = shapes_of_weights(whole) if random or packed else {}
     if not random and not list(folder.glob("*.safetensors")):
         raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
     check_index(folder, name)
-    sizes = made or sizes_in_files(folder, whole)
+    shapes = made or _shapes_of_different(folder, whole)
     tokenizer = load_tokenizer(folder, name)
     check_tokenizer(tokenizer, config.vocab_size, name)
     return Manifest(
@@ -42,7 +42,7 @@ def describe(folder: Path, name: str, source: dict) -> Manifest:
         weights="random" if random else "trained",
         revision=revision_of(folder, source),
         architecture=config.model_type,
-        parameters=sum(sizes.values()),
+        parameters=sum(map(math.prod, shapes.values())),
         layers=config.num_hidden_layers,
         width=config.hidden_size,
         stored_dtype=str(config.dtype).removeprefix("torch."),
@@ -69,12 +69,12 @@ def check_config(folder: Path, name: str) -> PreTrainedConfig:
     return config
 
 
-def sizes_in_files(folder: Path, config: PreTrainedConfig) -> dict[str, int]:
-    """How many numbers each weight has, by name, from the headers of the files.
+def _shapes_of_different(folder: Path, config: PreTrainedConfig) -> dict[str, tuple[int, ...]]:
+    """The shape of each different weight, by name, from the headers of the files.
 
     A model made without its weights would say the same, but its code takes longer to import than all the rest.
     """
-    sizes = {name: math.prod(shape) for name, shape in shapes_in_files(folder).items()}
+    shapes = shapes_in_files(folder)
     if getattr(config, "tie_word_embeddings", False):
-        sizes.pop("lm_head.weight", None)  # some files hold a weight twice that is used twice
-    return sizes
+        shapes.pop("lm_head.weight", None)  # some files hold a weight twice that is used twice
+    return shapes

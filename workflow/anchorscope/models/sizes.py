@@ -15,11 +15,6 @@ FOR_SHARDS = (
 )
 
 
-def sizes_of_weights(config: PreTrainedConfig) -> dict[str, int]:
-    """How many numbers each weight of such a model has, by name. A weight that is used twice is counted once."""
-    return {name: math.prod(shape) for name, shape in shapes_of_weights(config).items()}
-
-
 def shapes_of_weights(config: PreTrainedConfig) -> dict[str, tuple[int, ...]]:
     """The shape of each weight of such a model, by name. A weight that is used twice is named once."""
     with torch.device("meta"):
@@ -41,7 +36,7 @@ def shapes_in_files(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def parameters(config: PreTrainedConfig) -> int:
     """How many numbers such a model has."""
-    return sum(sizes_of_weights(config).values())
+    return sum(map(math.prod, shapes_of_weights(config).values()))
 
 
 def multiplied(config: PreTrainedConfig) -> int:

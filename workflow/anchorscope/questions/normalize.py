@@ -65,9 +65,10 @@ class Fields:
     popularity: object = None
 
 
-def _popqa(row: dict) -> Fields:
-    answers = _texts(row["possible_answers"], "possible_answers")
-    return Fields(answers, subject=row["subj"], property=row.get("prop"), popularity=_number(row["s_pop"]))
+def _about_subject(row: dict, answers: str, subject: str, asked: str, popularity: str) -> Fields:
+    """By the names of the columns: accepted answers, the subject, what is asked about it, and how popular it is."""
+    number = _number(row.get(popularity))
+    return Fields(_texts(row[answers], answers), row.get(subject), row.get(asked), popularity=number)
 
 
 def _triviaqa(row: dict) -> Fields:
@@ -75,15 +76,6 @@ def _triviaqa(row: dict) -> Fields:
     if not isinstance(answer, dict):
         raise TypeError("answer is not a record with value and aliases")
     return Fields([*_text(answer.get("value"), "answer.value"), *_texts(answer.get("aliases"), "answer.aliases")])
-
-
-def _own(row: dict) -> Fields:
-    return Fields(
-        _texts(row["answers"], "answers"),
-        subject=row.get("subject"),
-        property=row.get("property"),
-        popularity=_number(row.get("popularity")),
-    )
 
 
 def _text(value: object, column: str) -> list[str]:
@@ -131,11 +123,19 @@ class Layout:
 
 
 LAYOUTS = {
-    "popqa": Layout(("question", "possible_answers", "subj", "s_pop"), _popqa, ("prop",)),
+    "popqa": Layout(
+        ("question", "possible_answers", "subj", "s_pop"),
+        lambda row: _about_subject(row, "possible_answers", subject="subj", asked="prop", popularity="s_pop"),
+        ("prop",),
+    ),
     "triviaqa": Layout(("question", "answer"), _triviaqa),
     "hotpotqa": Layout(("question", "answer"), lambda row: Fields(_text(row["answer"], "answer"))),
     "nq": Layout(("question", "answer"), lambda row: Fields(_texts(row["answer"], "answer"))),
-    "own": Layout(("question", "answers"), _own, ("subject", "property", "popularity")),
+    "own": Layout(
+        ("question", "answers"),
+        lambda row: _about_subject(row, "answers", subject="subject", asked="property", popularity="popularity"),
+        ("subject", "property", "popularity"),
+    ),
 }
 
 

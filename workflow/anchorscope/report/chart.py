@@ -102,9 +102,8 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
     labels = [f"{letter} {title}" for title in datasets.values() for letter in ANCHOR_LETTERS.values()]
     styles = dict(zip(labels, map(_look, looks(view.style, len(labels))), strict=True))
     measured = [title for title in models.values() if title in set(data["model"])]
-    chosen = {"rule": "replicate", "logits": "measured", "quantity": "delta_p"}
-    chosen |= {"intervention": "exact_question", **vars(view.headline)}
-    menus = _menus(measured, list(datasets.values()), summary=summary, chosen=chosen)
+    wanted = {"rule": "replicate", "logits": "measured", "quantity": "delta_p", "intervention": "exact_question"}
+    menus = _menus(measured, list(datasets.values()), summary=summary, chosen={**wanted, **vars(view.headline)})
     chart = alt.FacetChart(
         data=alt.NamedData("series"),
         spec=_panel(styles, summary.filter(pl.col("model").is_in(list(view.models)))),

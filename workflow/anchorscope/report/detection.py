@@ -11,7 +11,7 @@ from anchorscope.detect.names import OTHERS, OUTPUT, PROBE, SAMPLES
 from anchorscope.draw.detection import METHOD_TITLES
 from anchorscope.report.figures import Link, Picture
 from anchorscope.report.rendering import render
-from anchorscope.report.tables import Titles, named
+from anchorscope.report.tables import Titles, named, rounded
 from anchorscope.summarise.numbers import with_ends
 
 Tables = Mapping[str, pl.DataFrame]
@@ -178,7 +178,11 @@ def _mark(row: Mapping) -> str:
 
 def numbers(detection: pl.DataFrame) -> pl.DataFrame:
     """Everything else about each method, as text."""
-    published = [] if detection["published"].null_count() == len(detection) else [_text("published", "published AUC")]
+    published = (
+        []
+        if detection["published"].null_count() == len(detection)
+        else [rounded("published", 3).alias("published AUC")]
+    )
     return detection.select(
         "model",
         "dataset",
@@ -187,16 +191,12 @@ def numbers(detection: pl.DataFrame) -> pl.DataFrame:
         pl.struct("gain", "gain_low", "gain_high")
         .map_elements(lambda row: with_ends(row, "gain", 3), return_dtype=pl.String)
         .alias("gain over the plain probe"),
-        _text("calibration_error", "calibration error"),
-        _text("aurc", "area under risk by coverage"),
-        _text("right_at_50", "right among the surer half"),
-        _text("right_at_80", "right among the surer 80 %"),
+        rounded("calibration_error", 3).alias("calibration error"),
+        rounded("aurc", 3).alias("area under risk by coverage"),
+        rounded("right_at_50", 3).alias("right among the surer half"),
+        rounded("right_at_80", 3).alias("right among the surer 80 %"),
         *published,
     )
-
-
-def _text(column: str, title: str) -> pl.Expr:
-    return pl.col(column).map_elements("{:.3f}".format, return_dtype=pl.String).alias(title)
 
 
 def pathways_table(table: pl.DataFrame) -> pl.DataFrame:
@@ -218,8 +218,8 @@ def carried_table(transfer: pl.DataFrame) -> pl.DataFrame:
     return trained.select(
         "model",
         pl.col("method").replace(METHOD_TITLES),
-        _text("home", "at home"),
-        _text("elsewhere", "on another dataset"),
-        _text("others", "trained on all others"),
-        _text("drop", "drop from home to another"),
+        rounded("home", 3).alias("at home"),
+        rounded("elsewhere", 3).alias("on another dataset"),
+        rounded("others", 3).alias("trained on all others"),
+        rounded("drop", 3).alias("drop from home to another"),
     )

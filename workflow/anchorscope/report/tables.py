@@ -83,15 +83,16 @@ def deepest_layers(summary: pl.DataFrame, headline: Headline) -> pl.DataFrame:
             ΔP_A="delta_p_a",
             gap="delta_p_gap",
             interval=_between("low_gap", "high_gap", 1),
-            AUC_clean=_hundredths("auc_clean"),
-            AUC_cut=_hundredths("auc_intervened"),
+            AUC_clean=rounded("auc_clean"),
+            AUC_cut=rounded("auc_intervened"),
         )
         .rename({"interval": "95 % interval"})
     )
 
 
-def _hundredths(column: str) -> pl.Expr:
-    return pl.col(column).map_elements("{:.2f}".format, return_dtype=pl.String)
+def rounded(column: str, decimals: int = 2) -> pl.Expr:
+    """A column's numbers as text."""
+    return pl.col(column).map_elements(f"{{:.{decimals}f}}".format, return_dtype=pl.String)
 
 
 def _between(low: str, high: str, decimals: int) -> pl.Expr:
@@ -123,7 +124,7 @@ def accuracy(examples: pl.DataFrame) -> pl.DataFrame:
 def reference_auc(layers: pl.DataFrame, headline: Headline) -> pl.DataFrame:
     """One row per model and dataset: how well the probe of its reference layer ranks, clean and cut."""
     rows = layers.filter("is_reference").filter(**vars(headline))
-    auc = pl.format("{} ({})", _hundredths("auc"), _between("auc_low", "auc_high", 2))
+    auc = pl.format("{} ({})", rounded("auc"), _between("auc_low", "auc_high", 2))
     keys = ["model", "dataset", "layer"]
     clean, cut, control = (
         rows.filter(intervention=name).select(*keys, auc.alias(f"AUC {state} (95 % interval)"), "calibration_error")
@@ -132,7 +133,7 @@ def reference_auc(layers: pl.DataFrame, headline: Headline) -> pl.DataFrame:
     return (
         clean.join(cut.drop("calibration_error"), on=keys, how="left")
         .join(control.drop("calibration_error"), on=keys, how="left")
-        .select(pl.exclude("calibration_error"), calibration_error=_hundredths("calibration_error"))
+        .select(pl.exclude("calibration_error"), calibration_error=rounded("calibration_error"))
     )
 
 
@@ -140,9 +141,9 @@ def text_alone(text: pl.DataFrame, headline: Headline) -> pl.DataFrame:
     """One row per model and dataset: the AUC of every reader, and the probe's gain over the reader of all words."""
     keys = ["model", "dataset"]
     rows = text.filter(**vars(headline)).with_columns(pl.col("reader").str.replace_all("_", " "))
-    gain = pl.format("{} ({})", _hundredths("gain"), _between("gain_low", "gain_high", 2))
+    gain = pl.format("{} ({})", rounded("gain"), _between("gain_low", "gain_high", 2))
     gains = rows.filter(reader="both words").select(*keys, gain.alias("gain over both words (95 % interval)"))
-    areas = rows.with_columns(auc=_hundredths("auc")).pivot("reader", index=keys, values="auc", maintain_order=True)
+    areas = rows.with_columns(auc=rounded("auc")).pivot("reader", index=keys, values="auc", maintain_order=True)
     return areas.join(gains, on=keys, how="left", maintain_order="left")
 
 
@@ -194,5 +195,5 @@ def distance_table(layers: pl.DataFrame, strata: pl.DataFrame, headline: Headlin
     found = distances(layers.filter(**vars(headline)), strata.filter(**vars(headline)))
     return found.with_columns(
         pl.col("intervention").map_elements(intervention_title, return_dtype=pl.String),
-        *(_hundredths(name) for name in ("distance", "along_the_probe")),
+        *(rounded(name) for name in ("distance", "along_the_probe")),
     ).rename({third: f"gap, {third} third" for third in DISTANCE})

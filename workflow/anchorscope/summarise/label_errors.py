@@ -13,9 +13,11 @@ from anchorscope.summarise.curves import curves, series_row
 from anchorscope.summarise.grouping import by_layer, group, read_place
 
 REPORTED = ("auc", "auc_over_layers", "gap")
-SCHEMA: dict[str, Any] = {"component": pl.String, "position": pl.String, "errors": pl.String, "draw": pl.Int8}
-SCHEMA |= {"n": pl.Int64, "turned": pl.Int64, "layer": pl.Int16}
-SCHEMA |= {f"{name}{end}": pl.Float64 for name in REPORTED for end in ("", "_move")}
+SCHEMA: dict[str, Any] = {
+    **dict.fromkeys(("component", "position", "errors"), pl.String),
+    **{"draw": pl.Int8, "n": pl.Int64, "turned": pl.Int64, "layer": pl.Int16},
+    **{f"{name}{end}": pl.Float64 for name in REPORTED for end in ("", "_move")},
+}
 
 
 def label_errors(

@@ -52,6 +52,13 @@ def _strata(unit: pl.DataFrame, results: list[RoleResult]) -> dict[str, list[np.
 
 def _thirds(values: np.ndarray, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     """Thirds by values [repeats, layers, examples] within each layer; unknown values are in none."""
-    edges = np.nanquantile(values, [1 / 3, 2 / 3], axis=2)  # [edges, repeats, layers]
-    third = np.where(np.isfinite(values), (values > edges[..., None]).sum(0), -1)
+    third = thirds(values, values)
     return {name: third == number for number, name in enumerate(names)}
+
+
+def thirds(values: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """In which third of `among` [..., examples] each value lies, 0 to 2; -1 where that is not known."""
+    if np.isfinite(among).sum() < 3:
+        return np.full(values.shape, -1)
+    edges = np.nanquantile(among, [1 / 3, 2 / 3], axis=-1)  # [edges, ...]
+    return np.where(np.isfinite(values), (values > edges[..., None]).sum(0), -1)
