@@ -30,7 +30,7 @@ class Forward:
 
 
 class Recorder(ExitStack):
-    """Hooks on a model's blocks, while the block runs, that do nothing until a forward pass is recorded."""
+    """Hooks on a model's blocks that do nothing until a forward pass is recorded, and go when the recorder is closed."""
 
     def __init__(self, parts: Parts, work: Work):
         super().__init__()
