@@ -30,7 +30,7 @@ class Forward:
 
 
 class Recorder(ExitStack):
-    """Hooks on a model's blocks that do nothing until a forward pass is recorded, and go when the recorder is closed."""
+    """Hooks on a model's blocks that do nothing until a forward pass is recorded; closing it takes them back."""
 
     def __init__(self, parts: Parts, work: Work):
         super().__init__()
