@@ -57,7 +57,7 @@ def test_each_branch_alone_as_a_causal_sequence_is_the_tree_under_its_mask():
     assert (most_queries, most_keys) == (query_bounds.diff().max(), key_bounds.diff().max())
     assert len(placed.padded) > 1, "all trees are of one size"
     parts = [
-        _padded(query, keys, values, group=group, mask=group.mask(None, None), scaling=0.3, softcap=None)
+        _padded(query, keys, values, group=group, mask=group.mask(None), scaling=0.3, softcap=None)
         for group in placed.padded
     ]
     # A score adds up a head's width, a softmax the keys, and so does what it weighs; a score moves weights as far.

@@ -74,10 +74,11 @@ def attend(
     if query.is_cuda and query.dtype in RAGGED_DTYPES and plain:
         out = _ragged(query, keys, values, placed=placed, scaling=scaling)
     else:
-        parts = []
-        for group in placed.padded:
-            mask = group.mask(sliding, query.dtype if pack.biased else None)
-            parts.append(_padded(query, keys, values, group=group, mask=mask, scaling=scaling, softcap=softcap))
+        added = query.dtype if pack.biased else None
+        parts = [
+            _padded(query, keys, values, group, mask=group.mask(sliding, added), scaling=scaling, softcap=softcap)
+            for group in placed.padded
+        ]
         out = torch.cat(parts).index_select(0, placed.back)
     return out[None], None
 

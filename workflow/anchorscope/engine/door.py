@@ -205,8 +205,7 @@ def check_length(tokens: int, config: PreTrainedConfig) -> None:
 
 
 def _longest(items: Sequence[Item]) -> list[int]:
-    every = (variant.ids for item in items for trunk in item for variant in trunk)
-    longest: np.ndarray = max(every, key=len)
+    longest: np.ndarray = max((variant.ids for item in items for trunk in item for variant in trunk), key=len)
     return longest.tolist()
 
 

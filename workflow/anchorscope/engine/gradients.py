@@ -50,10 +50,8 @@ class Gradients:
             values = []
             for number, (layer, read) in enumerate(states.items()):
                 loss = probes.loss(number, read.float())
-                more = number + 1 < len(states)
-                values.append(
-                    _flow(loss, {one: some for one, some in weights.items() if one <= layer}, queries, keys, more)
-                )
+                below = {one: some for one, some in weights.items() if one <= layer}
+                values.append(_flow(loss, below, queries, keys, more=number + 1 < len(states)))
         return torch.stack(values), torch.stack([read.detach().float().cpu() for read in states.values()])
 
     def _forward(

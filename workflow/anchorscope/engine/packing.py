@@ -128,7 +128,7 @@ class Padded:
         self.queries, self.keys = to_device(queries, device), to_device(keys, device)
         self._masks: dict[tuple[int | None, torch.dtype | None], Tensor] = {}
 
-    def mask(self, sliding: int | None, dtype: torch.dtype | None) -> Tensor:
+    def mask(self, sliding: int | None, dtype: torch.dtype | None = None) -> Tensor:
         """Which query may see which key, boolean [trees, 1, queries, keys].
 
         With a dtype, what is added to the scores instead, [trees, 1 or heads, queries, keys]: a branch's bias, or -inf
@@ -138,7 +138,7 @@ class Padded:
             self._masks[sliding, dtype] = (
                 self._seen(sliding)
                 if dtype is None
-                else self._bias.to(dtype).masked_fill(~self.mask(sliding, None), -torch.inf)
+                else self._bias.to(dtype).masked_fill(~self.mask(sliding), -torch.inf)
             )
         return self._masks[sliding, dtype]
 

@@ -30,7 +30,7 @@ class Forward:
 
 
 class Recorder(ExitStack):
-    """Hooks on a model's blocks, while the block runs, that do nothing until a forward pass is recorded."""
+    """Hooks on a model's blocks that do nothing until a forward pass is recorded; closing it takes them back."""
 
     def __init__(self, parts: Parts, work: Work):
         super().__init__()
@@ -71,11 +71,10 @@ class Recorder(ExitStack):
             torch.empty(len(self.work.components), layers, sum(counts), width, dtype=dtype, device=device)
             for device, layers in Counter(self.devices.values()).items()
         ]
-        begin = 0
-        for forward, count in zip(forwards, counts, strict=True):
-            parts = [layer for block in found for layer in block[:, :, begin : begin + count].unbind(1)]
+        shares = zip(*(block.split(counts, dim=2) for block in found), strict=True)  # of each pass, by device
+        for forward, share in zip(forwards, shares, strict=True):
+            parts = [layer for block in share for layer in block.unbind(1)]
             self._record(forward, dict(zip(self.work.layers, parts, strict=True)))
-            begin += count
         return found
 
     def _record(self, forward: Forward, into: dict[int, Tensor]) -> None:

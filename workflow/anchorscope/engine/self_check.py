@@ -283,15 +283,14 @@ class _Trial:
         tokens = [self.clean[place] for place in before] + self.after + self.clean[self.shared :]
         places = pack.places(0, 0, before) + pack.places(0, 1, self.after) + pack.places(1, 0, list(positions))
         unseen = pack.places(0, 0, [place for place in self.cut if place >= self.shared]) if forced else []
-        ends = np.cumsum([len(before), len(self.after), len(positions)])
         prefix = self.clean[: self.shared]
         with packed_attention(self.model):
             with watching(self.parts, range(self.shared), self._given(prefix) if forced else None) as of_prefix:
                 past = compute_prefix(self.model, self.ids[: self.shared])
             with watching(self.parts, places, self._given(tokens) if forced else None, unseen) as watched:
                 run_decoder(self.model, pack, past)
-        parts = [range(ends[0], ends[1]), range(ends[1], ends[2])]
-        found = [([tokens[at] for at in part], watched.among(list(part))) for part in parts]
+        _, branch_at, clean_at = np.split(np.arange(len(tokens)), [len(before), len(before) + len(self.after)])
+        found = [([tokens[at] for at in part], watched.among(part.tolist())) for part in (branch_at, clean_at)]
         return [(prefix, of_prefix), *found] if self.shared else found
 
     def _leaking(self) -> list[int]:
