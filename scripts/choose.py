@@ -9,7 +9,10 @@ from anchorscope.files.logs import configure_logging
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params = snakemake.params
     choose_file(
-        snakemake.input[0], target=snakemake.output[0], balance=params.balance, seed=params.seed, code=params.code
+        snakemake.input[0],
+        target=snakemake.output[0],
+        balance=snakemake.params.balance,
+        seed=snakemake.params.seed,
+        code=snakemake.params.code,
     )
