@@ -128,7 +128,8 @@ def saliency_file(
     routes = build_routes(
         tokenizer, settings.prompts.built(tokenizer)["first"], asked, position=settings.headline.position
     )
-    model = load_model(described, _fine(settings.dtype), settings.threads)
+    # Small gradients vanish in float16.
+    model = load_model(described, "float32" if settings.dtype == "float16" else settings.dtype, settings.threads)
     computed = computed_on(model)
     engine = Engine(model, settings.batch_tokens)
     values = engine.flows(routes, verdicts, settings.headline.component, what="differentiating")
@@ -163,8 +164,3 @@ def _answered(files: Sequence[Path | str], ids: list[str]) -> pa.Table:
     answers = pa.concat_tables(read_table(file, NEEDED) for file in files)
     place = {name: row for row, name in enumerate(answers["id"].to_pylist())}
     return answers.take(pa.array([place[name] for name in ids], pa.int64()))
-
-
-def _fine(dtype: str) -> str:
-    """The dtype to differentiate in: small gradients vanish in float16."""
-    return "float32" if dtype == "float16" else dtype

@@ -42,15 +42,10 @@ def probe_answers(
     made = {"stage": "probe", "dataset": dataset, "folds": fitting.folds, "repeats": repeats, "code": fitting.code}
     made |= {key: extracted[key] for key in ("model", "path")}
     if isinstance(found, TooFew):
-        found = TooFew(f"{found.why} {_before(chosen)}")
-        log.warning("%s", found.why)
-        write_probed([*tables, *probes], found, made)
+        count = before_balance(chosen)
+        said = "Before the balance, which `balance: false` switches off"
+        why = f"{found.why} {said}, {count['right']} were right and {count['hallucinated']} hallucinated."
+        log.warning("%s", why)
+        write_probed([*tables, *probes], TooFew(why), made)
     else:
         write_probed([*tables, *probes], [*found[:-1], *found.probes], made)
-
-
-def _before(chosen: Sequence[Path | str]) -> str:
-    """How many answers there were before the balance."""
-    count = before_balance(chosen)
-    said = "Before the balance, which `balance: false` switches off"
-    return f"{said}, {count['right']} were right and {count['hallucinated']} hallucinated."
