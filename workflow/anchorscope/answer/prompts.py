@@ -101,14 +101,16 @@ def chat_prompt(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Prompt:
 
 def _rendered(tokenizer: PreTrainedTokenizerBase, instruction: str) -> str:
     def render() -> str:
-        rendered = tokenizer.apply_chat_template(
-            [{"role": "user", "content": instruction}],
-            tokenize=False,
-            add_generation_prompt=True,
-            enable_thinking=False,
-            date_string=TEMPLATE_DATE,
+        return cast(
+            str,
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": instruction}],
+                tokenize=False,
+                add_generation_prompt=True,
+                enable_thinking=False,
+                date_string=TEMPLATE_DATE,
+            ),
         )
-        return cast(str, rendered)
 
     try:
         return render_within_limits(render)

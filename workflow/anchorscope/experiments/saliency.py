@@ -131,8 +131,9 @@ def saliency_file(
     # Small gradients vanish in float16.
     model = load_model(described, "float32" if settings.dtype == "float16" else settings.dtype, settings.threads)
     computed = computed_on(model)
-    engine = Engine(model, settings.batch_tokens)
-    values = engine.flows(routes, verdicts, settings.headline.component, what="differentiating")
+    values = Engine(model, settings.batch_tokens).flows(
+        routes, verdicts, settings.headline.component, what="differentiating"
+    )
     leave_cards(model)
     table = saliency_table(values, asked.select(["id", "right"]).to_pylist(), routes, verdicts.layers)
     write_table(target, table, provenance(**made, computed=computed))
@@ -153,8 +154,9 @@ def _verdicts(
     clean = torch.cat(
         [reader.read(component, position, "first", "clean", layers=range(layer, layer + 1)).float() for layer in read]
     )
-    splits = {"folds": settings.folds, "repeats": 1, "seed": settings.seed}
-    examples = enough(examples_of(reader.keys, **splits, where=settings.dataset))
+    examples = enough(
+        examples_of(reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=settings.dataset)
+    )
     own = torch.from_numpy(examples.splits[0].folds)[picked]
     return Verdicts(read, Probes(probes.weight[read][:, own], probes.bias[read][:, own]), clean[:, picked], rounding)
 

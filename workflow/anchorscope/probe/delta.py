@@ -138,11 +138,13 @@ def measure_places(
 ) -> dict[Place, Measured]:
     """Out-of-fold logits of every component and position, and how far their states lie from clean ones."""
     parts: dict[Place, list[Measured]] = {place: [] for place in reader.grid.places()}
-
-    def measure_on(device: torch.device, states: States, places: Sequence[Place], _: range) -> dict[Place, Measured]:
-        return _measure_on(device, states, examples, places=places, errors=errors)
-
-    for *_, measured in in_chunks(reader, passes, on_card, measure_on):
+    chunks = in_chunks(
+        reader,
+        passes,
+        on_card,
+        lambda device, states, places, _: _measure_on(device, states, examples, places=places, errors=errors),
+    )
+    for *_, measured in chunks:
         for place, own in measured.items():
             parts[place].append(own)
     return {place: joined(of_place) for place, of_place in parts.items()}

@@ -31,10 +31,11 @@ def probe_answers(
     Where the answers are too few to probe, all are empty and say why, so that other datasets reach the figures.
     """
     extracted = made_from(activations[0])
-    splits = {"folds": fitting.folds, "repeats": repeats, "seed": fitting.seed}
     found = measure(
         open_activations(activations, grid, knockouts),
-        **splits,
+        folds=fitting.folds,
+        repeats=repeats,
+        seed=fitting.seed,
         where=f"{extracted['model']['name']} on {dataset}",
         on_card=fitting.on_card,
         headline=fitting.headline,

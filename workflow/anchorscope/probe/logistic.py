@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import pad, softplus
 
 TOLERANCE = 1e-6  # root mean square of the objective's slopes along weights and intercept; smaller for weak penalties
 NEWTON_STEPS = 60
@@ -55,7 +55,8 @@ def fit(
     centre = features.mean(1)  # [layers, width]; keeps the products below free of large common terms
     centred = _with_ones(features, centre)
     scaling = _scaling(centred[..., :-1], centre, train)
-    with_intercept = _Scaling(_pad(scaling.mean, 0.0), _pad(scaling.inverse, 1.0))
+    # The intercept's stand at the end.
+    with_intercept = _Scaling(pad(scaling.mean, (0, 1), value=0.0), pad(scaling.inverse, (0, 1), value=1.0))
     problem = _Problem(
         features=centred,
         labels=labels,
@@ -152,11 +153,6 @@ def _with_ones(features: Tensor, centre: Tensor | None = None) -> Tensor:
     else:
         torch.sub(features, centre[:, None], out=extended[..., :-1])
     return extended
-
-
-def _pad(values: Tensor, last: float) -> Tensor:
-    """One more value at the end, the intercept's."""
-    return torch.nn.functional.pad(values, (0, 1), value=last)
 
 
 def class_weights(labels: Tensor, train: Tensor) -> Tensor:
