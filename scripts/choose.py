@@ -4,7 +4,7 @@ Writes their rows, in the order in which they are analysed, each with how many a
 metadata say how many answers there were of each verdict.
 """
 
-from anchorscope.choose.job import choose_file
+from anchorscope.choose.balance import choose_file
 from anchorscope.files.logs import configure_logging
 
 if __name__ == "__main__":

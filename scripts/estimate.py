@@ -24,9 +24,15 @@ if __name__ == "__main__":
     def estimated() -> list:
         delta, layers, errors = (read_frame(snakemake.input[name]) for name in ("delta", "layers", "label_errors"))
         headline = Headline.from_json(snakemake.params.headline)
-        tables = vars(estimate(delta, layers, headline, **settings, threads=snakemake.threads))
-        tables = {**tables, "label_errors": label_errors(errors, delta, layers, headline)}
+        tables = {
+            **vars(estimate(delta, layers, headline, **settings, threads=snakemake.threads)),
+            "label_errors": label_errors(errors, delta, layers, headline),
+        }
         return [tables[name] for name in snakemake.output.keys()]  # noqa: SIM118
 
-    made = {"stage": "estimate", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code, **settings}
-    write_derived(snakemake.output, snakemake.input.delta, estimated, made)
+    write_derived(
+        snakemake.output,
+        snakemake.input.delta,
+        estimated,
+        {"stage": "estimate", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code, **settings},
+    )

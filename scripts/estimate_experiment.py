@@ -10,18 +10,17 @@ from anchorscope.probe.written import write_derived
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
+    name, settings = snakemake.wildcards.experiment, {"draws": snakemake.params.draws, "seed": snakemake.params.seed}
     headline = Headline.from_json(snakemake.params.headline)
-    settings = {"draws": snakemake.params.draws, "seed": snakemake.params.seed}
-    made = {
-        "stage": "estimate_experiment",
-        "experiment": snakemake.wildcards.experiment,
-        "dataset": snakemake.wildcards.dataset,
-    }
     write_derived(
         snakemake.output,
         snakemake.input.delta,
-        lambda: [
-            estimate_experiment(snakemake.wildcards.experiment, dict(snakemake.input.items()), headline, **settings)
-        ],
-        {**made, "code": snakemake.params.code, **settings},
+        lambda: [estimate_experiment(name, dict(snakemake.input.items()), headline, **settings)],
+        {
+            "stage": "estimate_experiment",
+            "experiment": name,
+            "dataset": snakemake.wildcards.dataset,
+            "code": snakemake.params.code,
+            **settings,
+        },
     )

@@ -27,10 +27,14 @@ if __name__ == "__main__":
             )
         ]
 
-    made = {
-        "stage": "read_text",
-        "dataset": snakemake.wildcards.dataset,
-        "folds": snakemake.params.folds,
-        "code": snakemake.params.code,
-    }
-    write_derived(snakemake.output, snakemake.input.delta, read, made)
+    write_derived(
+        snakemake.output,
+        snakemake.input.delta,
+        read,
+        {
+            "stage": "read_text",
+            "dataset": snakemake.wildcards.dataset,
+            "folds": snakemake.params.folds,
+            "code": snakemake.params.code,
+        },
+    )

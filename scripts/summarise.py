@@ -17,7 +17,6 @@ from anchorscope.summarise.findings import Comparison
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    published = yaml.safe_load(Path(snakemake.input.landmarks).read_text(encoding="utf-8"))
     summarise_files(
         dict(snakemake.input.items()),
         outputs=dict(snakemake.output.items()),
@@ -25,6 +24,10 @@ if __name__ == "__main__":
         salmons=json.loads(snakemake.params.salmons),
         sources=json.loads(snakemake.params.sources),
         headline=Headline.from_json(snakemake.params.headline),
-        comparison=Comparison(json.loads(snakemake.params.families), json.loads(snakemake.params.layouts), published),
+        comparison=Comparison(
+            json.loads(snakemake.params.families),
+            json.loads(snakemake.params.layouts),
+            yaml.safe_load(Path(snakemake.input.landmarks).read_text(encoding="utf-8")),
+        ),
         code=snakemake.params.code,
     )

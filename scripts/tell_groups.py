@@ -24,5 +24,9 @@ if __name__ == "__main__":
         reader = open_activations(snakemake.input.activations, headline.grid(), [EXACT])
         return [tell_groups(read_states(reader, headline), groups, snakemake.params.seed)]
 
-    made = {"stage": "tell_groups", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code}
-    write_derived(snakemake.output, snakemake.input.delta, told, made)
+    write_derived(
+        snakemake.output,
+        snakemake.input.delta,
+        told,
+        {"stage": "tell_groups", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code},
+    )

@@ -24,5 +24,9 @@ if __name__ == "__main__":
             read_frame(snakemake.input.delta), answers, Headline.from_json(snakemake.params.headline), **settings
         )
 
-    made = {"stage": "weigh_kinds", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code, **settings}
-    write_derived([snakemake.output.accounts, snakemake.output.told_apart], snakemake.input.delta, weighed, made)
+    write_derived(
+        [snakemake.output.accounts, snakemake.output.told_apart],
+        snakemake.input.delta,
+        weighed,
+        {"stage": "weigh_kinds", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code, **settings},
+    )
