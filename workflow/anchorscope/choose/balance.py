@@ -1,4 +1,4 @@
-"""The choose stage: which answers are analysed, no refusals, and as many right as wrong ones where that is asked for."""
+"""The choose stage: which answers are analysed. No refusals, and where it is asked for as many right as wrong ones."""
 
 import hashlib
 from collections import Counter
