@@ -9,11 +9,14 @@ from anchorscope.files.logs import configure_logging
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, files = snakemake.params, snakemake.input
-    settings = AnswerSettings.of(
-        params,
-        files.manifest,
-        threads=snakemake.threads,
-        rows=tuple(params.rows),
+    answer_file(
+        snakemake.input.questions,
+        manifest=snakemake.input.manifest,
+        target=snakemake.output[0],
+        settings=AnswerSettings.of(
+            snakemake.params,
+            snakemake.input.manifest,
+            threads=snakemake.threads,
+            rows=tuple(snakemake.params.rows),
+        ),
     )
-    answer_file(files.questions, manifest=files.manifest, target=snakemake.output[0], settings=settings)

@@ -13,20 +13,12 @@ from anchorscope.probe.fitting import begin_fitting
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, datasets = snakemake.params, json.loads(snakemake.params.datasets)
-    fitting = begin_fitting(
-        snakemake.threads,
-        cards=snakemake.resources.gpu,
-        headline=params.headline,
-        folds=params.folds,
-        seed=params.seed,
-        code=params.code,
-    )
+    datasets = json.loads(snakemake.params.datasets)
     of_kind = {kind: by_dataset(some, datasets) for kind, some in snakemake.input.items()}
     carry_over(
         {name: {kind: some[name] for kind, some in of_kind.items()} for name in datasets},
         model=snakemake.wildcards.model,
         target=snakemake.output[0],
-        answer_scores=params.answer_scores,
-        fitting=fitting,
+        answer_scores=snakemake.params.answer_scores,
+        fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
     )

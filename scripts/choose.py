@@ -4,12 +4,15 @@ Writes their rows, in the order in which they are analysed, each with how many a
 metadata say how many answers there were of each verdict.
 """
 
-from anchorscope.choose.job import choose_file
+from anchorscope.choose.balance import choose_file
 from anchorscope.files.logs import configure_logging
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params = snakemake.params
     choose_file(
-        snakemake.input[0], target=snakemake.output[0], balance=params.balance, seed=params.seed, code=params.code
+        snakemake.input[0],
+        target=snakemake.output[0],
+        balance=snakemake.params.balance,
+        seed=snakemake.params.seed,
+        code=snakemake.params.code,
     )

@@ -17,18 +17,16 @@ from anchorscope.summarise.tables import write_tables
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, files, outputs = snakemake.params, snakemake.input, snakemake.output
-    pairs = [(model, dataset) for model, dataset in json.loads(params.pairs)]
+    pairs = [(model, dataset) for model, dataset in json.loads(snakemake.params.pairs)]
     models = list(dict.fromkeys(model for model, _ in pairs))
-    run = Run(
-        models=dict(zip(models, map(read_json, files.manifests), strict=True)),
-        sources=json.loads(params.sources),
-        layouts=json.loads(params.layouts),
-        published=yaml.safe_load(Path(files.landmarks).read_text(encoding="utf-8"))["detection"],
-    )
     tables, about = gather_detection(
-        files=dict(zip(pairs, files.scores, strict=True)),
-        transfers=dict(zip(models, files.transfer, strict=True)),
-        run=run,
+        files=dict(zip(pairs, snakemake.input.scores, strict=True)),
+        transfers=dict(zip(models, snakemake.input.transfer, strict=True)),
+        run=Run(
+            models=dict(zip(models, map(read_json, snakemake.input.manifests), strict=True)),
+            sources=json.loads(snakemake.params.sources),
+            layouts=json.loads(snakemake.params.layouts),
+            published=yaml.safe_load(Path(snakemake.input.landmarks).read_text(encoding="utf-8"))["detection"],
+        ),
     )
-    write_tables(tables, outputs, provenance(stage="compare_methods", code=params.code, **about))
+    write_tables(tables, snakemake.output, provenance(stage="compare_methods", code=snakemake.params.code, **about))

@@ -11,9 +11,13 @@ from anchorscope.summarise.counts import count_examples, count_questions
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, files, outputs = snakemake.params, snakemake.input, snakemake.output
-    questions = dict(zip(json.loads(params.datasets), files.questions, strict=True))
-    examples = count_examples(pairs=json.loads(params.pairs), questions=questions, chosen=files.chosen)
-    for table, path in ((examples, outputs.examples), (count_questions(questions), outputs.questions)):
+    questions = dict(zip(json.loads(snakemake.params.datasets), snakemake.input.questions, strict=True))
+    examples = count_examples(
+        pairs=json.loads(snakemake.params.pairs), questions=questions, chosen=snakemake.input.chosen
+    )
+    for table, path in (
+        (examples, snakemake.output.examples),
+        (count_questions(questions), snakemake.output.questions),
+    ):
         with atomic(path) as target:
             table.write_csv(target)

@@ -13,15 +13,17 @@ from anchorscope.summarise.notes import unprobed
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, files = snakemake.params, snakemake.input
-    models, datasets = dict(json.loads(params.models)), dict(json.loads(params.datasets))
-    tables = {name: path for name, path in files.items() if name != "style"}
-    source = Source(
-        tables=tables,
-        models=models,
-        datasets=datasets,
-        headline=Headline(**json.loads(params.headline)),
-        note=unprobed(made_from(tables.get("summary") or tables["detection"]), models, datasets),
-        style=files.style,
+    models, datasets = dict(json.loads(snakemake.params.models)), dict(json.loads(snakemake.params.datasets))
+    tables = {name: path for name, path in snakemake.input.items() if name != "style"}
+    draw_all(
+        sheets_of(dict(snakemake.output.items())),
+        Source(
+            tables=tables,
+            models=models,
+            datasets=datasets,
+            headline=Headline.from_json(snakemake.params.headline),
+            note=unprobed(made_from(tables.get("summary") or tables["detection"]), models, datasets),
+            style=snakemake.input.style,
+        ),
+        snakemake.threads,
     )
-    draw_all(sheets_of(dict(snakemake.output.items())), source, snakemake.threads)

@@ -8,11 +8,14 @@ from anchorscope.files.logs import configure_logging
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, files = snakemake.params, snakemake.input
-    settings = SampleSettings.of(
-        params,
-        files.manifest,
-        threads=snakemake.threads,
-        samples=params.samples,
+    sample_file(
+        snakemake.input.chosen,
+        manifest=snakemake.input.manifest,
+        target=snakemake.output[0],
+        settings=SampleSettings.of(
+            snakemake.params,
+            snakemake.input.manifest,
+            threads=snakemake.threads,
+            samples=snakemake.params.samples,
+        ),
     )
-    sample_file(files.chosen, manifest=files.manifest, target=snakemake.output[0], settings=settings)

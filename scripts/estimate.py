@@ -5,7 +5,6 @@ are two kinds of examples (kinds), parts of the examples (strata), forms of ques
 wrong labels would move it (label_errors), and the resampled curves. All are empty where nothing was probed.
 """
 
-import json
 import os
 
 # Units are estimated side by side; a matrix product that took as many threads again would only wait for them.
@@ -20,15 +19,20 @@ from anchorscope.summarise.label_errors import label_errors
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, files = snakemake.params, snakemake.input
-    settings = {"draws": params.draws, "seed": params.seed}
+    settings = {"draws": snakemake.params.draws, "seed": snakemake.params.seed}
 
     def estimated() -> list:
-        delta, layers, errors = (read_frame(files[name]) for name in ("delta", "layers", "label_errors"))
-        headline = Headline(**json.loads(params.headline))
-        tables = vars(estimate(delta, layers, headline, **settings, threads=snakemake.threads))
-        tables = {**tables, "label_errors": label_errors(errors, delta, layers, headline)}
+        delta, layers, errors = (read_frame(snakemake.input[name]) for name in ("delta", "layers", "label_errors"))
+        headline = Headline.from_json(snakemake.params.headline)
+        tables = {
+            **vars(estimate(delta, layers, headline, **settings, threads=snakemake.threads)),
+            "label_errors": label_errors(errors, delta, layers, headline),
+        }
         return [tables[name] for name in snakemake.output.keys()]  # noqa: SIM118
 
-    made = {"stage": "estimate", "dataset": snakemake.wildcards.dataset, "code": params.code, **settings}
-    write_derived(snakemake.output, files.delta, estimated, made)
+    write_derived(
+        snakemake.output,
+        snakemake.input.delta,
+        estimated,
+        {"stage": "estimate", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code, **settings},
+    )

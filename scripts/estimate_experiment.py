@@ -3,8 +3,6 @@
 The table is empty where nothing was probed.
 """
 
-import json
-
 from anchorscope.experiments.estimate import estimate_experiment
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
@@ -12,12 +10,17 @@ from anchorscope.probe.written import write_derived
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, files, names = snakemake.params, snakemake.input, snakemake.wildcards
-    headline, settings = Headline(**json.loads(params.headline)), {"draws": params.draws, "seed": params.seed}
-    made = {"stage": "estimate_experiment", "experiment": names.experiment, "dataset": names.dataset}
+    name, settings = snakemake.wildcards.experiment, {"draws": snakemake.params.draws, "seed": snakemake.params.seed}
+    headline = Headline.from_json(snakemake.params.headline)
     write_derived(
         snakemake.output,
-        files.delta,
-        lambda: [estimate_experiment(names.experiment, dict(files.items()), headline, **settings)],
-        {**made, "code": params.code, **settings},
+        snakemake.input.delta,
+        lambda: [estimate_experiment(name, dict(snakemake.input.items()), headline, **settings)],
+        {
+            "stage": "estimate_experiment",
+            "experiment": name,
+            "dataset": snakemake.wildcards.dataset,
+            "code": snakemake.params.code,
+            **settings,
+        },
     )

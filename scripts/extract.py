@@ -13,13 +13,16 @@ from anchorscope.files.logs import configure_logging
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, files = snakemake.params, snakemake.input
-    settings = ExtractSettings.of(
-        params,
-        files.manifest,
-        threads=snakemake.threads,
-        grid=Grid(*map(tuple, json.loads(params.grid))),
-        knockout=params.knockout,
+    extract_file(
+        snakemake.input.chosen,
+        manifest=snakemake.input.manifest,
+        folder=Path(snakemake.output[0]).parent,
+        settings=ExtractSettings.of(
+            snakemake.params,
+            snakemake.input.manifest,
+            threads=snakemake.threads,
+            grid=Grid(*map(tuple, json.loads(snakemake.params.grid))),
+            knockout=snakemake.params.knockout,
+        ),
+        answers=snakemake.input.get("answers"),
     )
-    folder = Path(snakemake.output[0]).parent
-    extract_file(files.chosen, manifest=files.manifest, folder=folder, settings=settings, answers=files.get("answers"))

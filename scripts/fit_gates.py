@@ -9,14 +9,9 @@ from anchorscope.probe.fitting import begin_fitting
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params = snakemake.params
-    fitting = begin_fitting(
-        snakemake.threads,
-        cards=0,
-        headline=params.headline,
-        folds=params.folds,
-        seed=params.seed,
-        code=params.code,
+    fit_gates(
+        snakemake.input,
+        dataset=snakemake.wildcards.dataset,
+        target=snakemake.output[0],
+        fitting=begin_fitting(snakemake.params, snakemake.threads, cards=0),
     )
-    dataset = snakemake.wildcards.dataset
-    fit_gates(snakemake.input, dataset=dataset, target=snakemake.output[0], fitting=fitting)

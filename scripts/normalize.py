@@ -16,19 +16,26 @@ from anchorscope.text.language import NOT_ENGLISH, mostly_english
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params = snakemake.params
     rows = read_frame(snakemake.input[0])
     questions, counts = normalize(
-        rows, layout=params.layout, seed=params.seed, where=params.where, name_row=partial(name_row, params.where)
+        rows,
+        layout=snakemake.params.layout,
+        seed=snakemake.params.seed,
+        where=snakemake.params.where,
+        name_row=partial(name_row, snakemake.params.where),
     )
     log.info("%s", ", ".join(f"{count} {reason}" for reason, count in counts.items()))
     if questions.is_empty():
         dropped = ", ".join(f"{count} rows have {reason}" for reason, count in counts.items())
-        raise ValueError(f"{params.where} has no usable question: {dropped or 'it has no rows'}.")
+        raise ValueError(f"{snakemake.params.where} has no usable question: {dropped or 'it has no rows'}.")
     odd = [] if mostly_english(questions["question"]) else [NOT_ENGLISH]
     for remark in odd:
         log.warning("%s", remark)
     metadata = provenance(
-        stage="normalize", dataset=snakemake.wildcards.dataset, layout=params.layout, remarks=odd, code=params.code
+        stage="normalize",
+        dataset=snakemake.wildcards.dataset,
+        layout=snakemake.params.layout,
+        remarks=odd,
+        code=snakemake.params.code,
     )
     write_frame(snakemake.output[0], questions, {**metadata, "counts": canonical_json(counts)})

@@ -14,23 +14,14 @@ from anchorscope.probe.job import probe_answers
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    files, params, outputs = snakemake.input, snakemake.params, snakemake.output
-    fitting = begin_fitting(
-        snakemake.threads,
-        cards=snakemake.resources.gpu,
-        headline=params.headline,
-        folds=params.folds,
-        seed=params.seed,
-        code=params.code,
-    )
     probe_answers(
-        files.activations,
-        files.chosen,
-        tables=[outputs.delta, outputs.layers, outputs.label_errors],
-        probes=outputs[3:],
+        snakemake.input.activations,
+        snakemake.input.chosen,
+        tables=[snakemake.output.delta, snakemake.output.layers, snakemake.output.label_errors],
+        probes=snakemake.output[3:],
         dataset=snakemake.wildcards.dataset,
-        grid=Grid(*map(tuple, json.loads(params.grid))),
-        knockouts=json.loads(params.knockouts),
-        repeats=params.repeats,
-        fitting=fitting,
+        grid=Grid(*map(tuple, json.loads(snakemake.params.grid))),
+        knockouts=json.loads(snakemake.params.knockouts),
+        repeats=snakemake.params.repeats,
+        fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
     )

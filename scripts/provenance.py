@@ -11,12 +11,11 @@ from anchorscope.files.run_record import run_record
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, files = snakemake.params, snakemake.input
     record = run_record(
-        files.manifests,
-        results=[*files.answers, *files.activations],
-        config=json.loads(params.config),
-        code=json.loads(params.fingerprints),
-        datasets=json.loads(params.origins),
+        snakemake.input.manifests,
+        results=[*snakemake.input.answers, *snakemake.input.activations],
+        config=json.loads(snakemake.params.config),
+        code=json.loads(snakemake.params.fingerprints),
+        datasets=json.loads(snakemake.params.origins),
     )
     write_text(snakemake.output[0], json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n")

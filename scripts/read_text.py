@@ -14,18 +14,27 @@ from anchorscope.probe.written import write_derived
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     torch.set_num_threads(snakemake.threads)
-    params, files, names = snakemake.params, snakemake.input, snakemake.wildcards
 
     def read() -> list[pl.DataFrame]:
-        table = text_table(
-            read_frame(files.delta, LOGITS_NEEDED),
-            read_frame(files.layers),
-            pl.concat(read_frame(path, ANSWERS_NEEDED) for path in files.answers),
-            folds=params.folds,
-            seed=params.seed,
-            where=f"{names.model} on {names.dataset}",
-        )
-        return [table]
+        return [
+            text_table(
+                read_frame(snakemake.input.delta, LOGITS_NEEDED),
+                read_frame(snakemake.input.layers),
+                pl.concat(read_frame(path, ANSWERS_NEEDED) for path in snakemake.input.answers),
+                folds=snakemake.params.folds,
+                seed=snakemake.params.seed,
+                where=f"{snakemake.wildcards.model} on {snakemake.wildcards.dataset}",
+            )
+        ]
 
-    made = {"stage": "read_text", "dataset": names.dataset, "folds": params.folds, "code": params.code}
-    write_derived(snakemake.output, files.delta, read, made)
+    write_derived(
+        snakemake.output,
+        snakemake.input.delta,
+        read,
+        {
+            "stage": "read_text",
+            "dataset": snakemake.wildcards.dataset,
+            "folds": snakemake.params.folds,
+            "code": snakemake.params.code,
+        },
+    )

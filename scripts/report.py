@@ -8,12 +8,14 @@ from anchorscope.report.job import ReportSettings, write_report
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params = snakemake.params
-    settings = ReportSettings(
-        models=dict(json.loads(params.models)),
-        datasets=dict(json.loads(params.datasets)),
-        figures=json.loads(params.figures),
-        headline=Headline(**json.loads(params.headline)),
-        outputs=json.loads(params.outputs),
+    write_report(
+        dict(snakemake.input.items()),
+        snakemake.output[0],
+        ReportSettings(
+            models=dict(json.loads(snakemake.params.models)),
+            datasets=dict(json.loads(snakemake.params.datasets)),
+            figures=json.loads(snakemake.params.figures),
+            headline=Headline.from_json(snakemake.params.headline),
+            outputs=json.loads(snakemake.params.outputs),
+        ),
     )
-    write_report(dict(snakemake.input.items()), snakemake.output[0], settings)

@@ -5,8 +5,6 @@ and the answer's state for each gate and amount, beside the clean state of the q
 probed, the table of states is empty.
 """
 
-import json
-
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.detect.again import AgainSettings, run_again
 from anchorscope.extract.axes import Headline
@@ -15,19 +13,17 @@ from anchorscope.models.manifest import Manifest
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, files = snakemake.params, snakemake.input
-    settings = AgainSettings.of(
-        params,
-        files.manifest,
-        threads=snakemake.threads,
-        headline=Headline(**json.loads(params.headline)),
-        about=PromptSet.from_json(params.about, Manifest.read(files.manifest).prompt),
-    )
     run_again(
-        files.chosen,
-        gates=files.gates,
-        manifest=files.manifest,
+        snakemake.input.chosen,
+        gates=snakemake.input.gates,
+        manifest=snakemake.input.manifest,
         asked=snakemake.output.asked,
         reweighted=snakemake.output.reweighted,
-        settings=settings,
+        settings=AgainSettings.of(
+            snakemake.params,
+            snakemake.input.manifest,
+            threads=snakemake.threads,
+            headline=Headline.from_json(snakemake.params.headline),
+            about=PromptSet.from_json(snakemake.params.about, Manifest.read(snakemake.input.manifest).prompt),
+        ),
     )

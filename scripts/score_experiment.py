@@ -10,20 +10,11 @@ from anchorscope.probe.fitting import begin_fitting
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, names, files = snakemake.params, snakemake.wildcards, snakemake.input
-    fitting = begin_fitting(
-        snakemake.threads,
-        cards=snakemake.resources.gpu,
-        headline=params.headline,
-        folds=params.folds,
-        seed=params.seed,
-        code=params.code,
-    )
     score_files(
-        files.activations,
-        probes=files.probes,
+        snakemake.input.activations,
+        probes=snakemake.input.probes,
         target=snakemake.output[0],
-        experiment=names.experiment,
-        dataset=names.dataset,
-        fitting=fitting,
+        experiment=snakemake.wildcards.experiment,
+        dataset=snakemake.wildcards.dataset,
+        fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
     )

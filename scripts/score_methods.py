@@ -10,20 +10,12 @@ from anchorscope.probe.fitting import begin_fitting
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, files = snakemake.params, dict(snakemake.input.items())
-    fitting = begin_fitting(
-        snakemake.threads,
-        cards=snakemake.resources.gpu,
-        headline=params.headline,
-        folds=params.folds,
-        seed=params.seed,
-        code=params.code,
-    )
+    files = dict(snakemake.input.items())
     score_methods(
         files,
         probes=files.pop("probes"),
         dataset=snakemake.wildcards.dataset,
         target=snakemake.output[0],
-        answer_scores=params.answer_scores,
-        fitting=fitting,
+        answer_scores=snakemake.params.answer_scores,
+        fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
     )

@@ -17,15 +17,17 @@ from anchorscope.summarise.findings import Comparison
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, files = snakemake.params, snakemake.input
-    published = yaml.safe_load(Path(files.landmarks).read_text(encoding="utf-8"))
     summarise_files(
-        dict(files.items()),
+        dict(snakemake.input.items()),
         outputs=dict(snakemake.output.items()),
-        pairs=json.loads(params.pairs),
-        salmons=json.loads(params.salmons),
-        sources=json.loads(params.sources),
-        headline=Headline(**json.loads(params.headline)),
-        comparison=Comparison(json.loads(params.families), json.loads(params.layouts), published),
-        code=params.code,
+        pairs=json.loads(snakemake.params.pairs),
+        salmons=json.loads(snakemake.params.salmons),
+        sources=json.loads(snakemake.params.sources),
+        headline=Headline.from_json(snakemake.params.headline),
+        comparison=Comparison(
+            json.loads(snakemake.params.families),
+            json.loads(snakemake.params.layouts),
+            yaml.safe_load(Path(snakemake.input.landmarks).read_text(encoding="utf-8")),
+        ),
+        code=snakemake.params.code,
     )

@@ -8,9 +8,11 @@ from anchorscope.summarise.tables import gather, read_coverage, write_tables
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, name, files = snakemake.params, snakemake.wildcards.experiment, list(snakemake.input)
-    coverage = read_coverage(json.loads(params.pairs), files)
-    tables = gather(coverage, files={name: files}, sources=json.loads(params.sources))
-    outputs = {name: snakemake.output.table, f"{name}_csv": snakemake.output.csv}
-    metadata = provenance(stage="summarise_experiments", experiment=name, code=params.code)
-    write_tables({name: tables[name].drop("resampled")}, outputs, metadata)
+    name, files = snakemake.wildcards.experiment, list(snakemake.input)
+    coverage = read_coverage(json.loads(snakemake.params.pairs), files)
+    tables = gather(coverage, files={name: files}, sources=json.loads(snakemake.params.sources))
+    write_tables(
+        {name: tables[name].drop("resampled")},
+        {name: snakemake.output.table, f"{name}_csv": snakemake.output.csv},
+        provenance(stage="summarise_experiments", experiment=name, code=snakemake.params.code),
+    )

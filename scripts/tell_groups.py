@@ -3,8 +3,6 @@
 Writes one row per rule, layer and example. Where nothing was probed, the table is empty.
 """
 
-import json
-
 import polars as pl
 import torch
 
@@ -19,13 +17,16 @@ from anchorscope.probe.written import write_derived
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     torch.set_num_threads(snakemake.threads)
-    params, files = snakemake.params, snakemake.input
-    headline = Headline(**json.loads(params.headline))
+    headline = Headline.from_json(snakemake.params.headline)
 
     def told() -> list[pl.DataFrame]:
-        groups = read_groups(read_frame(files.delta), headline)
-        reader = open_activations(files.activations, headline.grid(), [EXACT])
-        return [tell_groups(read_states(reader, headline), groups, params.seed)]
+        groups = read_groups(read_frame(snakemake.input.delta), headline)
+        reader = open_activations(snakemake.input.activations, headline.grid(), [EXACT])
+        return [tell_groups(read_states(reader, headline), groups, snakemake.params.seed)]
 
-    made = {"stage": "tell_groups", "dataset": snakemake.wildcards.dataset, "code": params.code}
-    write_derived(snakemake.output, files.delta, told, made)
+    write_derived(
+        snakemake.output,
+        snakemake.input.delta,
+        told,
+        {"stage": "tell_groups", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code},
+    )

@@ -13,20 +13,11 @@ from anchorscope.probe.fitting import begin_fitting
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
-    params, files, outputs = snakemake.params, snakemake.input, snakemake.output
-    fitting = begin_fitting(
-        snakemake.threads,
-        cards=snakemake.resources.gpu,
-        headline=params.headline,
-        folds=params.folds,
-        seed=params.seed,
-        code=params.code,
-    )
     train_detector(
-        by_dataset(files.activations, json.loads(params.datasets)),
-        files.manifest,
-        target=outputs.detector,
-        card=outputs.card,
-        sources=json.loads(params.sources),
-        fitting=fitting,
+        by_dataset(snakemake.input.activations, json.loads(snakemake.params.datasets)),
+        snakemake.input.manifest,
+        target=snakemake.output.detector,
+        card=snakemake.output.card,
+        sources=json.loads(snakemake.params.sources),
+        fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
     )

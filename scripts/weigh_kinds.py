@@ -4,8 +4,6 @@ Writes how well each account predicts held-out examples (accounts), and what tel
 (told_apart). Both are empty where nothing was probed.
 """
 
-import json
-
 import polars as pl
 import torch
 
@@ -18,12 +16,17 @@ from anchorscope.summarise.weigh_kinds import ANSWERS_NEEDED, weigh_kinds
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])
     torch.set_num_threads(snakemake.threads)
-    params, files = snakemake.params, snakemake.input
-    settings = {"draws": params.draws, "seed": params.seed}
+    settings = {"draws": snakemake.params.draws, "seed": snakemake.params.seed}
 
     def weighed() -> tuple[pl.DataFrame, pl.DataFrame]:
-        answers = pl.concat(read_frame(path, ANSWERS_NEEDED) for path in files.answers)
-        return weigh_kinds(read_frame(files.delta), answers, Headline(**json.loads(params.headline)), **settings)
+        answers = pl.concat(read_frame(path, ANSWERS_NEEDED) for path in snakemake.input.answers)
+        return weigh_kinds(
+            read_frame(snakemake.input.delta), answers, Headline.from_json(snakemake.params.headline), **settings
+        )
 
-    made = {"stage": "weigh_kinds", "dataset": snakemake.wildcards.dataset, "code": params.code, **settings}
-    write_derived([snakemake.output.accounts, snakemake.output.told_apart], files.delta, weighed, made)
+    write_derived(
+        [snakemake.output.accounts, snakemake.output.told_apart],
+        snakemake.input.delta,
+        weighed,
+        {"stage": "weigh_kinds", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code, **settings},
+    )

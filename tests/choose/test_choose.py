@@ -6,9 +6,8 @@ import pyarrow as pa
 import pytest
 
 from anchorscope.answer.answers import SCHEMA
-from anchorscope.choose.balance import analysed, balanced
+from anchorscope.choose.balance import analysed, balanced, choose_file
 from anchorscope.choose.counts import before_balance
-from anchorscope.choose.job import choose_file
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from, read_table, write_table
 

@@ -11,10 +11,10 @@ from sklearn.metrics import roc_auc_score
 
 from anchorscope.extract.axes import PASSES, Headline
 from anchorscope.probe.anchor_rules import FULL, HALF_A, SECOND_B, Probe
-from anchorscope.probe.delta import Measured, delta_table, layers_table
+from anchorscope.probe.delta import Measured, delta_table, label_errors_table, layers_table
 from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.label_errors import DRAWS, ERRORS, SHARE, Labelling, labellings, turn_labels
-from anchorscope.probe.scores import Scores, distances, label_errors_table, score, score_labellings
+from anchorscope.probe.scores import Scores, distances, score, score_labellings
 from anchorscope.summarise.label_errors import label_errors
 
 HEADLINE = Headline("resid", "answer_last")

@@ -43,7 +43,10 @@ def find_donors(rows: Sequence[dict], lengths: Sequence[Lengths]) -> list[dict[s
     `donor_wrong` and `donor_right` were answered so and have as many exact question tokens, or the nearest number.
     `other` has as many tokens in all. Of several that are as near, one is drawn by the example's own seed.
     """
-    asked = [_Asked(row["id"], row["subject"], _normal(row["gold"])) for row in rows]
+    asked = [
+        _Asked(row["id"], row["subject"], frozenset(" ".join(bare_words(alias)) for alias in row["gold"]))
+        for row in rows
+    ]
     exact, whole = [length.exact for length in lengths], [length.whole for length in lengths]
     wrong, right = ([one for one, row in enumerate(rows) if row["right"] is verdict] for verdict in (False, True))
     chosen = {
@@ -52,10 +55,6 @@ def find_donors(rows: Sequence[dict], lengths: Sequence[Lengths]) -> list[dict[s
         "other": _nearest(asked, whole, among=range(len(rows)), what="other"),
     }
     return [dict(zip(chosen, ids, strict=True)) for ids in zip(*chosen.values(), strict=True)]
-
-
-def _normal(gold: Sequence[str]) -> frozenset[str]:
-    return frozenset(" ".join(bare_words(alias)) for alias in gold)
 
 
 def _nearest(asked: list[_Asked], lengths: list[int], among: Sequence[int], what: str) -> list[str | None]:

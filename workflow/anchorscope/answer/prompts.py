@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 from transformers import PreTrainedTokenizerBase
 
 from anchorscope.files.identity import read_json
+from anchorscope.files.reasons import shortened
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.rendering import render_within_limits
 from anchorscope.text.spans import Span
@@ -100,14 +101,16 @@ def chat_prompt(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Prompt:
 
 def _rendered(tokenizer: PreTrainedTokenizerBase, instruction: str) -> str:
     def render() -> str:
-        rendered = tokenizer.apply_chat_template(
-            [{"role": "user", "content": instruction}],
-            tokenize=False,
-            add_generation_prompt=True,
-            enable_thinking=False,
-            date_string=TEMPLATE_DATE,
+        return cast(
+            str,
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": instruction}],
+                tokenize=False,
+                add_generation_prompt=True,
+                enable_thinking=False,
+                date_string=TEMPLATE_DATE,
+            ),
         )
-        return cast(str, rendered)
 
     try:
         return render_within_limits(render)
@@ -155,13 +158,9 @@ def refuse_control_tokens(tokenizer: PreTrainedTokenizerBase, texts: Sequence[st
         spelt = next((mark for mark in marks if mark in text), None)
         if spelt:
             raise ValueError(
-                f"The {what} {_beginning(text)!r} holds {spelt!r}, a control token of the model's tokenizer; "
+                f"The {what} {shortened(text, 60)!r} holds {spelt!r}, a control token of the model's tokenizer; "
                 f"take the {what} out of the dataset."
             )
-
-
-def _beginning(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def tokens_over(offsets: list[tuple[int, int]], spans: list[Span]) -> list[int]:

@@ -1,14 +1,18 @@
-"""Which answers are analysed: no refusals, and as many right as wrong ones where that is asked for."""
+"""The choose stage: which answers are analysed. No refusals, and where it is asked for as many right as wrong ones."""
 
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anchorscope.choose.counts import counted
 from anchorscope.files.logs import log
+from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import made_from, read_table, write_table
 
 Balance = bool | Literal["property", "form"]  # as many right as wrong answers: of all, or within parts of them
 WITHIN = {"property": "property", "form": "question_form"}  # the column of answers that has these parts
@@ -47,3 +51,18 @@ def analysed(answers: pa.Table, balance: Balance, seed: int) -> pa.Table:
     # Arrow cannot know that an empty list would hold numbers.
     examples = usable.take(pa.array(kept, pa.int64()))
     return examples.append_column("stands_for", pa.array(stands_for, pa.float64()))
+
+
+def choose_file(answers: Path | str, target: Path | str, *, balance: Balance, seed: int, code: str) -> None:
+    """Write the answers of a shard that are analysed, in the order in which they are."""
+    judged, asked = read_table(answers), made_from(answers)
+    made = provenance(
+        stage="choose",
+        model=asked["model"],
+        prompts=asked["prompts"],
+        balance=balance,
+        seed=seed,
+        before_balance=counted(judged),
+        code=code,
+    )
+    write_table(target, analysed(judged, balance, seed).replace_schema_metadata(), made)

@@ -138,7 +138,7 @@ def _strata(unit: pl.DataFrame, clean: np.ndarray, groups: Groups) -> dict[str, 
     | published | the answer is right, and the probe that measures judges it right |
     | same_popularity | the donor is in the example's own third of popularity, where both are known |
     """
-    wrong = groups.hallucinated
+    wrong = groups.examples["hallucinated"].to_numpy()
     donor = unit.head(len(wrong))["donor_popularity"].cast(pl.Float64).fill_null(np.nan).to_numpy()
     own, other = thirds(groups.popularity, groups.popularity), thirds(donor, groups.popularity)
     return {
@@ -275,7 +275,7 @@ def estimate_experiment(experiment: str, files: Files, headline: Headline, draws
         reference = read_frame(str(files["layers"])).filter("is_reference", **vars(headline))["layer"][0]
         return to_table(saliency_rows(read_frame(str(files["measured"])), reference, seed), **SAMPLE)
     groups = read_groups(read_frame(str(files["delta"])), headline)
-    resamples = resample(groups.examples["cluster"].to_list(), groups.repeats, draws, seed)
+    resamples = resample(groups.examples["cluster"].to_list(), len(groups.folds), draws, seed)
     if experiment == "boundary":
         chosen = pl.concat(read_frame(path, CHOSEN_NEEDED) for path in files["chosen"])
         unsure = pl.concat(read_frame(path, ["id", "refused"]) for path in files["unsure"])

@@ -38,14 +38,6 @@ class Groups:
     by_rule: dict[str, Grouping]
 
     @property
-    def repeats(self) -> int:
-        return len(self.folds)
-
-    @property
-    def hallucinated(self) -> np.ndarray:
-        return self.examples["hallucinated"].to_numpy()
-
-    @property
     def popularity(self) -> np.ndarray:
         """NaN where it is not known."""
         return self.examples["popularity"].cast(pl.Float64).fill_null(np.nan).to_numpy()

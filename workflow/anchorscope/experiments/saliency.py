@@ -128,10 +128,12 @@ def saliency_file(
     routes = build_routes(
         tokenizer, settings.prompts.built(tokenizer)["first"], asked, position=settings.headline.position
     )
-    model = load_model(described, _fine(settings.dtype), settings.threads)
+    # Small gradients vanish in float16.
+    model = load_model(described, "float32" if settings.dtype == "float16" else settings.dtype, settings.threads)
     computed = computed_on(model)
-    engine = Engine(model, settings.batch_tokens)
-    values = engine.flows(routes, verdicts, settings.headline.component, what="differentiating")
+    values = Engine(model, settings.batch_tokens).flows(
+        routes, verdicts, settings.headline.component, what="differentiating"
+    )
     leave_cards(model)
     table = saliency_table(values, asked.select(["id", "right"]).to_pylist(), routes, verdicts.layers)
     write_table(target, table, provenance(**made, computed=computed))
@@ -152,8 +154,9 @@ def _verdicts(
     clean = torch.cat(
         [reader.read(component, position, "first", "clean", layers=range(layer, layer + 1)).float() for layer in read]
     )
-    splits = {"folds": settings.folds, "repeats": 1, "seed": settings.seed}
-    examples = enough(examples_of(reader.keys, **splits, where=settings.dataset))
+    examples = enough(
+        examples_of(reader.keys, folds=settings.folds, repeats=1, seed=settings.seed, where=settings.dataset)
+    )
     own = torch.from_numpy(examples.splits[0].folds)[picked]
     return Verdicts(read, Probes(probes.weight[read][:, own], probes.bias[read][:, own]), clean[:, picked], rounding)
 
@@ -163,8 +166,3 @@ def _answered(files: Sequence[Path | str], ids: list[str]) -> pa.Table:
     answers = pa.concat_tables(read_table(file, NEEDED) for file in files)
     place = {name: row for row, name in enumerate(answers["id"].to_pylist())}
     return answers.take(pa.array([place[name] for name in ids], pa.int64()))
-
-
-def _fine(dtype: str) -> str:
-    """The dtype to differentiate in: small gradients vanish in float16."""
-    return "float32" if dtype == "float16" else dtype

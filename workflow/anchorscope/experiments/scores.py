@@ -20,7 +20,6 @@ from anchorscope.probe.scores import Logits, each, joined, out_of_fold
 from anchorscope.probe.written import write_derived
 
 CLEAN: Pass = ("first", "clean")
-Fitted = dict[Probe, FittedProbes]  # each [layers, folds]
 DTYPES = {"donor": pl.String, "donor_popularity": pl.Int64, "replaced": pl.Int32, "kept": pl.Int32}
 
 
@@ -36,16 +35,17 @@ def score_files(
     """Write the scores of an experiment's passes; nothing where nothing was probed."""
 
     def scored() -> list[pl.DataFrame]:
-        table = score_experiment(
-            open_activations(activations, fitting.headline.grid(), [EXACT, experiment]),
-            experiment,
-            read_probes(probes),
-            folds=fitting.folds,
-            seed=fitting.seed,
-            where=dataset,
-            on_card=fitting.on_card,
-        )
-        return [table]
+        return [
+            score_experiment(
+                open_activations(activations, fitting.headline.grid(), [EXACT, experiment]),
+                experiment,
+                read_probes(probes),
+                folds=fitting.folds,
+                seed=fitting.seed,
+                where=dataset,
+                on_card=fitting.on_card,
+            )
+        ]
 
     about = {"experiment": experiment, "dataset": dataset, "folds": fitting.folds, "code": fitting.code}
     write_derived([target], probes, scored, {"stage": "score_experiment", **about})
@@ -54,7 +54,7 @@ def score_files(
 def score_experiment(
     reader: ActivationReader,
     experiment: str,
-    probes: Sequence[Fitted],
+    probes: Sequence[dict[Probe, FittedProbes]],  # each [layers, folds]
     *,
     folds: int,
     seed: int,
@@ -85,5 +85,4 @@ def score_experiment(
         for intervention in interventions:
             also = {name: pl.concat([done[intervention][name]] * reader.layers) for name in REPLACED.names}
             tables.append(intervention_table(logits, examples, intervention=intervention, repeat=repeat, also=also))
-    names = {"component": pl.lit(component), "position": pl.lit(position)}
-    return pl.concat(tables).with_columns(**names)
+    return pl.concat(tables).with_columns(component=pl.lit(component), position=pl.lit(position))

@@ -65,8 +65,7 @@ def _told(states: torch.Tensor, groups: Groups, rule: str, layer: int, seed: int
     known, trainings = torch.from_numpy(anchored).float(), cross_fitting(torch.tensor(folds).long())
     fitted = {reader: fit_trainings(some, known, trainings) for reader, some in seen.items()}
     probes = {reader: one.probes for reader, one in fitted.items()}
-    control = torch.from_numpy(shuffled)
-    probes[SHUFFLED] = probes_of(seen[STATES], control, trainings.train, fitted[STATES].strengths)
+    probes[SHUFFLED] = probes_of(seen[STATES], torch.from_numpy(shuffled), trainings.train, fitted[STATES].strengths)
     seen[SHUFFLED] = seen[STATES]
     logits = {reader: own_fold(probes[reader].logits(seen[reader])[0], trainings.folds).numpy() for reader in READERS}
     return table.with_columns(**{reader: pl.Series(some, dtype=pl.Float32) for reader, some in logits.items()})

@@ -1,5 +1,6 @@
 """What can be measured for every example: which activations, at which tokens, in which passes."""
 
+import json
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,6 +16,10 @@ class Headline:
 
     component: str
     position: str
+
+    @classmethod
+    def from_json(cls, text: str) -> "Headline":
+        return cls(**json.loads(text))
 
     def grid(self) -> "Grid":
         """Of this place alone."""

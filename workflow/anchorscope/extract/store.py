@@ -152,7 +152,7 @@ class ActivationWriter:
         except BaseException:
             self.abandon()
             raise
-        list(self.pool.map(_PlaceWriter.put_in_place, self.files))
+        list(self.pool.map(lambda file: file.whole.close(), self.files))
         self.pool.shutdown()
         for place in set(FULL.places()) - set(self.grid.places()):
             file_of(self.folder, *place, knockout=self.knockout).unlink(missing_ok=True)
@@ -221,9 +221,6 @@ class _PlaceWriter:
     def seal(self) -> None:
         self._flush()
         self.writer.close()
-
-    def put_in_place(self) -> None:
-        self.whole.close()
 
     def abandon(self) -> None:
         with suppress(_Abandoned), self.whole:

@@ -28,7 +28,6 @@ from anchorscope.probe.scores import (
     distances,
     each,
     joined,
-    label_errors_table,
     score,
     score_labellings,
 )
@@ -138,11 +137,13 @@ def measure_places(
 ) -> dict[Place, Measured]:
     """Out-of-fold logits of every component and position, and how far their states lie from clean ones."""
     parts: dict[Place, list[Measured]] = {place: [] for place in reader.grid.places()}
-
-    def measure_on(device: torch.device, states: States, places: Sequence[Place], _: range) -> dict[Place, Measured]:
-        return _measure_on(device, states, examples, places=places, errors=errors)
-
-    for *_, measured in in_chunks(reader, passes, on_card, measure_on):
+    chunks = in_chunks(
+        reader,
+        passes,
+        on_card,
+        lambda device, states, places, _: _measure_on(device, states, examples, places=places, errors=errors),
+    )
+    for *_, measured in chunks:
         for place, own in measured.items():
             parts[place].append(own)
     return {place: joined(of_place) for place, of_place in parts.items()}
@@ -320,6 +321,25 @@ def layers_table(measured: Measured, examples: Examples) -> pl.DataFrame:
     return pl.concat(table.with_columns(**shuffles) for table in tables).with_columns(
         selectivity=pl.col("auc") - pl.col("auc_shuffled"), is_reference=best
     )
+
+
+def label_errors_table(logits: Logits, drawn: list[Labelling], examples: Examples) -> pl.DataFrame:
+    """One row per kind of errors, draw, layer and example, from logits [layers, labellings, examples]."""
+    layers, count = len(logits[FULL, "clean"]), len(examples.ids)
+    rows = layers * count  # of each labelling
+    columns = {
+        "errors": pl.Series([one.errors for one in drawn for _ in range(rows)], dtype=pl.String),
+        "draw": np.repeat(np.array([one.draw for one in drawn], np.int8), rows),
+        "repeat": np.zeros(len(drawn) * rows, np.int8),
+        "layer": np.tile(np.repeat(np.arange(layers, dtype=np.int16), count), len(drawn)),
+        "id": pl.Series(examples.ids * (layers * len(drawn)), dtype=pl.String),
+        "fold": np.tile(examples.splits[0].folds.astype(np.int8), layers * len(drawn)),
+        "hallucinated": np.array([np.tile(one.hallucinated, layers) for one in drawn], bool).ravel(),
+    }
+    for (probe, applied), scored in logits.items():
+        state = "clean" if applied == "clean" else "ko"
+        columns[f"logit_{state}_{probe.name}"] = scored.transpose(0, 1).numpy().ravel().astype(np.float32)
+    return pl.DataFrame(columns)
 
 
 def probes_table(by_repeat: Sequence[Scores], component: str, position: str) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 """What every job that fits or applies probes is told, and what it does first."""
 
-import json
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -20,9 +20,14 @@ class Fitting:
     code: str  # fingerprint
 
 
-def begin_fitting(threads: int, cards: int, *, headline: str, folds: int, seed: int, code: str) -> Fitting:
-    """Take so many threads, and a card if one is given and works; the headline is given as JSON."""
+def begin_fitting(params: Any, threads: int, cards: int) -> Fitting:
+    """Take so many threads, and a card if one is given and works; a rule's params are named as the fields are."""
     torch.set_num_threads(threads)
     give_back_freed_blocks()
-    on_card = cards > 0 and torch.cuda.is_available()
-    return Fitting(Headline(**json.loads(headline)), folds=folds, seed=seed, on_card=on_card, code=code)
+    return Fitting(
+        Headline.from_json(params.headline),
+        folds=params.folds,
+        seed=params.seed,
+        on_card=cards > 0 and torch.cuda.is_available(),
+        code=params.code,
+    )

@@ -31,10 +31,11 @@ def probe_answers(
     Where the answers are too few to probe, all are empty and say why, so that other datasets reach the figures.
     """
     extracted = made_from(activations[0])
-    splits = {"folds": fitting.folds, "repeats": repeats, "seed": fitting.seed}
     found = measure(
         open_activations(activations, grid, knockouts),
-        **splits,
+        folds=fitting.folds,
+        repeats=repeats,
+        seed=fitting.seed,
         where=f"{extracted['model']['name']} on {dataset}",
         on_card=fitting.on_card,
         headline=fitting.headline,
@@ -42,15 +43,10 @@ def probe_answers(
     made = {"stage": "probe", "dataset": dataset, "folds": fitting.folds, "repeats": repeats, "code": fitting.code}
     made |= {key: extracted[key] for key in ("model", "path")}
     if isinstance(found, TooFew):
-        found = TooFew(f"{found.why} {_before(chosen)}")
-        log.warning("%s", found.why)
-        write_probed([*tables, *probes], found, made)
+        count = before_balance(chosen)
+        said = "Before the balance, which `balance: false` switches off"
+        why = f"{found.why} {said}, {count['right']} were right and {count['hallucinated']} hallucinated."
+        log.warning("%s", why)
+        write_probed([*tables, *probes], TooFew(why), made)
     else:
         write_probed([*tables, *probes], [*found[:-1], *found.probes], made)
-
-
-def _before(chosen: Sequence[Path | str]) -> str:
-    """How many answers there were before the balance."""
-    count = before_balance(chosen)
-    said = "Before the balance, which `balance: false` switches off"
-    return f"{said}, {count['right']} were right and {count['hallucinated']} hallucinated."

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.linalg import vecdot
+from torch.nn.functional import pad, softplus
 
 TOLERANCE = 1e-6  # root mean square of the objective's slopes along weights and intercept; smaller for weak penalties
 NEWTON_STEPS = 60
@@ -55,7 +56,8 @@ def fit(
     centre = features.mean(1)  # [layers, width]; keeps the products below free of large common terms
     centred = _with_ones(features, centre)
     scaling = _scaling(centred[..., :-1], centre, train)
-    with_intercept = _Scaling(_pad(scaling.mean, 0.0), _pad(scaling.inverse, 1.0))
+    # The intercept's stand at the end.
+    with_intercept = _Scaling(pad(scaling.mean, (0, 1), value=0.0), pad(scaling.inverse, (0, 1), value=1.0))
     problem = _Problem(
         features=centred,
         labels=labels,
@@ -154,11 +156,6 @@ def _with_ones(features: Tensor, centre: Tensor | None = None) -> Tensor:
     return extended
 
 
-def _pad(values: Tensor, last: float) -> Tensor:
-    """One more value at the end, the intercept's."""
-    return torch.nn.functional.pad(values, (0, 1), value=last)
-
-
 def class_weights(labels: Tensor, train: Tensor) -> Tensor:
     """Weights [probes, examples]: one half for each class of a training set, nothing for the others."""
     inside = train.to(labels.dtype)
@@ -212,7 +209,7 @@ class _Problem:
         if self.scaling is None:
             return torch.bmm(at, self.features.mT)
         scaled = at * self.scaling.inverse
-        return torch.baddbmm(-_dot(scaled, self.scaling.mean)[..., None], scaled, self.features.mT)
+        return torch.baddbmm(-vecdot(scaled, self.scaling.mean)[..., None], scaled, self.features.mT)
 
     def back(self, slopes: Tensor, at: Tensor) -> Tensor:
         """From slopes along logits [layers, probes, examples] to those along the weights, the penalty's included."""
@@ -226,11 +223,6 @@ class _Problem:
         """[layers, probes]"""
         loss = (self.weights * softplus((1 - 2 * self.labels) * logits)).sum(-1)
         return loss + self.strengths / 2 * at[..., :-1].square().sum(-1)
-
-
-def _dot(one: Tensor, other: Tensor) -> Tensor:
-    """Inner products [layers, probes]."""
-    return torch.linalg.vecdot(one, other)
 
 
 @dataclass(frozen=True)
@@ -247,7 +239,7 @@ class _Point:
 def _point(problem: _Problem, at: Tensor, logits: Tensor) -> _Point:
     chance = torch.sigmoid(logits)
     slope = problem.back(problem.weights * (chance - problem.labels), at)
-    return _Point(at=at, logits=logits, chance=chance, slope=slope, steepness=_dot(slope, slope))
+    return _Point(at=at, logits=logits, chance=chance, slope=slope, steepness=vecdot(slope, slope))
 
 
 def _newton(problem: _Problem, start: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
@@ -273,13 +265,13 @@ def _solve(problem: _Problem, point: _Point, until: Tensor, active: Tensor) -> T
     """Conjugate gradients: the step at which the quadratic model has no slope, to a squared length of `until`."""
     curvature = problem.weights * (point.chance * (1 - point.chance))
     step, left = torch.zeros_like(point.slope), -point.slope
-    direction, size = left, _dot(left, left)
+    direction, size = left, vecdot(left, left)
     tiny = torch.finfo(size.dtype).tiny
     for _ in range(GRADIENT_STEPS):
         bent = problem.back(curvature * problem.logits(direction), direction)
-        length = torch.where(active, size / _dot(direction, bent).clamp(min=tiny), 0.0)[..., None]
+        length = torch.where(active, size / vecdot(direction, bent).clamp(min=tiny), 0.0)[..., None]
         step, left = torch.addcmul(step, length, direction), torch.addcmul(left, length, bent, value=-1)
-        before, size = size, _dot(left, left)
+        before, size = size, vecdot(left, left)
         active = active & (size > until)
         if not active.any():
             break
@@ -289,7 +281,7 @@ def _solve(problem: _Problem, point: _Point, until: Tensor, active: Tensor) -> T
 
 def _search(problem: _Problem, point: _Point, step: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
     """Take the step, or half of it, or a quarter, until the objective falls as it should: where that is, and logits."""
-    before, falling = problem.objective(point.logits, point.at), _dot(point.slope, step)
+    before, falling = problem.objective(point.logits, point.at), vecdot(point.slope, step)
     slack = 8 * torch.finfo(before.dtype).eps * before.abs()
     change = problem.logits(step)
     length = active.to(before.dtype)

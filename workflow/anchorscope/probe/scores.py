@@ -20,14 +20,11 @@ from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-import polars as pl
 import torch
 from torch import Tensor
 
 from anchorscope.extract.axes import EXACT
 from anchorscope.probe.anchor_rules import FULL, HALF_A, HALF_B, ROLES, SECOND_B, Probe
-from anchorscope.probe.examples import Examples
-from anchorscope.probe.label_errors import Labelling
 from anchorscope.probe.logistic import FittedProbes, fit, fit_labellings
 from anchorscope.probe.strengths import cross_fitting, fit_trainings, own_fold, whom_folds_hold_out
 
@@ -160,25 +157,6 @@ def score_labellings(
                 found[name][..., who.cpu()] = fitted.logits(vectors[:, who]).double().cpu()
         logits |= {(probe, name): scored for name, scored in found.items()}
     return logits
-
-
-def label_errors_table(logits: Logits, drawn: list[Labelling], examples: Examples) -> pl.DataFrame:
-    """One row per kind of errors, draw, layer and example, from logits [layers, labellings, examples]."""
-    layers, count = len(logits[FULL, "clean"]), len(examples.ids)
-    rows = layers * count  # of each labelling
-    columns = {
-        "errors": pl.Series([one.errors for one in drawn for _ in range(rows)], dtype=pl.String),
-        "draw": np.repeat(np.array([one.draw for one in drawn], np.int8), rows),
-        "repeat": np.zeros(len(drawn) * rows, np.int8),
-        "layer": np.tile(np.repeat(np.arange(layers, dtype=np.int16), count), len(drawn)),
-        "id": pl.Series(examples.ids * (layers * len(drawn)), dtype=pl.String),
-        "fold": np.tile(examples.splits[0].folds.astype(np.int8), layers * len(drawn)),
-        "hallucinated": np.array([np.tile(one.hallucinated, layers) for one in drawn], bool).ravel(),
-    }
-    for (probe, applied), scored in logits.items():
-        state = "clean" if applied == "clean" else "ko"
-        columns[f"logit_{state}_{probe.name}"] = scored.transpose(0, 1).numpy().ravel().astype(np.float32)
-    return pl.DataFrame(columns)
 
 
 def distances(states: dict[str, Tensor], folds: Tensor) -> dict[str, Tensor]:

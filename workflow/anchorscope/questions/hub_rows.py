@@ -48,9 +48,15 @@ def _matches(path: str, patterns: list[str]) -> bool:
 
 def _read(files: list[Path], scratch: str) -> Dataset:
     reader, options = READERS[files[0].suffix]
-    names = [str(file) for file in files]
     # In memory, because the rows outlive the scratch folder.
-    return load_dataset(reader, data_files=names, split="train", cache_dir=scratch, keep_in_memory=True, **options)
+    return load_dataset(
+        reader,
+        data_files=[str(file) for file in files],
+        split="train",
+        cache_dir=scratch,
+        keep_in_memory=True,
+        **options,
+    )
 
 
 def card_configs(card: Path) -> list[dict]:

@@ -22,6 +22,7 @@ from typing import cast
 
 import polars as pl
 
+from anchorscope.files.reasons import shortened
 from anchorscope.text.content_words import ExactSpan, exact_question_spans
 from anchorscope.text.forms import question_form
 from anchorscope.text.normal_words import normal_words
@@ -81,7 +82,7 @@ def _triviaqa(row: dict) -> Fields:
 def _text(value: object, column: str) -> list[str]:
     """One accepted answer, or none where there is nothing."""
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"{column} is {_shown(value)}, not a text")
+        raise TypeError(f"{column} is {shortened(repr(value), 40)}, not a text")
     return [] if value is None else [value]
 
 
@@ -91,7 +92,9 @@ def _texts(values: object, column: str) -> list[str]:
         return []
     listed = _from_json(values) if isinstance(values, str) else values
     if not isinstance(listed, list):
-        raise TypeError(f'{column} is {_shown(values)}, not a list of texts such as ["Jane Austen", "Austen"]')
+        raise TypeError(
+            f'{column} is {shortened(repr(values), 40)}, not a list of texts such as ["Jane Austen", "Austen"]'
+        )
     return [text for value in listed for text in _text(value, f"an entry of {column}")]
 
 
@@ -106,11 +109,6 @@ def _from_json(text: str) -> object:
 def _number(value: object) -> object:
     """A whole number where a text spells one, as every cell of a CSV file is a text."""
     return int(value) if isinstance(value, str) and WHOLE.fullmatch(value.strip()) else value
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 @dataclass(frozen=True)
@@ -203,7 +201,7 @@ def _check(question: str, popularity: object) -> None:
     if len(question) > LONGEST_QUESTION:
         raise ValueError(f"its question has {len(question)} characters; at most {LONGEST_QUESTION} can be asked")
     if popularity is not None and not (type(popularity) is int and abs(popularity) < 2**63):
-        raise TypeError(f"its popularity is {_shown(popularity)}, not a whole number below 2 to the 63rd")
+        raise TypeError(f"its popularity is {shortened(repr(popularity), 40)}, not a whole number below 2 to the 63rd")
 
 
 def _clean(value: object, column: str = "gold") -> str:
