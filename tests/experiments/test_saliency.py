@@ -21,6 +21,7 @@ from anchorscope.extract.store import ActivationReader
 from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.examples import examples_of
 from anchorscope.probe.kept import read_probes
+from architectures import small_model
 from few_examples import examples, prompts
 from reference import plain_saliency
 from rounding import of_logits
@@ -130,6 +131,18 @@ def test_flows_are_what_the_loss_does_when_a_weight_is_nudged():
                 slope = (loss(layer, head, key, step) - loss(layer, head, key, -step)) / (2 * step)
                 total += abs(float(weights[layer][0, head, 13, key]) * slope)
         assert float(values[1, flow, 0]) == pytest.approx(total / 3, rel=1e-3)
+
+
+def test_nothing_flows_to_a_layer_before_any_attention():
+    model = small_model("jamba")
+    parts = find_parts(model)
+    assert 0 in parts.without_attention
+    route = Route(np.arange(5, 20), start=12, keys=[[7], [8]])
+    probes = Probes(torch.ones(1, 1, model.config.hidden_size), torch.zeros(1, 1))
+    with own_attention(model, "eager"):
+        values, _ = Gradients(model, parts, {0: parts.blocks[0].module}, None).run([route], probes)
+    assert values.shape == (1, 2, 1)
+    assert not values.any()
 
 
 def stored(model, routes: list[Route]) -> torch.Tensor:

@@ -13,6 +13,7 @@ from transformers import PreTrainedConfig
 
 from anchorscope import __main__ as command
 from anchorscope.engine.batches import run_batches
+from anchorscope.files import disk
 from anchorscope.files.memory import give_back_freed_blocks
 from anchorscope.models import hardware
 from anchorscope.models.loading import read_config
@@ -136,6 +137,14 @@ def test_without_glibc_its_memory_is_left_alone(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", refuse)
     monkeypatch.setattr(os, "name", "nt")
     give_back_freed_blocks()
+
+
+def test_windows_is_not_asked_with_a_signal_whether_a_process_lives(monkeypatch):
+    asked = []
+    monkeypatch.setattr(os, "kill", lambda *arguments: asked.append(arguments))
+    monkeypatch.setattr(os, "name", "nt")
+    assert disk._alive(4711)
+    assert not asked
 
 
 def test_without_unix_locks_the_workflow_starts_and_no_card_is_had(tmp_path):

@@ -161,8 +161,10 @@ def _masks(routes: list[Route], batch: Batch) -> tuple[Tensor, Tensor]:
 def _flow(loss: Tensor, weights: dict[int, list[Tensor]], queries: Tensor, keys: Tensor, more: bool) -> Tensor:
     """Flows [flows, rows] through some layers' weights, their mean over layers. `more` losses are to come."""
     through = [one for some in weights.values() for one in some]
-    gradients = torch.autograd.grad(loss, through, retain_graph=more, allow_unused=True)
     total = torch.zeros(keys.shape[:2])
+    if not through:  # no layer up to this one attends
+        return total
+    gradients = torch.autograd.grad(loss, through, retain_graph=more, allow_unused=True)
     for one, gradient in zip(through, gradients, strict=True):
         if gradient is not None:  # an MLP beside its attention sees none of it
             product = (one.detach() * gradient).float().abs().unflatten(0, (len(queries), -1)).flatten(1, -3)
