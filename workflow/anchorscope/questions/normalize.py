@@ -18,13 +18,21 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import cast
 
 import polars as pl
 
+from anchorscope.files.frames import read_frame, write_frame
+from anchorscope.files.identity import canonical_json
+from anchorscope.files.logs import log
+from anchorscope.files.provenance import provenance
 from anchorscope.files.reasons import shortened
+from anchorscope.questions.local_rows import name_row as name_row_of
 from anchorscope.text.content_words import ExactSpan, exact_question_spans
 from anchorscope.text.forms import question_form
+from anchorscope.text.language import NOT_ENGLISH, mostly_english
 from anchorscope.text.normal_words import normal_words
 from anchorscope.text.tidy import tidy
 
@@ -207,3 +215,20 @@ def _check(question: str, popularity: object) -> None:
 def _clean(value: object, column: str = "gold") -> str:
     """A text in order; what is none is refused."""
     return tidy("".join(_text(value, f"its {column}")))
+
+
+def normalize_file(
+    raw: Path | str, target: Path | str, *, dataset: str, layout: str, seed: int, where: str, code: str
+) -> None:
+    """Write the questions of a dataset's rows. Metadata and log say what was kept or dropped, and why."""
+    rows, name_row = read_frame(raw), partial(name_row_of, where)
+    questions, counts = normalize(rows, layout, seed=seed, where=where, name_row=name_row)
+    log.info("%s", ", ".join(f"{count} {reason}" for reason, count in counts.items()))
+    if questions.is_empty():
+        dropped = ", ".join(f"{count} rows have {reason}" for reason, count in counts.items())
+        raise ValueError(f"{where} has no usable question: {dropped or 'it has no rows'}.")
+    odd = [] if mostly_english(questions["question"]) else [NOT_ENGLISH]
+    for remark in odd:
+        log.warning("%s", remark)
+    made = provenance(stage="normalize", dataset=dataset, layout=layout, remarks=odd, code=code)
+    write_frame(target, questions, {**made, "counts": canonical_json(counts)})
