@@ -122,7 +122,7 @@ class Engine:
             return found
         longest = max(work.prompts, key=len)
         with in_eval_mode(self.model):
-            path = self._path(longest, [prompt[:-1] for prompt in work.prompts], more=work.max_new_tokens)
+            path = self._path(longest, lambda: [prompt[:-1] for prompt in work.prompts], more=work.max_new_tokens)
             path, head = self._with_head(path, longest)
             with path.running(self.model):
                 continuing = Continuing(self.model, head, work)
@@ -149,11 +149,12 @@ class Engine:
         return found
 
     def _path_for(self, items: Sequence[Item]) -> Path:
-        return self._path(_longest(items), [beginning(item[0]).tolist() for item in items])
+        return self._path(_longest(items), lambda: [beginning(item[0]).tolist() for item in items])
 
-    def _path(self, longest: list[int], begun: list[list[int]], more: int = 0) -> Path:
+    def _path(self, longest: list[int], begun: Callable[[], list[list[int]]], more: int = 0) -> Path:
         """How the model is run, found by trying its longest sequence, behind which `more` tokens will stand.
 
+        `begun` gives the beginnings of all sequences, which only a trial needs.
         It is tried again where the model has moved or computes otherwise, and where a sequence is longer than a layer's
         window that the one before did not fill.
         """
@@ -161,7 +162,7 @@ class Engine:
         about = (self.model.dtype, self.model.device, self.model.config._attn_implementation)
         tried, window = self.tried, shortest_window(self.model.config)
         if tried is None or tried.about != about or len(longest) > max(tried.longest, window):
-            tried = Tried(choose_path(self.model, longest, shared_tokens(begun)), len(longest), about)
+            tried = Tried(choose_path(self.model, longest, shared_tokens(begun())), len(longest), about)
             self.tried = tried
         return tried.path
 
