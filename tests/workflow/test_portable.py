@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import PreTrainedConfig
 
+import as_other_machines
 from anchorscope import __main__ as command
 from anchorscope.engine.batches import run_batches
 from anchorscope.files import disk
@@ -194,3 +195,10 @@ def test_the_extract_command_takes_the_cores_that_it_may_run_on(monkeypatch):
     assert command.usable_cores() == 6
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert command.usable_cores() == 1
+
+
+def test_what_runs_as_on_other_machines_exists():
+    listed = (*as_other_machines.NUMBERS, *as_other_machines.FILES)
+    for file, _, test in (name.partition("::") for name in listed):
+        assert (ROOT / file).exists(), file
+        assert not test or f"def {test}(" in (ROOT / file).read_text(), test
