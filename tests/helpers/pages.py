@@ -5,7 +5,10 @@ from pathlib import Path
 
 from small_things import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "results/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "results/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.M | re.S)
 SHELLS = ("", "bash", "sh", "shell", "console")
 PROGRAMS = ("snakemake", "python", "make", "pytest")
