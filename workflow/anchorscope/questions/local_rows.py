@@ -31,7 +31,31 @@ def read_lines(path: Path | str) -> pa.Table:
     rows = dict(json_rows(Path(path).read_bytes(), path, EXAMPLE))
     if not rows:
         raise ValueError(f"{path} is empty.")
-    return _table_of(rows, path)
+    columns = {}
+    for name in dict.fromkeys(name for row in rows.values() for name in row):
+        values = [row.get(name) for row in rows.values()]
+        try:
+            columns[name] = pa.array(values)
+        except MISFITS as error:
+            line = list(rows)[_first_misfit(values)]
+            raise ValueError(
+                f"Line {line} of {path} does not fit in one table with those above: its {name!r} is of another kind "
+                f"({reason_of(error)})."
+            ) from error
+    return pa.table(columns)
+
+
+def _first_misfit(values: list) -> int:
+    """The index of the first value that cannot stand in a column with all before it."""
+
+    def fails(count: int) -> bool:
+        try:
+            pa.array(values[:count])
+        except MISFITS:
+            return True
+        return False
+
+    return bisect_left(range(1, len(values)), True, key=fails)
 
 
 def _numbered_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -64,35 +88,6 @@ def _record(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if any("\0" in name for name in names):
         raise ValueError("a key holds a NUL, which no table can")
     return dict(pairs)
-
-
-def _table_of(rows: dict[int, dict], path: Path | str) -> pa.Table:
-    """One column for every key of some rows, which are given by the numbers of their lines."""
-    columns = {}
-    for name in dict.fromkeys(name for row in rows.values() for name in row):
-        values = [row.get(name) for row in rows.values()]
-        try:
-            columns[name] = pa.array(values)
-        except MISFITS as error:
-            line = list(rows)[_first_misfit(values)]
-            raise ValueError(
-                f"Line {line} of {path} does not fit in one table with those above: its {name!r} is of another kind "
-                f"({reason_of(error)})."
-            ) from error
-    return pa.table(columns)
-
-
-def _first_misfit(values: list) -> int:
-    """The index of the first value that cannot stand in a column with all before it."""
-
-    def fails(count: int) -> bool:
-        try:
-            pa.array(values[:count])
-        except MISFITS:
-            return True
-        return False
-
-    return bisect_left(range(1, len(values)), True, key=fails)
 
 
 def read_csv(path: Path | str) -> pa.Table:

@@ -177,13 +177,12 @@ def _composed(text: str) -> tuple[str, Sequence[int]]:
     """A text whose accents stand with their letters, as the patterns take them, and where its characters stood."""
     if unicodedata.is_normalized("NFC", text):
         return text, range(len(text) + 1)
-    composed, places, start = "", [], 0
-    for cluster in regex.findall(r"\X", text):
-        part = unicodedata.normalize("NFC", cluster)
+    composed, places = "", []
+    for cluster in regex.finditer(r"\X", text):
+        part = unicodedata.normalize("NFC", cluster[0])
         composed += part
-        places += [start + min(place, len(cluster) - 1) for place in range(len(part))]
-        start += len(cluster)
-    return composed, [*places, start]
+        places += [min(cluster.start() + place, cluster.end() - 1) for place in range(len(part))]
+    return composed, [*places, len(text)]
 
 
 def _short_answer(text: str, question: str) -> Span:
