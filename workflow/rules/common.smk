@@ -41,7 +41,7 @@ from anchorscope.models.manifest import SALMON
 from anchorscope.models.source import identity_of, source_of
 from anchorscope.extract.axes import EXACT, REPLACING, Grid, knockouts_of
 from anchorscope.config_checks import mistakes, with_bundled_files
-from anchorscope.config_files import file_mistakes, refuse_files, stop_at
+from anchorscope.config_files import refuse_files, stop_at
 
 SOURCES = read_sources((ROOT / "scripts").glob("*.py"), remembered=Path(".snakemake", "anchorscope_sources.json"))
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
@@ -61,7 +61,7 @@ if not workflow.overwrite_configfiles and not workflow.modifier.skip_configfile:
     configfile: "config.yaml"
 
 
-stop_at([sentence for file in workflow.configfiles for sentence in file_mistakes(file)])
+refuse_files(workflow.configfiles)
 stop_at(mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))))
 config.update(with_bundled_files(config))
 validate(config, str(SCHEMA))

@@ -15,7 +15,7 @@ from anchorscope.engine.door import Engine
 from anchorscope.engine.work import Prompts, Said
 from anchorscope.text.forms import answer_form, answer_in_question
 from anchorscope.text.grading import label
-from anchorscope.text.spans import Span
+from anchorscope.text.normal_words import Span
 
 MAX_NEW_TOKENS = 32
 SPANS = pa.list_(pa.struct([("start", pa.int64()), ("end", pa.int64()), ("kind", pa.string())]))

@@ -12,7 +12,7 @@ from anchorscope.files.identity import read_json
 from anchorscope.files.reasons import shortened
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.rendering import render_within_limits
-from anchorscope.text.spans import Span
+from anchorscope.text.normal_words import Span
 
 # Some chat templates print the date. A fixed one keeps prompts the same tomorrow.
 TEMPLATE_DATE = "26 Jul 2024"

@@ -13,8 +13,8 @@ from anchorscope.files.plain import check_file, fault_of_file
 from anchorscope.models.describe import describe
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
-from anchorscope.questions import json_rows
-from anchorscope.text.tidy import tidy
+from anchorscope.questions.local_rows import json_rows, name_row, read_csv
+from anchorscope.text.normal_words import tidy
 
 ASKED = ("question", "answer")  # the keys that each row must have
 SCORE = "hallucinated"  # the key that is added
@@ -69,17 +69,15 @@ def read_rows(questions: str) -> list[dict]:
 
 def _table_rows(path: str) -> list[dict]:
     """The rows of a CSV file, read as question files are. An empty answer is one: it gets no score."""
-    from anchorscope.questions.local_rows import name_row, read_csv  # a GPU node that scores JSON Lines may lack polars
-
     table = read_csv(path)
-    missing = [name for name in ASKED if name not in table.columns]
+    missing = [name for name in ASKED if name not in table.column_names]
     if missing:
         raise ValueError(
             f"The first line of {path} names no column {missing[0]!r}; each row needs {' and '.join(ASKED)}."
         )
-    if SCORE in table.columns:
+    if SCORE in table.column_names:
         raise ValueError(f"The first line of {path} names a column {SCORE!r}; rename it, for the score goes there.")
-    rows = [row | {name: row[name] or "" for name in ASKED} for row in table.iter_rows(named=True)]
+    rows = [row | {name: row[name] or "" for name in ASKED} for row in table.to_pylist()]
     for number, row in enumerate(rows, 1):
         if fault := _fault(row):
             raise ValueError(f"{name_row(path, number)} {fault}.")
@@ -88,7 +86,7 @@ def _table_rows(path: str) -> list[dict]:
 
 def _line_rows(data: bytes, where: str) -> list[dict]:
     rows = []
-    for number, row in json_rows.read_rows(data, where, EXAMPLE):
+    for number, row in json_rows(data, where, EXAMPLE):
         if fault := _fault(row):
             raise ValueError(f"Line {number} of {where} {fault}.")
         rows.append(row)
