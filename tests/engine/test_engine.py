@@ -25,7 +25,7 @@ from anchorscope.engine.packs import grow_tree
 from anchorscope.engine.parts import check_components, find_parts
 from anchorscope.engine.self_check import choose_path, shortest_window, without_middle
 from anchorscope.extract.axes import PASSES
-from anchorscope.extract.run import run_workload, writing
+from anchorscope.extract.job import run_workload, writing
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.fingerprint import PACKAGE, reachable, read_sources

@@ -8,8 +8,11 @@ from typing import Any, Self, cast
 
 from transformers import PreTrainedTokenizerBase
 
+from anchorscope.engine.door import Engine
 from anchorscope.files.identity import read_json
 from anchorscope.files.reasons import shortened
+from anchorscope.models.hardware import computed_on
+from anchorscope.models.loading import load_model
 from anchorscope.models.manifest import Manifest
 from anchorscope.models.rendering import render_within_limits
 from anchorscope.text.spans import Span
@@ -218,12 +221,18 @@ class ModelSettings:
         shared = {name: getattr(params, name) for name in ("dtype", "batch_tokens", "code")}
         return cls(prompts=prompts, threads=threads, **shared, **others)
 
-    def made(self, stage: str, model: Manifest) -> dict[str, object]:
-        """What the outputs of a stage say of how they were made."""
+    def engine(self, model: Manifest) -> Engine:
+        """The model in memory, on cards where there are any, and what runs it."""
+        return Engine(load_model(model, self.dtype, self.threads), self.batch_tokens)
+
+    def made(self, stage: str, model: Manifest, engine: Engine | None = None) -> dict[str, object]:
+        """What the outputs of a stage say of how they were made; with an engine also on what."""
+        computed = {} if engine is None else {"computed": computed_on(engine.model)}
         return {
             "stage": stage,
             "model": model.as_json(),
             "prompts": self.prompts.as_json(),
             "dtype": self.dtype,
             "code": self.code,
+            **computed,
         }
