@@ -103,20 +103,10 @@ def chat_prompt(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Prompt:
 
 
 def _rendered(tokenizer: PreTrainedTokenizerBase, instruction: str) -> str:
-    def render() -> str:
-        return cast(
-            str,
-            tokenizer.apply_chat_template(
-                [{"role": "user", "content": instruction}],
-                tokenize=False,
-                add_generation_prompt=True,
-                enable_thinking=False,
-                date_string=TEMPLATE_DATE,
-            ),
-        )
-
+    asked = [{"role": "user", "content": instruction}]
+    how = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False, "date_string": TEMPLATE_DATE}
     try:
-        return render_within_limits(render)
+        return render_within_limits(lambda: cast(str, tokenizer.apply_chat_template(asked, **how)))
     except ValueError as error:
         raise ValueError(
             f"The model's chat template cannot be rendered: {error}; mend it, or use `prompt: few_shot`."

@@ -8,7 +8,6 @@ another in one pack, which also knows which token may see which.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -93,16 +92,6 @@ def to_device(array: np.ndarray, device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
-class Ragged(NamedTuple):
-    """What a kernel for sequences of different lengths is given, one sequence per branch."""
-
-    key_places: Tensor  # of each branch, end to end
-    query_bounds: Tensor  # where each branch's queries begin
-    key_bounds: Tensor  # where each branch's keys begin
-    most_queries: int
-    most_keys: int
-
-
 class Padded:
     """Some trees of a pack as sequences of one length, for a kernel that takes no others."""
 
@@ -179,7 +168,12 @@ class Placed:
     device: torch.device
 
     @cached_property
-    def ragged(self) -> Ragged:
+    def ragged(self) -> tuple[Tensor, Tensor, Tensor, int, int]:
+        """What a kernel for sequences of different lengths is given, one sequence per branch.
+
+        The pool places of the keys of each branch, end to end; where its queries and where its keys begin; and the most
+        queries and keys that one has.
+        """
         new = self.pool + np.arange(sum(tree.size for tree in self.trees))
         trunks = [
             part
@@ -201,13 +195,8 @@ class Placed:
             to_device(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), self.device)
             for counts in (queries, seen)
         )
-        return Ragged(
-            key_places=to_device(places[_end_to_end(begins, lengths)], self.device),
-            query_bounds=query_bounds,
-            key_bounds=key_bounds,
-            most_queries=int(queries.max()),
-            most_keys=int(seen.max()),
-        )
+        key_places = to_device(places[_end_to_end(begins, lengths)], self.device)
+        return key_places, query_bounds, key_bounds, int(queries.max()), int(seen.max())
 
     @cached_property
     def padded(self) -> list[Padded]:
