@@ -92,6 +92,15 @@ def to_device(array: np.ndarray, device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
+def laid_out(biases: dict[tuple[int, int], np.ndarray], shape: tuple[int, int, int], device: torch.device) -> Tensor:
+    """Biases [1 or heads, some queries, keys], by row and first query, in one tensor: [rows, 1 or heads, ...]."""
+    rows, queries, keys = shape
+    added = np.zeros((rows, max(map(len, biases.values()), default=1), queries, keys), np.float32)
+    for (row, start), own in biases.items():
+        added[row, :, start : start + own.shape[1]] = own
+    return to_device(added, device)
+
+
 class Padded:
     """Some trees of a pack as sequences of one length, for a kernel that takes no others."""
 
@@ -151,11 +160,7 @@ class Padded:
                 if branch.bias is not None:
                     found[number, start] = branch.bias.on(branch.positions, keys[number])
                 start += len(branch.tokens)
-        heads = max((len(own) for own in found.values()), default=1)
-        added = np.zeros((len(self.trees), heads, self.width, keys.shape[1]), np.float32)
-        for (number, start), own in found.items():
-            added[number, :, start : start + own.shape[1]] = own
-        return to_device(added, self.keys.device)
+        return laid_out(found, (len(self.trees), self.width, keys.shape[1]), self.keys.device)
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,12 @@ pass with the knockout in every layer gives the right state for every l. Blocks 
 the next batch is computed. Needs torch, transformers, numpy and pyarrow, and no workflow engine.
 """
 
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from queue import Queue
 
 import pyarrow as pa
 import torch
@@ -100,35 +99,24 @@ def writing(writer: ActivationWriter) -> Iterator[Callable[[list[dict], list[Ten
 
     What that thread raises is raised here.
     """
-    waiting: Queue = Queue(WAITING)
-    failed: list[BaseException] = []
+    written: list[Future] = []
 
-    def work() -> None:
-        while (item := waiting.get()) is not None:
-            keys, arrive = item
-            try:
-                if not failed:
-                    block, suspect = arrive()
-                    if suspect:
-                        check_finite(keys, block, writer.grid, writer.passes)
-                    writer.add(keys, block)
-            except BaseException as error:
-                failed.append(error)
+    def put(keys: list[dict], arrive: Callable[[], tuple[Tensor, bool]]) -> None:
+        block, suspect = arrive()
+        if suspect:
+            check_finite(keys, block, writer.grid, writer.passes)
+        writer.add(keys, block)
 
     def write(keys: list[dict], blocks: list[Tensor]) -> None:
-        if failed:
-            raise failed[0]
-        waiting.put((keys, to_host(blocks)))
+        arrive = to_host(blocks)
+        if len(written) > WAITING:
+            written[-1 - WAITING].result()
+        written.append(thread.submit(put, keys, arrive))
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
+    with ThreadPoolExecutor(1) as thread:
         yield write
-    finally:
-        waiting.put(None)
-        thread.join()
-    if failed:
-        raise failed[0]
+        for one in written:
+            one.result()
 
 
 @cache
