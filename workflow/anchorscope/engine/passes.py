@@ -37,15 +37,15 @@ NO_MEMORY = (
 Places = list[list[int]]  # of each item, among all tokens of a pass
 
 
-def plan_batches(sizes: list[int], budget: int) -> list[list[int]]:
-    """Group examples of similar size so that the tokens of a group stay within `budget`.
+def plan_batches(sizes: list[int], budget: int, among: list[int] | None = None) -> list[list[int]]:
+    """Group examples of similar size, all or those `among` them, so that the tokens of a group stay within `budget`.
 
     An example that exceeds the budget is a batch of its own. The largest come first, so that a lack of memory shows at
     once and not at the end.
     """
     plan: list[list[int]] = []
     filled = 0
-    for index in sorted(range(len(sizes)), key=lambda index: (-sizes[index], index)):
+    for index in sorted(range(len(sizes)) if among is None else among, key=lambda index: (-sizes[index], index)):
         if plan and filled + sizes[index] <= budget:
             plan[-1].append(index)
             filled += sizes[index]
@@ -73,8 +73,7 @@ def run_batches(run: Callable[[list[int]], None], sizes: list[int], budget: int,
             smaller = tokens // 2
             log.warning("out of memory at %d tokens per batch; going on with %d", tokens, smaller)
             torch.cuda.empty_cache()
-            left = [index for batch in plan for index in batch]
-            plan = [[left[index] for index in batch] for batch in plan_batches([sizes[i] for i in left], smaller)]
+            plan = plan_batches(sizes, smaller, among=[index for batch in plan for index in batch])
 
 
 def _fits(run: Callable[[list[int]], None], batch: list[int]) -> bool:
