@@ -104,9 +104,11 @@ def chat_prompt(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Prompt:
 
 def _rendered(tokenizer: PreTrainedTokenizerBase, instruction: str) -> str:
     asked = [{"role": "user", "content": instruction}]
-    how = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False, "date_string": TEMPLATE_DATE}
+    how: dict[str, Any] = {"enable_thinking": False, "date_string": TEMPLATE_DATE}  # for the template itself
     try:
-        return render_within_limits(lambda: cast(str, tokenizer.apply_chat_template(asked, **how)))
+        return render_within_limits(
+            lambda: cast(str, tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True, **how))
+        )
     except ValueError as error:
         raise ValueError(
             f"The model's chat template cannot be rendered: {error}; mend it, or use `prompt: few_shot`."

@@ -107,7 +107,7 @@ def packed_attention(model: PreTrainedModel) -> Iterator[None]:
 
 def _ragged(query: Tensor, keys: Tensor, values: Tensor, placed: Placed, scaling: float | None) -> Tensor:
     """Each branch as a causal sequence of its own length. A branch's queries are the last of its keys."""
-    key_places, *bounds = placed.ragged
+    key_places, bounds = placed.ragged[0], placed.ragged[1:]
     keys, values = (pool.index_select(0, key_places) for pool in (keys, values))
     out = varlen_attn(query, keys, values, *bounds, scale=scaling, window_size=(-1, 0), **GROUPED)
     return cast(Tensor, out)
