@@ -67,9 +67,11 @@ def _gated_mlp(module: Any) -> Callable | None:
         return None
     kind: Any = type(module)
     activation: Any = type(module.act_fn)
-    if not _is_gated(kind, activation):
-        return None
-    return lambda states: module.down_proj(silu_times(module.gate_proj(states), module.up_proj(states)))
+    return partial(_run_mlp, module) if _is_gated(kind, activation) else None
+
+
+def _run_mlp(module: Any, states: Tensor) -> Tensor:
+    return module.down_proj(silu_times(module.gate_proj(states), module.up_proj(states)))
 
 
 @cache
