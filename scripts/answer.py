@@ -4,7 +4,7 @@ Writes one row per question: the answer's text and token ids, whether it is righ
 answer tokens.
 """
 
-from anchorscope.answer.job import AnswerSettings, answer_file
+from anchorscope.answer.answers import AnswerSettings, answer_file
 from anchorscope.files.logs import configure_logging
 
 configure_logging(snakemake.log[0])

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from anchorscope.answer.answers import SCHEMA
-from anchorscope.choose.balance import analysed, balanced, choose_file
-from anchorscope.choose.counts import before_balance
+from anchorscope.choose.balance import analysed, balanced, before_balance, choose_file
 from anchorscope.files.provenance import provenance
 from anchorscope.files.sealed_parquet import made_from, read_table, write_table
 

@@ -16,16 +16,15 @@ from transformers import (
 )
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from anchorscope.engine.attention import _padded, packed_attention
-from anchorscope.engine.batches import run_batches
 from anchorscope.engine.door import Engine
 from anchorscope.engine.fused import fused
 from anchorscope.engine.packing import Pack
-from anchorscope.engine.packs import grow_tree
+from anchorscope.engine.packs import _padded, grow_tree, packed_attention
 from anchorscope.engine.parts import check_components, find_parts
+from anchorscope.engine.passes import run_batches
 from anchorscope.engine.self_check import choose_path, shortest_window, without_middle
 from anchorscope.extract.axes import PASSES
-from anchorscope.extract.run import run_workload, writing
+from anchorscope.extract.job import run_workload, writing
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.fingerprint import PACKAGE, reachable, read_sources

@@ -15,7 +15,7 @@ from anchorscope.detect.names import GATES
 from anchorscope.engine.door import Engine
 from anchorscope.engine.fused import fused
 from anchorscope.extract.axes import FULL, HEADLINE, PASSES, Headline
-from anchorscope.extract.run import run_workload
+from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.models.gpus import give_back, take

@@ -17,7 +17,7 @@ from anchorscope.answer.prompts import decoded_offsets, tokens_over
 from anchorscope.choose.balance import analysed
 from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import Grid
-from anchorscope.extract.run import run_workload
+from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.probe.examples import Examples, examples_of

@@ -116,7 +116,12 @@ FRAMES = {
         ),
         ("engine/fused.py", "TRIAL = 64", "TRIAL = 32", {"answer", "extract", "saliency", *ASKING}),
         ("answer/answers.py", "MAX_NEW_TOKENS = 32", "MAX_NEW_TOKENS = 16", {"answer", "draw_samples"}),
-        ("choose/balance.py", "if balance else list(", "if not balance else list(", {"choose", "saliency"}),
+        (
+            "choose/balance.py",
+            "if balance else list(",
+            "if not balance else list(",
+            {"choose", "saliency", "probe", "count_examples", "report"},
+        ),
         ("experiments/saliency.py", "MOST = 500", "MOST = 400", {"saliency"}),
         ("report/figures.py", "WIDTH = 1400", "WIDTH = 1200", {"report"}),
         ("damage.py", "import sys", "import os\nimport sys", set()),

@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig
 
 import as_other_machines
 from anchorscope import __main__ as command
-from anchorscope.engine.batches import run_batches
+from anchorscope.engine.passes import run_batches
 from anchorscope.files import disk
 from anchorscope.files.memory import give_back_freed_blocks
 from anchorscope.models import hardware

@@ -26,7 +26,7 @@ from anchorscope.extract.axes import (
     knockouts_of,
     passes_of,
 )
-from anchorscope.extract.run import run_workload
+from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import build_workload, tell_uncut
 from anchorscope.extract.store import ActivationReader, ActivationWriter, file_of, remove_added
 from anchorscope.files.arguments import check_choices, check_whole, is_list, is_path, is_text

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from anchorscope.choose.counts import before_balance
+from anchorscope.choose.balance import before_balance
 from anchorscope.extract.axes import Grid
 from anchorscope.extract.store import open_activations
 from anchorscope.files.logs import log

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from anchorscope.choose.counts import VERDICTS, before_balance
+from anchorscope.choose.balance import VERDICTS, before_balance
 from anchorscope.files.sealed_parquet import made_from, read_metadata
 
 
