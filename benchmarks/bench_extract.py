@@ -34,8 +34,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from anchorscope.engine.door import Engine
-from anchorscope.engine.door import Path as EnginePath
 from anchorscope.engine.packs import Packs
+from anchorscope.engine.self_check import Path as EnginePath
 from anchorscope.engine.work import Variant
 from anchorscope.extract.axes import COMPONENTS, EXACT, FULL, HEADLINE, PASSES, Grid
 from anchorscope.extract.job import run_workload, to_host

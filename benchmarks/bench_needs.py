@@ -23,7 +23,7 @@ from anchorscope.extract.axes import HEADLINE, PASSES
 from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import file_of
-from anchorscope.models.precision import NEW_TOKENS
+from anchorscope.models.loading import NEW_TOKENS
 from anchorscope.needs import Needs, needs
 
 

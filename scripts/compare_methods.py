@@ -12,7 +12,7 @@ import yaml
 from anchorscope.detect.compare import Run, gather_detection
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import configure_logging
-from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.summarise.tables import write_tables
 
 configure_logging(snakemake.log[0])

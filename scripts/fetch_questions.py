@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from anchorscope.files.logs import configure_logging, log
-from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.questions.local_rows import copy_rows
 
 configure_logging(snakemake.log[0])

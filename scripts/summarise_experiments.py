@@ -3,7 +3,7 @@
 import json
 
 from anchorscope.files.logs import configure_logging
-from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.summarise.tables import gather, read_coverage, write_tables
 
 configure_logging(snakemake.log[0])

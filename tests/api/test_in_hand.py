@@ -19,7 +19,7 @@ from anchorscope.draw.panels import read_style
 from anchorscope.extract.axes import COMPONENTS, EXACT, PASSES, POSITIONS, Grid
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.probe.probed import TooFew
+from anchorscope.probe.examples import TooFew
 from anchorscope.probe.written import write_probed
 from small_things import ROOT
 

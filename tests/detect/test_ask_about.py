@@ -18,8 +18,7 @@ from anchorscope.detect.samples import SampleSettings, own_uniforms, sample_file
 from anchorscope.engine import self_check
 from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import Headline
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import read_table, write_table
+from anchorscope.files.sealed_parquet import provenance, read_table, write_table
 from anchorscope.models.fetch import fetch_model
 from few_examples import ALIKE, QUESTIONS
 from reference import plain_sample

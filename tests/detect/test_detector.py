@@ -14,7 +14,7 @@ from anchorscope.detect.detector_file import ABOUT, SEAL, Trained, read_detector
 from anchorscope.detect.pooled import PooledReader
 from anchorscope.detect.train_detector import cross_fit, train, train_detector
 from anchorscope.extract.store import ActivationReader
-from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.probe.delta import measure
 from anchorscope.probe.examples import examples_of
 from anchorscope.probe.logistic import fit, log_loss

@@ -14,8 +14,7 @@ from anchorscope.detect.names import AMOUNTS, GATES, SHIFTS
 from anchorscope.detect.reweighted_file import COLUMNS, read_reweighted, write_reweighted
 from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import Headline
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from, read_table, write_table
+from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
 from anchorscope.models.fetch import fetch_model
 from few_examples import SHOTS, examples, longest, prompts
 from rounding import assert_same, of_a_pass

@@ -26,9 +26,8 @@ from anchorscope.detect import score_lines as score_lines_module
 from anchorscope.detect.detector import Detector, tokenise
 from anchorscope.detect.detector_file import write_detector
 from anchorscope.detect.score_lines import ScoreSettings, read_rows, score_lines
-from anchorscope.models.describe import describe
-from anchorscope.models.manifest import Manifest
-from anchorscope.models.revision import tokenizer_hash
+from anchorscope.models.fetch import describe
+from anchorscope.models.manifest import Manifest, tokenizer_hash
 from planted_detector import LAYERS, SHOTS, about, manifest, probes
 from small_things import ROOT, tiny_model
 

@@ -10,7 +10,7 @@ from anchorscope.experiments.estimates import SCHEMA, Sample, bins, by_anchor, m
 from anchorscope.experiments.groups import read_groups
 from anchorscope.experiments.names import ENOUGH
 from anchorscope.files.frames import write_frame
-from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.summarise.bootstrap import resample
 from anchorscope.summarise.claims import Findings
 from anchorscope.summarise.claims_page import claims_page

@@ -9,8 +9,8 @@ from anchorscope.detect.compare import Run, gather_detection
 from anchorscope.detect.names import METHODS, OTHERS, SAMPLES, WITHOUT_STOP
 from anchorscope.detect.transfer import SCHEMA
 from anchorscope.files.frames import write_frame
-from anchorscope.files.provenance import provenance
-from anchorscope.probe.probed import Pair
+from anchorscope.files.sealed_parquet import provenance
+from anchorscope.probe.examples import Pair
 
 BY_DEFAULT = tuple(name for name in METHODS if name not in (*SAMPLES, *WITHOUT_STOP))
 SKILL = {"probe": 1.0, "stacked": 1.4, "mop": 0.4}

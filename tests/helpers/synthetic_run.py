@@ -11,7 +11,7 @@ from anchorscope.draw.figures import RULE_TITLES, TEXT_ORDER
 from anchorscope.draw.views import View
 from anchorscope.extract.axes import COMPONENTS, Headline
 from anchorscope.files.frames import write_frame
-from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.probe.label_errors import DRAWS, ERRORS
 from anchorscope.report.chart import family_chart
 from anchorscope.report.claims import claims_section

@@ -14,8 +14,7 @@ from anchorscope.extract.axes import PASSES, Headline
 from anchorscope.probe import logistic
 from anchorscope.probe.anchor_rules import ROLES
 from anchorscope.probe.delta import Measured, delta_table, layers_table, with_forms
-from anchorscope.probe.examples import Examples, examples_of
-from anchorscope.probe.probed import enough
+from anchorscope.probe.examples import Examples, enough, examples_of
 from anchorscope.probe.scores import distances, score
 from anchorscope.summarise.bootstrap import group_means, interval, resample
 from anchorscope.summarise.curves import Curve, Estimate, curves, series_row

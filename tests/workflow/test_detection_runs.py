@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 from anchorscope.detect.names import METHODS, SAMPLES, WITHOUT_STOP, layer_read
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from, read_table, write_table
+from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
 from small_run import base_config, jobs, snakemake, write_config, write_hard_questions, write_questions
 
 TABLES = ("detection", "transfer", "reliability", "coverage", "pathways")

@@ -22,7 +22,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.models.hardware import processor
+from anchorscope.models.loading import processor
 from anchorscope.questions.normalize import NOT_ENGLISH
 from faults import damage
 from small_run import (

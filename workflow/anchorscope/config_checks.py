@@ -13,8 +13,8 @@ from pathlib import Path
 
 from jsonschema import Draft202012Validator, ValidationError, validators
 
+from anchorscope.files.faults import LARGEST_TEXT, fault_of_file
 from anchorscope.files.identity import package_file, tokenizer_beside
-from anchorscope.files.plain import LARGEST_TEXT, fault_of_file
 
 MODEL_SOURCES = ("hub", "path", "gguf", "random")
 # What a dataset of each source must have, and what it may have.

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from anchorscope.files.plain import fault_of_file
-from anchorscope.files.reasons import reason_of
+from anchorscope.files.faults import fault_of_file, reason_of
 
 LARGEST = 500_000  # bytes, which take Snakemake seconds; config/paper.yaml has 5,000
 MOST_PARTS = 100_000  # keys and values of a config with every alias written out

@@ -18,10 +18,9 @@ from transformers import PreTrainedConfig
 from anchorscope.engine.door import GPU_TOKENS, KEPT_BYTES
 from anchorscope.extract.axes import HEADLINE, PASSES, Grid
 from anchorscope.extract.store import GROUP_BYTES, GROUP_EXAMPLES, example_bytes
-from anchorscope.files.plain import check_file
+from anchorscope.files.faults import check_file
 from anchorscope.models.gpus import cards
-from anchorscope.models.loading import read_config
-from anchorscope.models.precision import NEW_TOKENS, TOKENS_ANSWERED, TOKENS_EXTRACTED
+from anchorscope.models.loading import NEW_TOKENS, TOKENS_ANSWERED, TOKENS_EXTRACTED, read_config
 from anchorscope.models.sizes import cards_needed, parameters
 
 QUESTIONS, DATASETS = 4000, 4

@@ -15,8 +15,7 @@ from anchorscope.answer.prompts import Demonstrations, ModelSettings, Prompt, de
 from anchorscope.engine.door import Engine
 from anchorscope.engine.work import Prompts, Said
 from anchorscope.files.logs import log
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import read_table, write_table
+from anchorscope.files.sealed_parquet import provenance, read_table, write_table
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer
 from anchorscope.models.manifest import Manifest
 from anchorscope.text.forms import answer_form, answer_in_question

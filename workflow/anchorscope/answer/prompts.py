@@ -9,12 +9,11 @@ from typing import Any, Self, cast
 from transformers import PreTrainedTokenizerBase
 
 from anchorscope.engine.door import Engine
+from anchorscope.files.faults import shortened
 from anchorscope.files.identity import read_json
-from anchorscope.files.reasons import shortened
-from anchorscope.models.hardware import computed_on
-from anchorscope.models.loading import load_model
+from anchorscope.models.chat_template import render_within_limits
+from anchorscope.models.loading import computed_on, load_model
 from anchorscope.models.manifest import Manifest
-from anchorscope.models.rendering import render_within_limits
 from anchorscope.text.normal_words import Span
 
 # Some chat templates print the date. A fixed one keeps prompts the same tomorrow.

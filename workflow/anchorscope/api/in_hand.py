@@ -14,7 +14,7 @@ from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
 from anchorscope.choose.balance import WITHIN, Balance, analysed
 from anchorscope.detect.detector import dtype_of
 from anchorscope.engine.door import Engine
-from anchorscope.engine.door import Path as EnginePath
+from anchorscope.engine.self_check import Path as EnginePath
 from anchorscope.extract.axes import (
     COMPONENTS,
     CONTROLS,
@@ -30,15 +30,14 @@ from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import build_workload, tell_uncut
 from anchorscope.extract.store import ActivationReader, ActivationWriter, file_of, remove_added
 from anchorscope.files.arguments import check_choices, check_whole, is_list, is_path, is_text
+from anchorscope.files.faults import shortened
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
-from anchorscope.files.provenance import provenance
-from anchorscope.files.reasons import shortened
-from anchorscope.files.sealed_parquet import made_from
-from anchorscope.models.hardware import computed_on
-from anchorscope.models.prompt_style import prompt_style_of
+from anchorscope.files.sealed_parquet import made_from, provenance
+from anchorscope.models.chat_template import prompt_style_of
+from anchorscope.models.loading import computed_on
 from anchorscope.probe.delta import measure
-from anchorscope.probe.probed import enough
+from anchorscope.probe.examples import enough
 from anchorscope.questions.normalize import normalize
 from anchorscope.summarise.estimates import estimate
 from anchorscope.summarise.notes import described

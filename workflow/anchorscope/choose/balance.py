@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anchorscope.files.logs import log
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from, read_table, write_table
+from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
 
 Balance = bool | Literal["property", "form"]  # as many right as wrong answers: of all, or within parts of them
 WITHIN = {"property": "property", "form": "question_form"}  # the column of answers that has these parts

@@ -27,10 +27,9 @@ from anchorscope.extract.axes import EXACT, Headline, Pass
 from anchorscope.extract.job import NEEDED as EXTRACTED
 from anchorscope.extract.sequences import Workload, build_workload, kept_answer
 from anchorscope.files.sealed_parquet import read_table
-from anchorscope.models.hardware import computed_on
-from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
+from anchorscope.models.loading import computed_on, leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
-from anchorscope.probe.probed import too_few
+from anchorscope.probe.examples import too_few
 
 PASSES: list[Pass] = [("first", EXACT), ("first", "whole_question")]  # whose cut tokens are E_Q and the question
 NEEDED = [*EXTRACTED, "answer"]

@@ -17,8 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from anchorscope.answer.prompts import PLACEHOLDER, Demonstrations, Prompt, PromptSet, chat_prompt, encode
 from anchorscope.engine.door import Engine
 from anchorscope.engine.work import Variant, shared_tokens
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import write_table
+from anchorscope.files.sealed_parquet import provenance, write_table
 
 TRUE, SURE = ASKED = ("about_true", "about_sure")  # whether the answer is true, and how sure the model is of that
 OPTIONS = {TRUE: ("yes", "no"), SURE: tuple("0123456789")}

@@ -26,7 +26,7 @@ from anchorscope.detect.names import (
     PROBE,
 )
 from anchorscope.files.frames import read_frame
-from anchorscope.probe.probed import NOT_PROBED, Pair, not_probed
+from anchorscope.probe.examples import NOT_PROBED, Pair, not_probed
 from anchorscope.probe.quality import CALIBRATION_BINS
 from anchorscope.summarise.notes import described
 

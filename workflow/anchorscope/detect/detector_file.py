@@ -11,9 +11,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from anchorscope.files.atomic import atomic
-from anchorscope.files.plain import check_file
-from anchorscope.files.reasons import reason_of
-from anchorscope.probe.probed import NOT_PROBED
+from anchorscope.files.faults import check_file, reason_of
+from anchorscope.probe.examples import NOT_PROBED
 
 ABOUT, SEAL = "anchorscope_detector", "anchorscope_seal"  # keys of the header
 

@@ -31,9 +31,8 @@ from anchorscope.extract.axes import EXACT, Pass
 from anchorscope.extract.store import open_activations
 from anchorscope.files.logs import log
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.probe.examples import Examples, examples_of
+from anchorscope.probe.examples import Examples, TooFew, examples_of
 from anchorscope.probe.fitting import Fitting
-from anchorscope.probe.probed import TooFew
 from anchorscope.probe.strengths import (
     GROUPS,
     NOT_BETTER,

@@ -31,9 +31,8 @@ from anchorscope.detect.reweighted_file import Reweighted, read_reweighted
 from anchorscope.extract.axes import EXACT, Headline, Pass
 from anchorscope.extract.store import ActivationReader, open_activations
 from anchorscope.files.frames import read_frame
-from anchorscope.probe.examples import Examples, examples_of
+from anchorscope.probe.examples import Examples, enough, examples_of
 from anchorscope.probe.fitting import Fitting
-from anchorscope.probe.probed import enough
 from anchorscope.text.normal_words import bare_words
 
 Scores = dict[str, np.ndarray]  # by method: [examples]

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from anchorscope.detect.names import SHIFTS
 from anchorscope.extract.store import DTYPES, vector_bytes
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from, read_table, write_table
+from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
 
 QUESTION_LAST = "question_last"
 COLUMNS = [QUESTION_LAST, *(f"{gate}/{amount}" for gate, amount in SHIFTS)]

@@ -4,7 +4,6 @@ The probes are as in the probe stage, but of all datasets of a model together; s
 what they were trained on, how well they tell, and what they must not be used for.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,15 +19,13 @@ from anchorscope.detect.pooled import PooledReader
 from anchorscope.extract.axes import EXACT
 from anchorscope.extract.store import open_activations
 from anchorscope.files.atomic import write_text
-from anchorscope.files.identity import canonical_json
+from anchorscope.files.identity import hash_of
 from anchorscope.files.logs import log
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from
+from anchorscope.files.sealed_parquet import made_from, provenance
 from anchorscope.models.manifest import Manifest
 from anchorscope.probe.delta import States, in_chunks
-from anchorscope.probe.examples import Examples, examples_of
+from anchorscope.probe.examples import Examples, TooFew, enough, examples_of
 from anchorscope.probe.fitting import Fitting
-from anchorscope.probe.probed import TooFew, enough
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
 from anchorscope.probe.scores import each, joined
 from anchorscope.probe.strengths import VALIDATED, Fitted, cross_fitting, fit_trainings
@@ -242,7 +239,7 @@ def _data(about: About, sources: dict[str, str]) -> str:
 
 
 def _fixed(about: About, origin: dict) -> str:
-    prompt = hashlib.sha256(canonical_json([about.style, about.prompt]).encode()).hexdigest()[:16]
+    prompt = hash_of([about.style, about.prompt])
     rows = {
         "weights": f"{about.weights}, {about.revision}",
         "tokenizer": about.tokenizer,

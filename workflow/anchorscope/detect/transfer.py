@@ -21,10 +21,9 @@ from anchorscope.detect.pooled import PooledReader
 from anchorscope.detect.reading import Files, Reading, joined, read_files
 from anchorscope.files.frames import write_frame
 from anchorscope.files.logs import log, progress
-from anchorscope.files.provenance import provenance
-from anchorscope.probe.examples import MIN_PER_CLASS
+from anchorscope.files.sealed_parquet import provenance
+from anchorscope.probe.examples import MIN_PER_CLASS, too_few
 from anchorscope.probe.fitting import Fitting
-from anchorscope.probe.probed import too_few
 from anchorscope.probe.strengths import Trainings, choose_strengths, whole
 
 SCHEMA = {

@@ -29,7 +29,7 @@ from anchorscope.draw.panels import (
 from anchorscope.draw.views import ANCHOR_LETTERS, ONE_MECHANISM, Strip, Tables, View, grid
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, Headline, window_of
 from anchorscope.files.arguments import is_list, is_text
-from anchorscope.files.reasons import shortened
+from anchorscope.files.faults import shortened
 from anchorscope.models.manifest import SALMON
 from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge_all
 

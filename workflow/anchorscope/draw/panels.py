@@ -23,8 +23,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from anchorscope.files.atomic import atomic
-from anchorscope.files.plain import fault_of_file
-from anchorscope.files.reasons import shortened
+from anchorscope.files.faults import fault_of_file, shortened
 
 BUNDLED_STYLE = Path(__file__).resolve().parents[2] / "resources" / "figures.mplstyle"
 FEW = 20  # groups of fewer examples are drawn faint, and so are layers whose probe is no better than chance

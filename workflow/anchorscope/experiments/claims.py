@@ -25,7 +25,7 @@ from anchorscope.experiments.names import (
     TWO_MODES,
 )
 from anchorscope.files.frames import read_frame
-from anchorscope.probe.probed import Pair
+from anchorscope.probe.examples import Pair
 from anchorscope.summarise.claims import (
     BELOW_ZERO,
     NEAR_ZERO,

@@ -11,11 +11,10 @@ from anchorscope.extract.axes import EXACT, REPLACING, Pass
 from anchorscope.extract.store import REPLACED, ActivationReader, open_activations
 from anchorscope.probe.anchor_rules import Probe
 from anchorscope.probe.delta import States, in_chunks, intervention_table
-from anchorscope.probe.examples import examples_of
+from anchorscope.probe.examples import enough, examples_of
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.kept import read_probes
 from anchorscope.probe.logistic import FittedProbes
-from anchorscope.probe.probed import enough
 from anchorscope.probe.scores import Logits, each, joined, out_of_fold
 from anchorscope.probe.written import write_derived
 

@@ -7,7 +7,7 @@ from anchorscope.experiments import NAMES
 from anchorscope.experiments.claims import judge_all
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import write_text
-from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.summarise.claims_page import claims_page
 from anchorscope.summarise.findings import Comparison, find
 from anchorscope.summarise.tables import TABLES, gather, read_coverage, write_tables

@@ -20,12 +20,11 @@ from transformers import PreTrainedTokenizerBase
 from anchorscope.answer.donors import DONORS
 from anchorscope.answer.prompts import ModelSettings
 from anchorscope.engine.door import Engine
-from anchorscope.engine.door import Path as EnginePath
+from anchorscope.engine.self_check import Path as EnginePath
 from anchorscope.extract.axes import Grid, passes_of
 from anchorscope.extract.sequences import USED, Workload, build_replaced, build_workload, tell_uncut
 from anchorscope.extract.store import KEYS, ActivationWriter, check_finite
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import read_table
+from anchorscope.files.sealed_parquet import provenance, read_table
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer
 from anchorscope.models.manifest import Manifest
 

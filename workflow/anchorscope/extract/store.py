@@ -33,7 +33,7 @@ from anchorscope.extract.axes import (
     window_of,
 )
 from anchorscope.files.atomic import atomic
-from anchorscope.files.reasons import shortened
+from anchorscope.files.faults import shortened
 from anchorscope.files.sealed_parquet import SealedFile, SealedWriter
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

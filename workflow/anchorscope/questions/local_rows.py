@@ -16,8 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anchorscope.files.faults import reason_of
 from anchorscope.files.identity import sha256_of_file
-from anchorscope.files.reasons import reason_of
 from anchorscope.files.sealed_parquet import sealed, write_table
 
 ROWS = 10_000  # held in memory at a time

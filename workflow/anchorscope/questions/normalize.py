@@ -24,11 +24,11 @@ from typing import Any
 
 import polars as pl
 
+from anchorscope.files.faults import shortened
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.files.identity import canonical_json
 from anchorscope.files.logs import log
-from anchorscope.files.provenance import provenance
-from anchorscope.files.reasons import shortened
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.questions.local_rows import name_row as name_row_of
 from anchorscope.text.content_words import exact_question_spans
 from anchorscope.text.forms import question_form

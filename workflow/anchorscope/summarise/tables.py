@@ -8,7 +8,7 @@ import polars as pl
 from anchorscope.files.atomic import atomic
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.probe.probed import Pair, not_probed
+from anchorscope.probe.examples import Pair, not_probed
 from anchorscope.summarise.notes import described
 
 TABLES = (
