@@ -51,11 +51,7 @@ def _told(states: torch.Tensor, groups: Groups, rule: str, layer: int, seed: int
     grouping, folds = groups.by_rule[rule], groups.folds[0]
     anchored = grouping.question_anchored[0, layer]
     shuffled = shuffle_labels(groups.examples["id"].to_list(), anchored, folds, seed)
-    about = {
-        GROUP: anchored,
-        OTHER_GROUP: grouping.other_prompt[0, layer],
-        SHUFFLED_GROUP: shuffled,
-    }
+    about = {GROUP: anchored, OTHER_GROUP: grouping.other_prompt[0, layer], SHUFFLED_GROUP: shuffled}
     table = groups.examples.select("id", "cluster", rule=pl.lit(rule), layer=pl.lit(layer, pl.Int16)).with_columns(
         **{name: pl.Series(values) for name, values in about.items()}
     )
