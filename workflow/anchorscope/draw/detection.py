@@ -110,8 +110,8 @@ def draw_detection(tables: Tables, view: View) -> Figure:
 
 def _draw_areas(panel: Axes, rows: pl.DataFrame, heights: Mapping[str, int], view: View) -> None:
     """A point and its interval for each method, coloured by its kind, and a line where the plain probe is."""
-    for (kind, title), look in zip(KIND_TITLES.items(), looks(view.style, len(KIND_TITLES)), strict=True):
-        mine = rows.filter(kind=kind)
+    for wanted, look, title in view.series("kind", KIND_TITLES):
+        mine = rows.filter(**wanted)
         if mine.is_empty():
             continue
         places = [heights[method] for method in mine["method"]]

@@ -32,7 +32,6 @@ READER_TITLES = {
 FLOW_TITLES = {"exact": "exact question words", "random": "as many other words"}
 SHIFT = 0.2  # of a bar from the middle of its place
 BOTH_RULES = "flip: groups by verdict flip; honest: groups of the other prompt and its own probe"
-FAINTER = 0.6
 NOTHING = "too few in a group, or not probed"
 
 
@@ -60,7 +59,7 @@ def _by_layer(table: pl.DataFrame, view: View, measure: str, conditions: Mapping
         for anchor, look, letter in groups:
             beside = rows.filter(condition=control, **anchor, **cell)
             if not beside.is_empty():
-                lighter = {"color": look["color"], "alpha": FAINTER, "linestyle": ":", "marker": ""}
+                lighter = {"color": look["color"], "alpha": 0.6, "linestyle": ":", "marker": ""}
                 label = f"{letter}, {name_of_control}"
                 panel.plot(beside["layer"], beside["value"].cast(pl.Float64), **lighter, label=label)
 

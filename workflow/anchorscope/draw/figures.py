@@ -7,6 +7,7 @@ such a function and add a record to `kinds.FIGURE_KINDS`.
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,17 @@ from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS
 from anchorscope.draw.panels import (
     ANCHOR_LETTERS,
     FEW,
-    ONE_MECHANISM,
+    GREY,
     Series,
     Strip,
     Style,
     Tables,
     View,
     changed_settings,
-    draw_curve,
     draw_curves,
     grid,
     looks,
+    name_dotted,
     name_panel,
     read_style,
 )
@@ -52,7 +53,6 @@ class Quantity:
 
 
 TEXT_ORDER = ("before_answer", "answer_last", "final")  # of the positions
-GREY = "0.4"
 SURE = (pl.col("n") >= FEW) & pl.col("better_than_chance")  # the rest is drawn faint
 CONTROL = "control"
 SHUFFLED = "shuffled labels"
@@ -227,16 +227,15 @@ GAP = f"gap: Question-Anchored minus Answer-Anchored, in points of ΔP; {RULE_TI
 def draw_push(tables: Tables, view: View) -> Figure:
     """The honest gap as measured, and with what the knockout does to all examples alike taken out."""
     rows = _gaps(tables, view).filter(intervention=EXACT)
-    lines = [(f"gap, {title}", {"logits": logits}) for logits, title in TAKEN_OUT.items()]
-
-    def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
-        for wanted, look, label in view.one_per_dataset():
-            mine = rows.filter(**wanted, **cell)
-            draw_curve(panel, mine, "delta_p", ends=("low", "high"), look=look, label=label)
-            _draw_null(panel, mine, look)
-        _name_dotted(panel, ONE_MECHANISM)
-
-    return grid(view, tables["summary"], lines, draw, heading=GAP, row_height=0.8, together=1)
+    return grid(
+        view,
+        tables["summary"],
+        [(f"gap, {title}", {"logits": logits}) for logits, title in TAKEN_OUT.items()],
+        lambda panel, cell: draw_curves(panel, rows.filter(**cell), view.one_per_dataset(), "delta_p", null=True),
+        heading=GAP,
+        row_height=0.8,
+        together=1,
+    )
 
 
 def _gaps(tables: Tables, view: View) -> pl.DataFrame:
@@ -259,11 +258,12 @@ def _by_knockout(tables: Tables, view: View, knockouts: Sequence[str]) -> Figure
     """The honest gap, a row of panels for each dataset, a curve for each knockout that was measured."""
     rows = _gaps(tables, view).filter(logits="measured")
     measured = {name: intervention_title(name) for name in knockouts if name in set(rows["intervention"])}
+    series = view.series("intervention", measured)
     return grid(
         view,
         tables["summary"],
         view.by_dataset("gap, {}"),
-        lambda panel, cell: draw_curves(panel, rows.filter(**cell), view.series("intervention", measured), "delta_p"),
+        lambda panel, cell: draw_curves(panel, rows.filter(**cell), series, "delta_p"),
         heading=GAP,
         row_height=0.7,
         together=1,
@@ -334,10 +334,10 @@ def draw_auc(tables: Tables, view: View) -> Figure:
                 ({"intervention": "clean"}, of_question, f"{title}, clean"),
                 ({"intervention": EXACT}, cut, f"{title}, cut"),
             ]
-            draw_curves(panel, mine, both, "auc", ends=("auc_low", "auc_high"))
+            draw_curves(panel, mine, both, "auc", ("auc_low", "auc_high"))
             clean = mine.filter(intervention="clean")
             panel.plot(clean["layer"], clean["auc_shuffled"], color=of_question["color"], linestyle=":", marker="")
-        _name_dotted(panel, SHUFFLED)
+        name_dotted(panel, SHUFFLED)
         _draw_salmons(panel, salmons, view, model=cell["model"], value="auc")
 
     heading = "clean, and with the exact question words cut; dotted: probes that learnt shuffled labels"
@@ -443,29 +443,13 @@ def _say_above(panel: Axes, text: str) -> None:
 
 def _draw_anchors(panel: Axes, rows: pl.DataFrame, view: View, shown: Shown, *, null: bool = False) -> None:
     """Two curves per dataset, from the rows of a model; with `null`, also where one mechanism would put them."""
-    rows, quantity = shown.of(rows), shown.quantity
-    series = [(dataset, anchor) for dataset in view.datasets for anchor in ANCHOR_LETTERS]
-    for (dataset, anchor), look in zip(series, looks(view.style, len(series)), strict=True):
-        mine = rows.filter(dataset=dataset, anchor=anchor)
-        label = f"{ANCHOR_LETTERS[anchor]} {view.datasets[dataset]}"
-        draw_curve(panel, mine, quantity.value, ends=(quantity.low, quantity.high), look=look, label=label)
-        if null:
-            _draw_null(panel, mine, look)
-    if null:
-        _name_dotted(panel, ONE_MECHANISM)
-
-
-def _draw_null(panel: Axes, rows: pl.DataFrame, look: dict) -> None:
-    """Where one mechanism would put a curve, where that is known."""
-    band = rows.drop_nulls("null").sort("layer")
-    layer, middle, low, high = (band[name].to_numpy() for name in ("layer", "null", "null_low", "null_high"))
-    panel.fill_between(layer, low, high, color=GREY, alpha=0.15, linewidth=0, zorder=0)
-    panel.plot(layer, middle, color=look["color"], linestyle=":", marker="")
-
-
-def _name_dotted(panel: Axes, label: str) -> None:
-    """One entry of the legend for the dotted lines of all colours."""
-    panel.plot([], [], color=GREY, linestyle=":", marker="", label=label)
+    every = list(product(view.datasets.items(), ANCHOR_LETTERS.items()))
+    series: list[Series] = [
+        ({"dataset": dataset, "anchor": anchor}, look, f"{letter} {title}")
+        for ((dataset, title), (anchor, letter)), look in zip(every, looks(view.style, len(every)), strict=True)
+    ]
+    ends = (shown.quantity.low, shown.quantity.high)
+    draw_curves(panel, shown.of(rows), series, shown.quantity.value, ends, null=null)
 
 
 def limits(rows: pl.DataFrame, quantity: Quantity = QUANTITIES["delta_p"]) -> tuple[float, float]:

@@ -30,6 +30,7 @@ from anchorscope.summarise.notes import mark_random, notes
 BUNDLED_STYLE = Path(__file__).resolve().parents[2] / "resources" / "figures.mplstyle"
 FEW = 20  # groups of fewer examples are drawn faint, and so are layers whose probe is no better than chance
 FAINT = 0.25
+GREY = "0.4"
 MARKED = 8  # about how many layers of a curve have a marker
 COLUMN = 3.3  # inches: one column of a two-column page
 COLUMN_SCALE = 0.8  # type and lines are that much smaller there
@@ -117,7 +118,7 @@ def looks(style: Style, count: int) -> list[dict]:
     return list(islice(cycle(style.looks), count))
 
 
-def draw_curve(panel: Axes, rows: pl.DataFrame, value: str, *, ends: tuple[str, str], look: dict, label: str) -> None:
+def _draw_curve(panel: Axes, rows: pl.DataFrame, value: str, *, ends: tuple[str, str], look: dict, label: str) -> None:
     """A line with its band, faint where `rows` are not `sure`; each curve's markers begin one layer later."""
     rows = rows.sort("layer")
     layer, sure = rows["layer"].to_numpy(), rows["sure"].to_numpy()
@@ -131,11 +132,35 @@ def draw_curve(panel: Axes, rows: pl.DataFrame, value: str, *, ends: tuple[str, 
 
 
 def draw_curves(
-    panel: Axes, rows: pl.DataFrame, series: Iterable[Series], value: str, ends: tuple[str, str] = ("low", "high")
+    panel: Axes,
+    rows: pl.DataFrame,
+    series: Iterable[Series],
+    value: str,
+    ends: tuple[str, str] = ("low", "high"),
+    *,
+    null: bool = False,
 ) -> None:
-    """Several curves, each of its own rows."""
+    """Several curves, each of its own rows; with `null`, also where one mechanism would put them."""
     for wanted, look, label in series:
-        draw_curve(panel, rows.filter(**wanted), value, ends=ends, look=look, label=label)
+        mine = rows.filter(**wanted)
+        _draw_curve(panel, mine, value, ends=ends, look=look, label=label)
+        if null:
+            _draw_null(panel, mine, look)
+    if null:
+        name_dotted(panel, ONE_MECHANISM)
+
+
+def _draw_null(panel: Axes, rows: pl.DataFrame, look: dict) -> None:
+    """Where one mechanism would put a curve, where that is known."""
+    band = rows.drop_nulls("null").sort("layer")
+    layer, middle, low, high = (band[name].to_numpy() for name in ("layer", "null", "null_low", "null_high"))
+    panel.fill_between(layer, low, high, color=GREY, alpha=0.15, linewidth=0, zorder=0)
+    panel.plot(layer, middle, color=look["color"], linestyle=":", marker="")
+
+
+def name_dotted(panel: Axes, label: str) -> None:
+    """One entry of the legend for the dotted lines of all colours."""
+    panel.plot([], [], color=GREY, linestyle=":", marker="", label=label)
 
 
 @dataclass(frozen=True)
