@@ -10,8 +10,7 @@ from anchorscope.detect.names import KINDS, METHODS
 from anchorscope.draw.detection import CURVES, FEWEST, KIND_TITLES, METHOD_TITLES
 from anchorscope.draw.figures import DRAW
 from anchorscope.draw.kinds import DETECTION_KINDS
-from anchorscope.draw.panels import read_style
-from anchorscope.draw.views import View
+from anchorscope.draw.panels import View, read_style
 from detection_scores import BY_DEFAULT, make_detection
 from read_figures import outside
 

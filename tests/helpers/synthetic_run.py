@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.draw.figures import RULE_TITLES, TEXT_ORDER
-from anchorscope.draw.views import View
+from anchorscope.draw.panels import View
 from anchorscope.extract.axes import COMPONENTS, Headline
 from anchorscope.files.frames import write_frame
 from anchorscope.files.sealed_parquet import provenance

@@ -19,8 +19,7 @@ from PIL import Image
 
 from anchorscope.draw.figures import DRAW
 from anchorscope.draw.kinds import FIGURE_KINDS, kinds_drawn
-from anchorscope.draw.panels import FEW, looks, read_style, save
-from anchorscope.draw.views import View
+from anchorscope.draw.panels import FEW, View, looks, read_style, save
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.report.chart import SHAPES, family_chart, javascript, records
 from anchorscope.report.claims import claims_section

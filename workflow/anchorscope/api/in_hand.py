@@ -14,7 +14,7 @@ from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
 from anchorscope.choose.balance import WITHIN, Balance, analysed
 from anchorscope.detect.detector import dtype_of
 from anchorscope.engine.door import Engine
-from anchorscope.engine.self_check import Path as EnginePath
+from anchorscope.engine.door import Path as EnginePath
 from anchorscope.extract.axes import (
     COMPONENTS,
     CONTROLS,

@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerBase
 from anchorscope.answer.donors import DONORS
 from anchorscope.answer.prompts import ModelSettings
 from anchorscope.engine.door import Engine
-from anchorscope.engine.self_check import Path as EnginePath
+from anchorscope.engine.door import Path as EnginePath
 from anchorscope.extract.axes import Grid, passes_of
 from anchorscope.extract.sequences import USED, Workload, build_replaced, build_workload, tell_uncut
 from anchorscope.extract.store import KEYS, ActivationWriter, check_finite

@@ -9,8 +9,7 @@ import vl_convert
 from matplotlib.colors import to_hex
 
 from anchorscope.draw.figures import QUANTITIES, RULE_TITLES, SURE, TAKEN_OUT, TEXT_ORDER, intervention_title, limits
-from anchorscope.draw.panels import FAINT, MARKED, looks
-from anchorscope.draw.views import ANCHOR_LETTERS, View
+from anchorscope.draw.panels import ANCHOR_LETTERS, FAINT, MARKED, View, looks
 from anchorscope.extract.axes import COMPONENTS
 
 KEYS = ["model", "dataset", "component", "position", "rule", "logits", "intervention", "anchor"]

@@ -8,8 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.draw.panels import read_style
-from anchorscope.draw.views import View
+from anchorscope.draw.panels import View, read_style
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import write_text
 from anchorscope.files.frames import read_frame
