@@ -9,7 +9,7 @@ from anchorscope.draw.sheets import Source, draw_all, sheets_of
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.summarise.notes import unprobed
+from anchorscope.summarise.wording import unprobed
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -14,8 +14,7 @@ from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
-from anchorscope.summarise.estimates import estimate
-from anchorscope.summarise.label_errors import label_errors
+from anchorscope.summarise.estimates import estimate, label_errors
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0])

@@ -11,10 +11,10 @@ from anchorscope.experiments.groups import read_groups
 from anchorscope.experiments.names import ENOUGH
 from anchorscope.files.frames import write_frame
 from anchorscope.files.provenance import provenance
-from anchorscope.summarise.bootstrap import resample
 from anchorscope.summarise.claims import Findings
 from anchorscope.summarise.claims_page import claims_page
-from anchorscope.summarise.strata import thirds
+from anchorscope.summarise.curves import resample
+from anchorscope.summarise.grouping import thirds
 from anchorscope.summarise.tables import gather, read_coverage
 from planted_experiments import HEADLINE, World, boundary, patching
 

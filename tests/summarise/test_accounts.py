@@ -24,12 +24,13 @@ from anchorscope.summarise.accounts import (
     standardise,
     weigh,
 )
-from anchorscope.summarise.kinds_seen import PLANTED, SHARES
 from anchorscope.summarise.verdict_on_kinds import (
     BY_DEGREES,
     COMPARED,
     LEAST_GAIN,
     ONE_MECHANISM,
+    PLANTED,
+    SHARES,
     TWO_KINDS,
     UNDECIDED,
     VISIBLE,

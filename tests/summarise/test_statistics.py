@@ -17,16 +17,23 @@ from anchorscope.probe.delta import Measured, delta_table, layers_table, with_fo
 from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.probed import enough
 from anchorscope.probe.scores import distances, score
-from anchorscope.summarise.bootstrap import group_means, interval, resample
-from anchorscope.summarise.curves import Curve, Estimate, curves, series_row
+from anchorscope.summarise.curves import (
+    Curve,
+    Estimate,
+    curves,
+    group_means,
+    interval,
+    reference_curves,
+    reference_layers,
+    resample,
+    resampled_auc,
+    series_row,
+)
 from anchorscope.summarise.dip import dip, dip_test, dips
 from anchorscope.summarise.estimates import estimate, null_area
-from anchorscope.summarise.grouping import RoleResult, group, read_places
-from anchorscope.summarise.one_mechanism import fit_shift
+from anchorscope.summarise.grouping import RoleResult, group, read_places, without_push
+from anchorscope.summarise.one_mechanism import agreement, fit_shift, shape
 from anchorscope.summarise.one_mechanism import simulate as simulate_null
-from anchorscope.summarise.push import without_push
-from anchorscope.summarise.reference import reference_curves, reference_layers, resampled_auc
-from anchorscope.summarise.two_kinds import agreement, shape
 from anchorscope.summarise.weigh_kinds import weigh_kinds
 from planted_logits import TRUTHS, gap_without, planted_logits
 from reference import narrowed_dip, weighted_mean

@@ -41,7 +41,7 @@ from anchorscope.probe.delta import measure
 from anchorscope.probe.probed import enough
 from anchorscope.questions.normalize import normalize
 from anchorscope.summarise.estimates import estimate
-from anchorscope.summarise.notes import described
+from anchorscope.summarise.tables import described
 
 GIVEN = "given"  # where weights and questions come from, as far as anyone but the caller knows
 

@@ -24,7 +24,7 @@ from anchorscope.draw.panels import (
     sheet,
 )
 from anchorscope.extract.axes import Headline
-from anchorscope.summarise.notes import mark_random, notes
+from anchorscope.summarise.wording import mark_random, notes
 
 ANCHOR_LETTERS = {"question": "Q", "answer": "A"}
 ONE_MECHANISM = "if one mechanism"

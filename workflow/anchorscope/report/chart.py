@@ -6,12 +6,14 @@ from typing import cast
 import altair as alt
 import polars as pl
 import vl_convert
+from markupsafe import Markup
 from matplotlib.colors import to_hex
 
 from anchorscope.draw.figures import QUANTITIES, RULE_TITLES, SURE, TAKEN_OUT, TEXT_ORDER, intervention_title, limits
-from anchorscope.draw.panels import FAINT, MARKED, looks
+from anchorscope.draw.panels import FAINT, FEW, MARKED, looks
 from anchorscope.draw.views import ANCHOR_LETTERS, View
 from anchorscope.extract.axes import COMPONENTS
+from anchorscope.report.page import render
 
 KEYS = ["model", "dataset", "component", "position", "rule", "logits", "intervention", "anchor"]
 CHANGES = [name for quantity in QUANTITIES.values() for name in (quantity.value, quantity.low, quantity.high)]
@@ -61,6 +63,11 @@ CONFIG = {
     "header": {"labelColor": "currentColor", "labelFontSize": 13, "labelFontWeight": 600, "labelPadding": 8},
     "legend": {"labelColor": "currentColor", "labelFontSize": 12, "unselectedOpacity": 0.25},
 }
+
+
+def chart_section(spec: Mapping) -> Markup:
+    """The chart, the script that draws it, and how to read it."""
+    return render("chart.html", few=FEW, spec=spec, vega=Markup(javascript()))
 
 
 def javascript() -> str:

@@ -1,6 +1,6 @@
 """Questions and answers on the report: the first examples of each anchor, not the best."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -9,7 +9,7 @@ import polars as pl
 from markupsafe import Markup
 
 from anchorscope.files.frames import read_frame
-from anchorscope.report.rendering import render
+from anchorscope.report.page import render
 from anchorscope.summarise.counts import by_pair
 
 COUNT = 10  # of each anchor, model and dataset
@@ -17,14 +17,7 @@ GOLD = 3  # accepted answers that are shown
 COLUMNS = ["id", "question", "spans", "gold", "answer", "exact_start", "exact_answer"]
 ANCHORED = {True: "Question-Anchored", False: "Answer-Anchored"}
 JUDGED = {True: "right", False: "hallucinated", None: "refused"}
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Neighbouring characters of a text, marked or not."""
-
-    text: str
-    marked: bool
+Stretch = tuple[str, bool]  # neighbouring characters of a text, and whether they are marked
 
 
 @dataclass(frozen=True)
@@ -37,14 +30,6 @@ class Example:
     gold: str
     p_clean: float | None  # None where nothing was probed
     p_cut: float | None
-
-
-@dataclass(frozen=True)
-class Group:
-    """The examples of one anchor, or of one verdict where nothing was probed."""
-
-    heading: str
-    examples: list[Example]
 
 
 def read_examples(
@@ -83,25 +68,25 @@ def not_probed(shards: Sequence[Path | str]) -> pl.DataFrame:
 
 def examples_section(examples: Mapping[tuple[str, str], pl.DataFrame]) -> Markup:
     """Examples by the titles of model and dataset, from `with_answers` or `not_probed`; the first pair is unfolded."""
-    pairs = [_pair(f"{model}, {dataset}", rows) for (model, dataset), rows in examples.items()]
+    pairs = []
+    for (model, dataset), rows in examples.items():
+        probed = "" if "question_anchored" in rows.columns else " (not probed)"
+        groups = {heading: [_example(row) for row in some.iter_rows(named=True)] for heading, some in _groups(rows)}
+        pairs.append((f"{model}, {dataset}{probed}", groups))
     return render("examples.html", count=COUNT, pairs=pairs)
 
 
-def _pair(title: str, rows: pl.DataFrame) -> tuple[str, list[Group]]:
+def _groups(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The examples of each anchor with a heading, or of each verdict where nothing was probed."""
     if "question_anchored" in rows.columns:
-        return title, [_group(name, rows.filter(question_anchored=anchored)) for anchored, name in ANCHORED.items()]
-    by_verdict = {name: rows.filter(pl.col("right").eq_missing(right)) for right, name in JUDGED.items()}
-    groups = [
-        Group(name.capitalize(), [_example(row) for row in some.iter_rows(named=True)])
-        for name, some in by_verdict.items()
-        if len(some)
-    ]
-    return f"{title} (not probed)", groups
-
-
-def _group(anchor: str, examples: pl.DataFrame) -> Group:
-    layer = f", layer {examples['layer'][0]}" if len(examples) else ": none"
-    return Group(f"{anchor}{layer}", [_example(row) for row in examples.iter_rows(named=True)])
+        for anchored, name in ANCHORED.items():
+            some = rows.filter(question_anchored=anchored)
+            yield f"{name}, layer {some['layer'][0]}" if len(some) else f"{name}: none", some
+    else:
+        for right, name in JUDGED.items():
+            some = rows.filter(pl.col("right").eq_missing(right))
+            if len(some):
+                yield name.capitalize(), some
 
 
 def _example(row: Mapping) -> Example:
@@ -119,9 +104,10 @@ def _example(row: Mapping) -> Example:
 
 def stretches(text: str, spans: Iterable[tuple[int, int]]) -> list[Stretch]:
     """A text in stretches: those in `spans` are marked, the others are not."""
-    parts, done = [], 0
+    parts: list[Stretch] = []
+    done = 0
     for start, end in sorted(spans):
         start = max(start, done)
-        parts += [Stretch(text[done:start], False), Stretch(text[start:end], True)]
+        parts += [(text[done:start], False), (text[start:end], True)]
         done = end
-    return [part for part in [*parts, Stretch(text[done:], False)] if part.text]
+    return [part for part in [*parts, (text[done:], False)] if part[0]]

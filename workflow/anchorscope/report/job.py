@@ -15,7 +15,7 @@ from anchorscope.files.atomic import write_text
 from anchorscope.files.frames import read_frame
 from anchorscope.files.identity import read_json
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.report.chart import family_chart
+from anchorscope.report.chart import chart_section, family_chart
 from anchorscope.report.claims import claims_section
 from anchorscope.report.detection import detection_section
 from anchorscope.report.examples import examples_section, read_examples
@@ -29,11 +29,11 @@ from anchorscope.report.figures import (
     make_pictures,
     opening_section,
 )
-from anchorscope.report.page import Section, chart_section, page, provenance_section
+from anchorscope.report.page import Section, page
 from anchorscope.report.survives import survives_section
-from anchorscope.report.tables import Titles, named, numbers_section, read_counts, shown_tables
+from anchorscope.report.tables import Titles, named, numbers_section, provenance_section, read_counts, shown_tables
 from anchorscope.summarise.counts import by_pair
-from anchorscope.summarise.notes import coarse_roundings, mark_random, notes, plain_paths, unprobed
+from anchorscope.summarise.wording import coarse_roundings, mark_random, notes, plain_paths, unprobed
 
 Files = Mapping[str, Any]  # by name: a path, or a list of paths
 

@@ -11,11 +11,10 @@ from anchorscope.draw.figures import intervention_title
 from anchorscope.extract.axes import CONTROLS, EXACT, Headline
 from anchorscope.models.manifest import SALMON
 from anchorscope.probe.label_errors import DRAWS, ERRORS, SHARE
-from anchorscope.report.rendering import render
+from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, distances
-from anchorscope.summarise.forms import EQUAL
-from anchorscope.summarise.numbers import plain, signed_between, with_ends
-from anchorscope.summarise.strata import DISTANCE
+from anchorscope.summarise.parts import DISTANCE, EQUAL
+from anchorscope.summarise.wording import plain, signed_between, with_ends
 
 TABLES = ("text", "layers", "series", "strata", "forms", "label_errors")
 READERS = {

@@ -1,5 +1,6 @@
 """The tables of the report: what was asked and answered, how well probes and text rank, and what the knockout did."""
 
+import json
 from collections.abc import Mapping
 
 import polars as pl
@@ -7,10 +8,10 @@ from markupsafe import Markup
 
 from anchorscope.draw.figures import intervention_title
 from anchorscope.extract.axes import Headline
-from anchorscope.report.rendering import render
-from anchorscope.summarise.forms import COVERED, EQUAL, MIN_EXAMPLES
-from anchorscope.summarise.numbers import between
-from anchorscope.summarise.strata import DISTANCE
+from anchorscope.report.figures import Link
+from anchorscope.report.page import render
+from anchorscope.summarise.parts import COVERED, DISTANCE, EQUAL, MIN_EXAMPLES
+from anchorscope.summarise.wording import between
 
 Titles = Mapping[str, str]
 
@@ -197,3 +198,39 @@ def distance_table(layers: pl.DataFrame, strata: pl.DataFrame, headline: Headlin
         pl.col("intervention").map_elements(intervention_title, return_dtype=pl.String),
         *(rounded(name) for name in ("distance", "along_the_probe")),
     ).rename({third: f"gap, {third} third" for third in DISTANCE})
+
+
+def provenance_section(provenance: Mapping, models: Titles, datasets: Titles, file: Link) -> Markup:
+    """What made the run; `file` has all of it."""
+    shown = ("architecture", "parameters", "layers", "width", "stored_dtype", "weights", "revision")
+    manifests = [
+        {
+            "model": models[name],
+            **{key: str(manifest[key]) for key in shown},
+            **_computed(provenance["computed"][name]),
+            "source": _words(manifest["source"]),
+        }
+        for name, manifest in provenance["models"].items()
+    ]
+    origins = [{"dataset": datasets[name], "origin": _words(origin)} for name, origin in provenance["datasets"].items()]
+    return render(
+        "provenance.html",
+        models=pl.DataFrame(manifests),
+        datasets=pl.DataFrame(origins),
+        python=provenance["python"],
+        libraries=" · ".join(f"{name} {version}" for name, version in sorted(provenance["libraries"].items())),
+        settings=json.dumps(provenance["config"], indent=2, ensure_ascii=False),
+        file=file,
+    )
+
+
+def _computed(records: list[dict]) -> dict[str, str]:
+    """What a model was computed with; its jobs may have run on different machines."""
+    columns = {"computed in": "dtype", "because": "dtype_because", "computed on": "device", "CPU threads": "threads"}
+    return {title: ", ".join(dict.fromkeys(str(record[key]) for record in records)) for title, key in columns.items()}
+
+
+def _words(values: Mapping) -> str:
+    """Keys and values of a small mapping, one after the other."""
+    parts = (f"{key} {_words(value) if isinstance(value, Mapping) else value}" for key, value in values.items())
+    return ", ".join(part for part, value in zip(parts, values.values(), strict=True) if value is not None)

@@ -1,4 +1,4 @@
-"""All estimates of one model on one dataset, from its delta and layers tables."""
+"""All estimates of one model on one dataset, from its delta and layers tables, and how far wrong labels move them."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,22 +10,47 @@ import polars as pl
 
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import FULL, HALF_A, ROLES, SECOND_B
-from anchorscope.probe.quality import delta_p, sigmoid
-from anchorscope.summarise.bootstrap import Resamples, interval, resample
-from anchorscope.summarise.curves import ANCHORS, QUANTITIES, Curve, curve_rows, curves, known_mean, series_row
-from anchorscope.summarise.forms import forms_table
-from anchorscope.summarise.grouping import LABELLED_UNDER, PlaceLogits, both_prompts, group, read_places
-from anchorscope.summarise.one_mechanism import simulate
-from anchorscope.summarise.push import LOGITS
-from anchorscope.summarise.reference import ReferenceLayers, reference_curves, reference_layers
-from anchorscope.summarise.strata import strata_table
-from anchorscope.summarise.two_kinds import AGREEMENT, SHAPE, agreement, shape
+from anchorscope.probe.quality import auc, delta_p, sigmoid
+from anchorscope.summarise.curves import (
+    ANCHORS,
+    QUANTITIES,
+    Curve,
+    ReferenceLayers,
+    Resamples,
+    curve_rows,
+    curves,
+    interval,
+    known_mean,
+    reference_curves,
+    reference_layers,
+    resample,
+    series_row,
+    with_names,
+)
+from anchorscope.summarise.grouping import (
+    HONEST,
+    LABELLED_UNDER,
+    LOGITS,
+    PlaceLogits,
+    both_prompts,
+    by_layer,
+    group,
+    read_place,
+    read_places,
+)
+from anchorscope.summarise.one_mechanism import AGREEMENT, SHAPE, agreement, shape, simulate
+from anchorscope.summarise.parts import forms_table, strata_table
 
 NULL_DRAWS = 400  # simulations behind the band of one mechanism
-SIMULATED = ("flip", "replicate")  # rules that are simulated
-HONEST = "replicate"
+SIMULATED = {"flip": (FULL,), HONEST: (HALF_A, SECOND_B)}  # rules, with the probes of each prompt that are simulated
 PLOTTED, REFERENCE = "plotted", "reference"  # where an example is labelled
 SERIES = ("area", "area_logit", "deepest_layer", "deepest", "of_flip", "area_null")
+REPORTED = ("auc", "auc_over_layers", "gap")
+ERRORS_SCHEMA: dict[str, Any] = {
+    **dict.fromkeys(("component", "position", "errors"), pl.String),
+    **{"draw": pl.Int8, "n": pl.Int64, "turned": pl.Int64, "layer": pl.Int16},
+    **{f"{name}{end}": pl.Float64 for name in REPORTED for end in ("", "_move")},
+}
 Key = tuple[str, str, str]  # a rule, where it labels, and which logits
 Curves = dict[Key, dict[str, Curve]]  # by anchor
 Simulated = dict[Key, dict[str, np.ndarray]]  # by anchor, group means [draws, layers] under one mechanism
@@ -65,7 +90,7 @@ def estimate(
     """Everything that is said about one model on one dataset."""
     delta = delta.sort("component", "position", "intervention", "repeat", "layer", "id")
     places = {Headline(*names): place for names, place in read_places(delta).items()}
-    examples = _examples(delta)
+    examples = delta.head(places[headline].folds.shape[1])  # one row of each, in the order of every unit and layer
     resamples = resample(examples["cluster"].to_list(), len(places[headline].folds), draws, seed)
     best = reference_layers(places[headline].clean[FULL.name], examples["hallucinated"].to_numpy(), resamples)
     units = [
@@ -90,26 +115,19 @@ def estimate(
         summary=with_auc(pl.concat(summary, how="diagonal"), layers),
         series=pl.concat(series),
         kinds=pl.concat(kinds),
-        strata=_with(strata.result(), vars(headline)),
-        forms=_with(forms.result(), vars(headline)),
+        strata=with_names(strata.result(), vars(headline)),
+        forms=with_names(forms.result(), vars(headline)),
         deepest=deepest_examples(shown, pl.concat(series), layers, headline),
         resampled=pl.concat(table for unit, table in zip(units, resampled, strict=True) if unit.headline == headline),
     )
-
-
-def _examples(delta: pl.DataFrame) -> pl.DataFrame:
-    """One row per example, in the order that every unit and layer has."""
-    first = delta.row(0, named=True)
-    keys = ("component", "position", "intervention", "repeat", "layer")
-    return delta.filter(**{name: first[name] for name in keys})
 
 
 def _tables(unit: _Unit, resamples: Resamples, seed: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The summary, the series and the resampled curves of one unit."""
     found, null = _curves(unit, resamples), _one_mechanism(unit, seed)
     return (
-        _with(_summary_table(found, null), unit.names),
-        _with(_series_table(found, null), unit.names),
+        with_names(_summary_table(found, null), unit.names),
+        with_names(_series_table(found, null), unit.names),
         _resampled_table(found, unit.intervention),
     )
 
@@ -131,17 +149,12 @@ def _one_mechanism(unit: _Unit, seed: int) -> Simulated:
     place, intervention = unit.place, unit.intervention
     if intervention != LABELLED_UNDER:
         return {}
-    probes = {"flip": (FULL,), "replicate": (HALF_A, SECOND_B)}
     found = {}
-    for rule, logits in product(SIMULATED, unit.logits):
-        clean = np.stack([place.clean[probe.name] for probe in probes[rule]])
-        changed = np.stack([place.changed[probe.name, intervention] for probe in probes[rule]])
+    for (rule, probes), logits in product(SIMULATED.items(), unit.logits):
+        clean = np.stack([place.clean[probe.name] for probe in probes])
+        changed = np.stack([place.changed[probe.name, intervention] for probe in probes])
         found[rule, PLOTTED, logits] = simulate(clean, changed, rule, logits, draws=NULL_DRAWS, seed=seed)
     return found
-
-
-def _with(table: pl.DataFrame, values: dict[str, str]) -> pl.DataFrame:
-    return table.with_columns(**{name: pl.lit(value) for name, value in values.items()})
 
 
 def _named(key: Key, anchor: str) -> dict[str, str]:
@@ -153,7 +166,7 @@ def _summary_table(by_key: Curves, null: Simulated) -> pl.DataFrame:
     tables = []
     for key, by_anchor in by_key.items():
         for anchor in ANCHORS:
-            table = _with(curve_rows(by_anchor[anchor]), _named(key, anchor))
+            table = curve_rows(by_anchor[anchor], **_named(key, anchor))
             if anchor in null.get(key, {}):
                 table = table.with_columns(**band(null[key][anchor]))
             tables.append(table)
@@ -242,21 +255,18 @@ def deepest_examples(
         .agg(pl.first("hallucinated"), pl.col(logits).mean())
     )
     clean, changed = (rows[f"logit_{state}_full"].cast(pl.Float64).to_numpy() for state in ("clean", "ko"))
+    flipped = rows.filter(
+        (pl.col("logit_clean_full") >= 0) != (pl.col("logit_ko_full") >= 0), intervention=LABELLED_UNDER
+    )
     return rows.select(
         *("intervention", "layer", "id", "hallucinated"),
         p_clean=pl.Series(sigmoid(clean), dtype=pl.Float32),
         p_ko=pl.Series(sigmoid(changed), dtype=pl.Float32),
         delta_p=pl.Series(delta_p(clean, changed), dtype=pl.Float32),
-        question_anchored=pl.col("id").is_in(_flipped(rows)),
+        question_anchored=pl.col("id").is_in(flipped["id"].implode()),
         **{f"logit_{state}_first": f"logit_{state}_half_a" for state in ("clean", "ko")},
         **{f"logit_{state}_second": f"logit_{state}_second_b" for state in ("clean", "ko")},
     )
-
-
-def _flipped(rows: pl.DataFrame) -> list[str]:
-    """The examples whose verdict the knockout changes."""
-    cut = rows.filter(intervention=LABELLED_UNDER)
-    return cut.filter((pl.col("logit_clean_full") >= 0) != (pl.col("logit_ko_full") >= 0))["id"].to_list()
 
 
 def _resampled_table(by_key: Curves, intervention: str) -> pl.DataFrame:
@@ -281,3 +291,37 @@ def with_auc(table: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame:
     return table.join(clean, on=keys, how="left", maintain_order="left").join(
         changed, on=[*keys, "intervention"], how="left", maintain_order="left"
     )
+
+
+def label_errors(
+    mislabelled: pl.DataFrame, delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline
+) -> pl.DataFrame:
+    """What the headline would report with some labels turned, and how far that is from the labels as they are.
+
+    One row per kind of errors and draw. Both are of the first repeat, the only one in which labels are turned.
+    """
+    layer = layers.filter("is_reference", **vars(headline))["layer"][0]
+    as_they_are = delta.filter(intervention=LABELLED_UNDER, repeat=0, **vars(headline)).sort("layer", "id")
+    labels, before = _labels(as_they_are), _reported(as_they_are, layer)
+    rows = []
+    for (errors, draw), unit in mislabelled.sort("layer", "id").partition_by("errors", "draw", as_dict=True).items():
+        turned, after = _labels(unit), _reported(unit, layer)
+        about = {"errors": errors, "draw": draw, "n": len(labels), "turned": int((turned != labels).sum())}
+        moves = {
+            f"{name}_move": None if None in (now, before[name]) else now - before[name] for name, now in after.items()
+        }
+        rows.append({**about, "layer": layer, **vars(headline), **after, **moves})
+    return pl.DataFrame(rows, schema=ERRORS_SCHEMA).sort("errors", "draw")
+
+
+def _labels(rows: pl.DataFrame) -> np.ndarray:
+    return by_layer(rows, "hallucinated")[0, 0]
+
+
+def _reported(rows: pl.DataFrame, layer: int) -> dict[str, float | None]:
+    """The AUC at the reference layer and its mean over layers, and the honest gap, if there is one, as its mean."""
+    areas = auc(by_layer(rows, "logit_clean_full")[0], _labels(rows))
+    honest = group(read_place({LABELLED_UNDER: rows}, (HALF_A, SECOND_B)), HONEST, LABELLED_UNDER, "measured")
+    everyone_once = Resamples(np.ones((1, len(_labels(rows)))), np.zeros((1, 1)))
+    gap = series_row(curves(honest, everyone_once)["gap"]).get("area")
+    return {"auc": float(areas[layer]), "auc_over_layers": float(areas.mean()), "gap": gap}

@@ -9,7 +9,6 @@ from anchorscope.files.atomic import atomic
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.probed import Pair, not_probed
-from anchorscope.summarise.notes import described
 
 TABLES = (
     "summary",
@@ -23,6 +22,10 @@ TABLES = (
     "deepest",
     "layers",
     "text",
+)
+FIRST = (
+    *("model", "weights", "dataset", "source", "component", "position", "measure", "condition"),
+    *("intervention", "stratum", "rule", "labels", "logits", "anchor", "layer", "reader"),
 )
 
 
@@ -100,6 +103,13 @@ def gather(
         )
         for name in files
     }
+
+
+def described(table: pl.DataFrame, model: str, weights: str, dataset: str, source: str) -> pl.DataFrame:
+    """A table that also says which model and questions its numbers come from; keys stand first."""
+    texts = {"model": model, "weights": weights, "dataset": dataset, "source": source}
+    named = table.with_columns(**{name: pl.lit(value, pl.String) for name, value in texts.items()})
+    return named.select(*(name for name in FIRST if name in named.columns), pl.exclude(FIRST))
 
 
 def write_tables(tables: Mapping[str, pl.DataFrame], outputs: Mapping[str, str], metadata: dict[str, str]) -> None:

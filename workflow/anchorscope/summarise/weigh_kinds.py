@@ -12,10 +12,10 @@ from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import progress
 from anchorscope.probe.quality import auc_with_interval
 from anchorscope.summarise.accounts import Weighed, gains_of, weigh
-from anchorscope.summarise.bootstrap import Resamples, ends, interval, resample
-from anchorscope.summarise.forms import FORMS
+from anchorscope.summarise.curves import Resamples, ends, interval, resample
 from anchorscope.summarise.grouping import LABELLED_UNDER, both_prompts, read_places
 from anchorscope.summarise.verdict_on_kinds import COMPARED, EVERYONE, TWO_KINDS, judge
+from anchorscope.text.forms import QUESTION_FORMS
 from anchorscope.text.normal_words import bare_words
 
 ANSWERS_NEEDED = ["id", "question", "property", "answer"]
@@ -72,7 +72,7 @@ def _read(delta: pl.DataFrame, answers: pl.DataFrame) -> Measured:
     rows = delta.filter(intervention=LABELLED_UNDER).sort("repeat", "layer", "id")
     (place,) = read_places(rows).values()
     clean, cut = (values.swapaxes(0, 1) for values in both_prompts(place))
-    examples = rows.filter(repeat=rows["repeat"][0], layer=rows["layer"][0]).join(
+    examples = rows.head(place.folds.shape[1]).join(
         answers.select(ANSWERS_NEEDED), on="id", how="left", maintain_order="left"
     )
     whole = Measured(clean, cut, place.folds[0], examples)
@@ -131,7 +131,7 @@ def _gains(by_example: np.ndarray, resamples: Resamples) -> dict[str, float]:
 
 def _parts(examples: pl.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
     """Within which examples kinds are looked for again: each form that is not rare, and answers of the model's own."""
-    for form in FORMS["question_form"]:
+    for form in QUESTION_FORMS:
         members = (examples["question_form"] == form).fill_null(False).to_numpy()
         if MIN_WITHIN <= members.sum() < len(members):
             yield f"question_form {form}", members

@@ -1,4 +1,7 @@
-"""Are the groups forms of questions? How many of each group have each form, and the headline's gap at equal form."""
+"""The headline's estimates for parts of the examples: strata, and forms of questions and answers.
+
+Are the groups forms of questions? How many of each group have each form, and the headline's gap at equal form.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,11 +9,12 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from anchorscope.summarise.bootstrap import Resamples
-from anchorscope.summarise.curves import Curve, Estimate, average_curves, curves, series_row
-from anchorscope.summarise.grouping import LABELLED_UNDER, PlaceLogits, RoleResult, group
+from anchorscope.summarise.curves import Curve, Estimate, Resamples, average_curves, curve_rows, curves, series_row
+from anchorscope.summarise.grouping import LABELLED_UNDER, POPULARITY, PlaceLogits, RoleResult, by_layer, group, thirds
 from anchorscope.text.forms import ANSWER_FORMS, QUESTION_FORMS
 
+RULES = ("flip", "replicate")
+DISTANCE = ("near", "farther", "farthest")
 LOOKED_AT = (("flip", "measured"), ("replicate", "measured"), ("replicate", "recentred"))  # rules and logits
 ALL, EQUAL, COVERED = "all", "equal", "covered"  # what stands for a form in rows that are about several
 FORMS: dict[str, dict[str, str | bool]] = {  # by grouping: what its forms are called, and the values they stand for
@@ -27,6 +31,50 @@ SCHEMA = {
         ("share", "share_question", "share_answer", "question_anchored", "gap", "gap_low", "gap_high"), pl.Float64
     ),
 }
+
+
+def strata_table(delta: pl.DataFrame, place: PlaceLogits, resamples: Resamples) -> pl.DataFrame:
+    """The curves of each stratum, one row per intervention, rule, anchor and layer; `delta` has the headline's rows.
+
+    | stratum | |
+    |---|---|
+    | right, hallucinated | by the answer |
+    | judged_right, judged_hallucinated | by the clean verdict of the probe that labels, at the layer |
+    | unpopular, middling, popular | thirds by popularity, where the dataset has it |
+    | near, farther, farthest | thirds by the distance of the knocked-out state from clean ones, at the layer |
+    """
+    tables = []
+    for (intervention,), unit in delta.partition_by("intervention", as_dict=True, maintain_order=True).items():
+        for rule in RULES:
+            results = group(place, rule, intervention, "measured")
+            for stratum, members in _strata(unit, results).items() if results else ():
+                some = [result.among(part) for result, part in zip(results, members, strict=True)]
+                if any(result.counted.any() for result in some):
+                    names = {"intervention": intervention, "stratum": stratum, "rule": rule}
+                    tables += [
+                        curve_rows(curve, **names, anchor=anchor) for anchor, curve in curves(some, resamples).items()
+                    ]
+    return pl.concat(tables)
+
+
+def _strata(unit: pl.DataFrame, results: list[RoleResult]) -> dict[str, list[np.ndarray]]:
+    """Who is in each stratum, as each role sees it, from one intervention's rows, sorted by repeat, layer and id."""
+    hallucinated, known, distance = (by_layer(unit, name) for name in ("hallucinated", "popularity", "distance"))
+    known = known.astype(np.float64)
+    popularity = _thirds(known, POPULARITY) if np.isfinite(known[0, 0]).sum() >= len(POPULARITY) else {}
+    return {
+        "right": [~hallucinated] * len(results),
+        "hallucinated": [hallucinated] * len(results),
+        "judged_right": [result.judged_right for result in results],
+        "judged_hallucinated": [~result.judged_right for result in results],
+        **{name: [third] * len(results) for name, third in (_thirds(distance, DISTANCE) | popularity).items()},
+    }
+
+
+def _thirds(values: np.ndarray, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Thirds by values [repeats, layers, examples] within each layer; unknown values are in none."""
+    third = thirds(values, values)
+    return {name: third == number for number, name in enumerate(names)}
 
 
 def forms_table(examples: pl.DataFrame, place: PlaceLogits, resamples: Resamples) -> pl.DataFrame:
