@@ -24,7 +24,7 @@ if __name__ == "__main__":
         delta, layers, errors = (read_frame(snakemake.input[name]) for name in ("delta", "layers", "label_errors"))
         headline = Headline.from_json(snakemake.params.headline)
         tables = {
-            **vars(estimate(delta, layers, headline, **settings, threads=snakemake.threads)),
+            **estimate(delta, layers, headline, **settings, threads=snakemake.threads),
             "label_errors": label_errors(errors, delta, layers, headline),
         }
         return [tables[name] for name in snakemake.output.keys()]  # noqa: SIM118

@@ -20,16 +20,8 @@ from anchorscope.report.figures import Link
 from anchorscope.report.page import Section
 from anchorscope.report.survives import survives_section
 from anchorscope.report.tables import (
-    accuracy,
-    deepest_layers,
-    distance_table,
-    form_table,
-    kept_questions,
-    named,
     numbers_section,
     provenance_section,
-    reference_auc,
-    text_alone,
 )
 from anchorscope.summarise.accounts import POINTS
 from anchorscope.summarise.claims import CLAIMS
@@ -302,22 +294,15 @@ def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words
         "forms": make_forms(list(layers), datasets),
         "label_errors": make_label_errors(layers, datasets),
     }
-    tables = {
-        "deepest": deepest_layers(summary, HEADLINE),
-        "auc": reference_auc(found["layers"], HEADLINE),
-        "text": text_alone(found["text"], HEADLINE),
-        "forms": form_table(found["forms"], HEADLINE),
-        "distances": distance_table(found["layers"], found["strata"], HEADLINE),
-        "accuracy": accuracy(
-            pl.DataFrame([{"model": one, "dataset": two, **counts} for one, two in product(layers, datasets)])
-        ),
-        "questions": kept_questions(pl.DataFrame({"dataset": datasets, "verdict": "kept", "rows": ASKED})),
+    asked = {
+        "examples": pl.DataFrame([{"model": one, "dataset": two, **counts} for one, two in product(layers, datasets)]),
+        "questions": pl.DataFrame({"dataset": datasets, "verdict": "kept", "rows": ASKED}),
     }
     contents = {
         "Claims": claims_section(make_claims(layers, datasets), models, titles),
         "What survives": survives_section(found, HEADLINE, models, titles),
         "ΔP by layer": chart_section(family_chart(summary, View(models, titles))),
-        "Numbers": numbers_section({name: named(frame, models, titles) for name, frame in tables.items()}),
+        "Numbers": numbers_section(found | asked, summary, HEADLINE, models, titles),
         "Examples": examples_section(examples),
         "What made it": provenance_section(
             make_provenance(layers, datasets), models, titles, Link("provenance.json", "provenance.json")

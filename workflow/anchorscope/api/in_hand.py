@@ -207,7 +207,7 @@ def summarise(
     headline = reader.grid.places()[0]
     measured = measure(reader, folds=folds, repeats=repeats, seed=seed, where=f"{model} on {dataset}")
     delta, layers, *_ = enough(measured)
-    summary = estimate(delta, layers, Headline(*headline), draws=draws, seed=seed).summary
+    summary = estimate(delta, layers, Headline(*headline), draws=draws, seed=seed)["summary"]
     weights = made_from(file_of(paths[0], *headline))["model"]["weights"]
     return described(summary, model=model, weights=weights, dataset=dataset, source=GIVEN)
 

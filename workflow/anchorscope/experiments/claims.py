@@ -40,6 +40,7 @@ from anchorscope.summarise.claims import (
     verdict_on,
     weakest,
 )
+from anchorscope.summarise.tables import Coverage
 
 ABOVE_ZERO: Region = (0.0, np.inf)
 FEW = "a group has fewer than 20 examples in every layer"
@@ -85,16 +86,16 @@ PARTS = {
 }
 
 
-def judge_all(
-    files: Mapping[str, Sequence[str]], pairs: Sequence[Pair], probed: Sequence[Pair], layers: pl.DataFrame
-) -> list[JudgedClaim]:
+def judge_all(files: Mapping[str, Sequence[str]], coverage: Coverage, layers: pl.DataFrame) -> list[JudgedClaim]:
     """The claims of all experiments, each with one file of estimates per pair; `layers` has the headline's rows."""
     readable = {
-        (model, dataset) for model, dataset in probed if reads_truth(layers.filter(model=model, dataset=dataset))
+        (model, dataset)
+        for model, dataset in coverage.probed()
+        if reads_truth(layers.filter(model=model, dataset=dataset))
     }
     judged = []
     for experiment, paths in files.items():
-        tables = {pair: read_frame(path) for pair, path in zip(pairs, paths, strict=True) if pair in probed}
+        tables = {pair: read_frame(path) for pair, path in coverage.files_of_probed(paths).items()}
         judged += judge_experiment(experiment, tables, readable)
     return judged
 
@@ -136,7 +137,7 @@ def _judge(claim: JudgedClaim, wanted: tuple[Wanted, ...], tables: list[pl.DataF
 
 def _part(wanted: Wanted, tables: list[pl.DataFrame], rule: str) -> Part:
     """A part averaged over datasets."""
-    effects = [effect for table in tables if (effect := _effect(wanted, table, rule))]
+    effects = [found for table in tables if (found := _effect(wanted, table, rule))]
     if not effects:
         return Part(wanted.title)
     effect, low, high = averaged(effects)
@@ -145,19 +146,16 @@ def _part(wanted: Wanted, tables: list[pl.DataFrame], rule: str) -> Part:
 
 def _effect(wanted: Wanted, table: pl.DataFrame, rule: str) -> Effect | None:
     """The mean over layers of what a part is about, and its resamples."""
-    first = _mean_over_layers(wanted, table, rule, wanted.condition)
-    if wanted.less is None or first is None:
-        return first
-    second = _mean_over_layers(wanted, table, rule, wanted.less)
-    return second and (first[0] - second[0], first[1] - second[1])
-
-
-def _mean_over_layers(wanted: Wanted, table: pl.DataFrame, rule: str, condition: str) -> Effect | None:
-    names = {"measure": wanted.measure, "condition": condition, "stratum": wanted.stratum, "rule": rule}
-    row = table.filter(
+    names = {"measure": wanted.measure, "stratum": wanted.stratum, "rule": rule}
+    rows = table.filter(
         pl.col("layer").is_null(), pl.col("value").is_not_null(), pl.col("anchor").eq_missing(wanted.anchor), **names
     )
-    return None if row.is_empty() else (row["value"][0], np.array(row["resampled"][0].to_list(), dtype=np.float64))
+    found = {row["condition"]: (row["value"], np.array(row["resampled"], np.float64)) for row in rows.to_dicts()}
+    first = found.get(wanted.condition)
+    if wanted.less is None or first is None:
+        return first
+    second = found.get(wanted.less)
+    return second and (first[0] - second[0], first[1] - second[1])
 
 
 def _modes(claim: JudgedClaim, table: pl.DataFrame, readable: bool) -> JudgedClaim:

@@ -1,7 +1,6 @@
 """The claims on the report: each with its verdicts, those on single datasets folded away."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import polars as pl
@@ -9,7 +8,7 @@ from markupsafe import Markup
 
 from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named
-from anchorscope.summarise.claims import CLAIMS, Claim, Part
+from anchorscope.summarise.claims import CLAIMS, Part
 from anchorscope.summarise.claims_page import (
     EXPLAINED,
     KINDS,
@@ -23,25 +22,6 @@ from anchorscope.summarise.claims_page import (
 )
 from anchorscope.summarise.findings import QUALITIES
 from anchorscope.summarise.wording import between, signed, with_ends
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a claim comes to for one model, on one dataset or on all."""
-
-    verdict: str
-    subject: str  # the titles of model and dataset
-    effect: str  # with its interval, or why there is none
-    in_logits: str | None  # where the change of the logit gives another verdict
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A claim with its verdicts."""
-
-    claim: Claim
-    verdicts: list[Verdict]
-    by_dataset: list[Verdict]
 
 
 def claims_section(claims: Mapping, models: Titles, datasets: Titles) -> Markup:
@@ -59,7 +39,7 @@ def claims_section(claims: Mapping, models: Titles, datasets: Titles) -> Markup:
     return render(
         "claims.html",
         explained=EXPLAINED,
-        claims=[one for one in judged if one.verdicts],
+        claims=[one for one in judged if one["verdicts"]],
         one_mechanism_explained=ONE_MECHANISM,
         kinds_explained=KINDS,
         landmarks_explained=LANDMARKS,
@@ -67,17 +47,18 @@ def claims_section(claims: Mapping, models: Titles, datasets: Titles) -> Markup:
     )
 
 
-def one_claim(name: str, judged: list[dict], models: Titles, datasets: Titles) -> Judged:
+def one_claim(name: str, judged: list[dict], models: Titles, datasets: Titles) -> dict:
     """A claim, of all that are `judged`, with its verdicts for each model on all datasets, and on each."""
     rows = [row for row in judged if row["claim"] == CLAIMS[name].number]
     on_all = {row["model"] for row in rows if row["dataset"] is None}
     first = [row for row in rows if row["dataset"] is None or row["model"] not in on_all]
     others = [row for row in rows if row not in first]
     verdicts, by_dataset = ([_verdict(row, models, datasets) for row in some] for some in (first, others))
-    return Judged(CLAIMS[name], verdicts, by_dataset)
+    return {"claim": CLAIMS[name], "verdicts": verdicts, "by_dataset": by_dataset}
 
 
-def _verdict(row: Mapping, models: Titles, datasets: Titles) -> Verdict:
+def _verdict(row: Mapping, models: Titles, datasets: Titles) -> dict[str, str | None]:
+    """What a claim comes to for one model, on one dataset or on all; `in_logits` only where that is another verdict."""
     model = " against ".join(models.get(name, name) for name in row["model"].split(" against "))
     dataset = "all datasets" if row["dataset"] is None else datasets.get(row["dataset"], row["dataset"])
     effect = row["because"]
@@ -90,7 +71,8 @@ def _verdict(row: Mapping, models: Titles, datasets: Titles) -> Verdict:
         effect = "; ".join(f"{part['title']} {part_text(Part(**part))}" for part in row["parts"])
         about = f"{about}, {row['rule']}" if row["rule"] else about
     other = row["in_logits"]["verdict"] if row["in_logits"] else row["verdict"]
-    return Verdict(row["verdict"], about, effect, in_logits=None if other == row["verdict"] else other)
+    in_logits = None if other == row["verdict"] else other
+    return {"verdict": row["verdict"], "subject": about, "effect": effect, "in_logits": in_logits}
 
 
 def _told_apart(rows: list[dict]) -> pl.DataFrame:

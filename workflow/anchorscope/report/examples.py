@@ -1,8 +1,6 @@
 """Questions and answers on the report: the first examples of each anchor, not the best."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -10,36 +8,23 @@ from markupsafe import Markup
 
 from anchorscope.files.frames import read_frame
 from anchorscope.report.page import render
-from anchorscope.summarise.counts import by_pair
 
 COUNT = 10  # of each anchor, model and dataset
 GOLD = 3  # accepted answers that are shown
 COLUMNS = ["id", "question", "spans", "gold", "answer", "exact_start", "exact_answer"]
 ANCHORED = {True: "Question-Anchored", False: "Answer-Anchored"}
 JUDGED = {True: "right", False: "hallucinated", None: "refused"}
+Answers = Mapping[tuple[str, str], Sequence[str]]  # files, by model and dataset
 Stretch = tuple[str, bool]  # neighbouring characters of a text, and whether they are marked
 
 
-@dataclass(frozen=True)
-class Example:
-    """One question and its answer, with the probe's probability that it is hallucinated."""
-
-    question: list[Stretch]
-    answer: list[Stretch]
-    verdict: str
-    gold: str
-    p_clean: float | None  # None where nothing was probed
-    p_cut: float | None
-
-
 def read_examples(
-    deepest: Path | str, answers: Sequence[str], models: Mapping[str, str], datasets: Mapping[str, str]
+    deepest: Path | str, answers: Answers, models: Mapping[str, str], datasets: Mapping[str, str]
 ) -> dict[tuple[str, str], pl.DataFrame]:
-    """The examples to show, by the titles of model and dataset."""
+    """The examples to show, by the titles of model and dataset; `answers` has the files of each."""
     chosen = choose(read_frame(deepest))
-    pairs = list(product(models, datasets))
     examples = {}
-    for (model, dataset), own in zip(pairs, by_pair(answers, pairs), strict=True):
+    for (model, dataset), own in answers.items():
         mine = chosen.filter(model=model, dataset=dataset)
         shown = not_probed(own) if mine.is_empty() else with_answers(mine, own)
         examples[models[model], datasets[dataset]] = shown
@@ -89,17 +74,18 @@ def _groups(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
                 yield name.capitalize(), some
 
 
-def _example(row: Mapping) -> Example:
+def _example(row: Mapping) -> dict[str, object]:
+    """A question and its answer, with the probe's probability that it is hallucinated, if something was probed."""
     start = row["exact_start"]
     more = f" and {len(row['gold']) - GOLD} more" if len(row["gold"]) > GOLD else ""
-    return Example(
-        question=stretches(row["question"], [(span["start"], span["end"]) for span in row["spans"]]),
-        answer=stretches(row["answer"], [] if start is None else [(start, start + len(row["exact_answer"]))]),
-        verdict=JUDGED[row["right"] if "right" in row else not row["hallucinated"]],
-        gold="; ".join(row["gold"][:GOLD]) + more,
-        p_clean=row.get("p_clean"),
-        p_cut=row.get("p_ko"),
-    )
+    return {
+        "question": stretches(row["question"], [(span["start"], span["end"]) for span in row["spans"]]),
+        "answer": stretches(row["answer"], [] if start is None else [(start, start + len(row["exact_answer"]))]),
+        "verdict": JUDGED[row["right"] if "right" in row else not row["hallucinated"]],
+        "gold": "; ".join(row["gold"][:GOLD]) + more,
+        "p_clean": row.get("p_clean"),
+        "p_cut": row.get("p_ko"),
+    }
 
 
 def stretches(text: str, spans: Iterable[tuple[int, int]]) -> list[Stretch]:

@@ -16,30 +16,6 @@ from anchorscope.summarise.wording import between
 Titles = Mapping[str, str]
 
 
-def read_counts(path: str) -> pl.DataFrame:
-    """A table of counts, whose names are texts even where they look like numbers."""
-    return pl.read_csv(path, schema_overrides={"model": pl.String, "dataset": pl.String})
-
-
-def shown_tables(
-    found: Mapping[str, pl.DataFrame], summary: pl.DataFrame, headline: Headline
-) -> dict[str, pl.DataFrame]:
-    """The tables that the report shows, by name; `summary` is without salmons, and so are they."""
-    models = summary["model"].unique().to_list()
-    layers, strata, forms = (
-        found[name].filter(pl.col("model").is_in(models)) for name in ("layers", "strata", "forms")
-    )
-    return {
-        "deepest": deepest_layers(summary, headline),
-        "auc": reference_auc(layers, headline),
-        "text": text_alone(found["text"], headline),
-        "forms": form_table(forms, headline),
-        "distances": distance_table(layers, strata, headline),
-        "accuracy": accuracy(found["examples"]),
-        "questions": kept_questions(found["questions"]),
-    }
-
-
 def named(frame: pl.DataFrame, models: Titles, datasets: Titles) -> pl.DataFrame:
     """Rows in the order of the config, models and datasets by their titles."""
     titles = {name: names for name, names in (("model", models), ("dataset", datasets)) if name in frame.columns}
@@ -52,9 +28,22 @@ def named(frame: pl.DataFrame, models: Titles, datasets: Titles) -> pl.DataFrame
     )
 
 
-def numbers_section(tables: Mapping[str, pl.DataFrame]) -> Markup:
-    """The tables `deepest`, `auc`, `text`, `forms`, `distances`, `accuracy`, `questions`, each with what it shows."""
-    return render("numbers.html", tables=tables)
+def numbers_section(
+    found: Mapping[str, pl.DataFrame], summary: pl.DataFrame, headline: Headline, models: Titles, datasets: Titles
+) -> Markup:
+    """The tables, each with what it shows; `summary` is without salmons, and so are they."""
+    shown = summary["model"].unique().to_list()
+    layers, strata, forms = (found[name].filter(pl.col("model").is_in(shown)) for name in ("layers", "strata", "forms"))
+    tables = {
+        "deepest": deepest_layers(summary, headline),
+        "auc": reference_auc(layers, headline),
+        "text": text_alone(found["text"], headline),
+        "forms": form_table(forms, headline),
+        "distances": distance_table(layers, strata, headline),
+        "accuracy": accuracy(found["examples"]),
+        "questions": kept_questions(found["questions"]),
+    }
+    return render("numbers.html", tables={name: named(table, models, datasets) for name, table in tables.items()})
 
 
 def deepest_layers(summary: pl.DataFrame, headline: Headline) -> pl.DataFrame:

@@ -21,7 +21,6 @@ import polars as pl
 from anchorscope.probe.quality import auc
 from anchorscope.summarise.grouping import RoleResult
 
-ANCHORS = ("question", "answer", "all", "gap")  # gap: question minus answer
 QUANTITIES = ("delta_p", "delta_logit")  # in percentage points, and in logits
 RARE = 0.01  # of the resamples: a reference layer that fewer choose is left out
 
@@ -34,8 +33,13 @@ class Resamples:
     repeats: np.ndarray  # [draws, repeats], factors of the repeats' distances from their mean: a repeat's own variance
 
     def factors(self, trained: float) -> np.ndarray:
-        """The same for an estimate whose probes learn from the share `trained` of the questions: [draws, repeats]."""
-        return self.repeats * np.sqrt(training_variance(self.repeats.shape[1], trained))
+        """The same for the mean over repeats, whose probes learn from the share `trained` of the questions.
+
+        These are drawn without replacement. To first order, such draws vary by (1 - trained) / trained of what the
+        whole set of questions would vary by, were it drawn anew. So the repeats tell of both: their mean over other
+        draws from these questions, and what other questions would give.
+        """
+        return self.repeats * np.sqrt(1 / self.repeats.shape[1] + trained / (1 - trained))
 
 
 def resample(clusters: list[str], repeats: int, draws: int, seed: int) -> Resamples:
@@ -45,16 +49,6 @@ def resample(clusters: list[str], repeats: int, draws: int, seed: int) -> Resamp
     counts = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)
     factors = generator.standard_normal((draws, repeats)) / np.sqrt(max(1, repeats - 1))
     return Resamples(counts.astype(np.float32)[:, cluster_of], factors)
-
-
-def training_variance(repeats: int, trained: float) -> float:
-    """The variance that folds and probes bring into the mean of so many repeats, in variances of one repeat.
-
-    A probe learns from the share `trained` of the questions, drawn without replacement. To first order, such draws vary
-    by (1 - trained) / trained of what the whole set of questions would vary by, were it drawn anew. So the repeats tell
-    of both: their mean over other draws from these questions, and what other questions would give.
-    """
-    return 1 / repeats + trained / (1 - trained)
 
 
 def group_means(
@@ -124,7 +118,7 @@ class Curve:
 
 
 def curves(results: list[RoleResult], resamples: Resamples) -> dict[str, Curve]:
-    """The curve of each anchor."""
+    """The curve of each anchor: question, answer, all, and gap, which is question minus answer."""
     everyone = np.stack([result.counted.sum(-1) for result in results])  # [roles, repeats, layers]
     inside = np.stack([(result.counted & result.question_anchored).sum(-1) for result in results])
     counts = {"question": inside, "answer": everyone - inside, "all": everyone}
@@ -188,15 +182,18 @@ def _gap(question: Curve, answer: Curve, everyone: Curve) -> Curve:
     )
 
 
-def average_curves(some: list[Curve], chosen: np.ndarray, drawn: np.ndarray) -> Curve:
-    """The mean of those curves that are `chosen` [curves], in each resample of those `drawn` for it [draws, curves]."""
+def average_curves(some: list[Curve], once: np.ndarray, drawn: np.ndarray) -> Curve:
+    """The mean of some curves, where known, by weights [curves, 1, layers], in resamples [curves, draws, layers].
+
+    Weights that are the same in all layers, or in all draws, may have one of them.
+    """
 
     def average(name: str) -> np.ndarray | Estimate:
         values = [getattr(curve, name) for curve in some]
         if not isinstance(values[0], Estimate):
-            return _weighted([chosen], np.stack(values)[:, None])[0]
+            return _weighted(once, np.stack(values)[:, None])[0]
         return Estimate(
-            _weighted([chosen], np.stack([value.mean for value in values])[:, None])[0],
+            _weighted(once, np.stack([value.mean for value in values])[:, None])[0],
             _weighted(drawn, np.stack([value.resampled for value in values])),
         )
 
@@ -204,9 +201,9 @@ def average_curves(some: list[Curve], chosen: np.ndarray, drawn: np.ndarray) -> 
     return Curve(**averaged)
 
 
-def _weighted(chosen: np.ndarray | list, values: np.ndarray) -> np.ndarray:
-    """Means [draws, layers] of values [curves, draws, layers] over the curves chosen in each draw, where known."""
-    weights = np.asarray(chosen, dtype=np.float64).T[..., None] * np.isfinite(values)
+def _weighted(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Means [draws, layers] of values [curves, draws, layers], where known."""
+    weights = np.asarray(weights, dtype=np.float64) * np.isfinite(values)
     total = weights.sum(0)
     return np.divide((weights * np.nan_to_num(values)).sum(0), total, where=total > 0, out=np.full(total.shape, np.nan))
 
@@ -307,7 +304,5 @@ def reference_curves(results: list[RoleResult], resamples: Resamples, layers: Re
     """The curve of each anchor with labels at a reference layer, averaged over the layers that are one."""
     used = np.flatnonzero(layers.chosen | (layers.drawn.mean(0) > RARE))
     by_layer = [curves([result.labelled_at(int(layer)) for result in results], resamples) for layer in used]
-    return {
-        anchor: average_curves([found[anchor] for found in by_layer], layers.chosen[used], layers.drawn[:, used])
-        for anchor in by_layer[0]
-    }
+    once, drawn = layers.chosen[used, None, None], layers.drawn[:, used].T[..., None]
+    return {anchor: average_curves([found[anchor] for found in by_layer], once, drawn) for anchor in by_layer[0]}

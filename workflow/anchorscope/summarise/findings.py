@@ -8,6 +8,7 @@ import polars as pl
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
+from anchorscope.probe.probed import Pair
 from anchorscope.summarise.claims import (
     CLAIMS,
     Findings,
@@ -33,7 +34,6 @@ from anchorscope.summarise.verdict_on_kinds import (
 )
 from anchorscope.summarise.wording import between, notes, signed, unprobed
 
-NOT_PROBED = "not probed, because its answers are too few or too one-sided."
 FEW = 100  # examples of a dataset below which little can be said
 MOST, LITTLE = 0.5, 0.25  # a form that makes up so much of one group, and so little of the other
 NAMED = 4  # datasets that are named one by one; more are counted
@@ -68,15 +68,15 @@ class Comparison:
 
 def find(
     tables: Mapping[str, pl.DataFrame],
-    resampled: Sequence[str],
+    resampled: Mapping[Pair, str],
     headline: Headline,
     coverage: Coverage,
     comparison: Comparison,
 ) -> Findings:
-    """Judge the claims by the tables of all models and datasets; `resampled` are the files of the probed pairs."""
+    """Judge the claims by the tables of all models and datasets; `resampled` has the files of the probed pairs."""
     summary, series, layers = (tables[name].filter(**vars(headline)) for name in ("summary", "series", "layers"))
     runs: dict[str, list[Run]] = {quantity: [] for quantity in QUANTITIES}
-    for (model, dataset), path in zip(coverage.probed(), resampled, strict=True):
+    for (model, dataset), path in resampled.items():
         own = {"model": model, "dataset": dataset}
         curves, quality, drawn = summary.filter(**own), layers.filter(**own), read_frame(path)
         for quantity, some in runs.items():
@@ -167,7 +167,7 @@ def bottom_line(
     """
     rows = [row for row in claims if (row.claim, row.model) == (CLAIMS["below"].number, model)]
     if not rows:
-        return NOT_PROBED
+        return "not probed, because its answers are too few or too one-sided."
     whole = None if any(row.dataset is None for row in rows) else rows[0].dataset  # with one dataset, it is the whole
     honest, recentred = (
         next(row for row in rows if (row.dataset, row.logits) == (whole, logits))

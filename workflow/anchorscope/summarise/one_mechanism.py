@@ -9,7 +9,6 @@ have one hump?
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,23 +22,13 @@ AGREEMENT = tuple(f"{name}{end}" for name in ("kappa", "correlation") for end in
 FEWEST = 8  # examples; fewer say nothing about a dip
 
 
-@dataclass(frozen=True)
-class Shift:
-    """logit under knockout - clean logit  =  level + slope * clean logit + spread * standard normal."""
+def fit_shift(clean: np.ndarray, changed: np.ndarray) -> tuple[float, float, np.ndarray]:
+    """Level and slope of the shift along the clean logit, and what they leave of one layer's shifts [examples].
 
-    level: float
-    slope: float
-    spread: float
-
-    def residuals(self, clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
-        """The part of each example's shift that the line does not explain."""
-        return changed - clean - self.level - self.slope * clean
-
-
-def fit_shift(clean: np.ndarray, changed: np.ndarray) -> Shift:
-    """Least squares on one layer's logits [examples]; no slope where all clean logits are equal."""
+    Under one mechanism that is normal. There is no slope where all clean logits are equal.
+    """
     level, slope = (float(value[0]) for value in fit_lines(clean, changed - clean, np.ones(clean.shape)))
-    return Shift(level, slope, float((changed - clean - level - slope * clean).std()))
+    return level, slope, changed - clean - level - slope * clean
 
 
 def simulate(
@@ -73,13 +62,13 @@ def simulate(
 
 def _moved(clean: np.ndarray, changed: np.ndarray, noise: np.ndarray, logits: str) -> np.ndarray:
     """Logits [draws, examples] under a knockout that moves every example by the fitted shift, less the common part."""
-    shift = fit_shift(clean, changed)
+    level, slope, left = fit_shift(clean, changed)
     common = {
-        "measured": shift.level + shift.slope * clean,
-        "recentred": shift.slope * (clean - clean.mean()),
+        "measured": level + slope * clean,
+        "recentred": slope * (clean - clean.mean()),
         "residual": 0.0,
     }
-    return (clean + common[logits]).astype(np.float32) + np.float32(shift.spread) * noise
+    return (clean + common[logits]).astype(np.float32) + np.float32(left.std()) * noise
 
 
 def _role_means(clean: np.ndarray, moved: list[np.ndarray], labels: int, measures: int, logits: str) -> np.ndarray:
@@ -120,7 +109,7 @@ def unexplained_shifts(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
     modes, one for each verdict.
     """
     signed = [
-        np.where(before >= 0, 1.0, -1.0) * fit_shift(before, after).residuals(before, after)
+        np.where(before >= 0, 1.0, -1.0) * fit_shift(before, after)[2]
         for before, after in zip(clean, changed, strict=True)
     ]
     return np.mean(signed, axis=0)

@@ -9,11 +9,19 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from anchorscope.summarise.curves import Curve, Estimate, Resamples, average_curves, curve_rows, curves, series_row
-from anchorscope.summarise.grouping import LABELLED_UNDER, POPULARITY, PlaceLogits, RoleResult, by_layer, group, thirds
+from anchorscope.summarise.curves import Curve, Resamples, average_curves, curve_rows, curves, series_row
+from anchorscope.summarise.grouping import (
+    HONEST,
+    LABELLED_UNDER,
+    POPULARITY,
+    PlaceLogits,
+    RoleResult,
+    by_layer,
+    group,
+    thirds,
+)
 from anchorscope.text.forms import ANSWER_FORMS, QUESTION_FORMS
 
-RULES = ("flip", "replicate")
 DISTANCE = ("near", "farther", "farthest")
 LOOKED_AT = (("flip", "measured"), ("replicate", "measured"), ("replicate", "recentred"))  # rules and logits
 ALL, EQUAL, COVERED = "all", "equal", "covered"  # what stands for a form in rows that are about several
@@ -45,7 +53,7 @@ def strata_table(delta: pl.DataFrame, place: PlaceLogits, resamples: Resamples) 
     """
     tables = []
     for (intervention,), unit in delta.partition_by("intervention", as_dict=True, maintain_order=True).items():
-        for rule in RULES:
+        for rule in ("flip", HONEST):
             results = group(place, rule, intervention, "measured")
             for stratum, members in _strata(unit, results).items() if results else ():
                 some = [result.among(part) for result, part in zip(results, members, strict=True)]
@@ -119,8 +127,9 @@ def _together(
     enough = np.stack([gap.fewest >= MIN_PER_GROUP for gap in gaps])  # [forms, layers]
     covered = (enough[:, :, None] & known[:, None]).any(0)  # [layers, examples]
     counts = {"n": round(covered.sum(1).mean()), "share": float(covered.mean())}
-    mixed = _curve(covered, results, resamples)
-    return {EQUAL: counts | _gap(_equal(known, gaps, enough)), COVERED: counts | _gap(mixed)}
+    weights = (known.sum(1)[:, None] * enough)[:, None]  # [forms, 1, layers]
+    equal = replace(average_curves(gaps, weights, weights), fewest=np.where(enough.any(0), MIN_PER_GROUP, 0))
+    return {EQUAL: counts | _gap(equal), COVERED: counts | _gap(_curve(covered, results, resamples))}
 
 
 def _curve(members: np.ndarray, results: list[RoleResult], resamples: Resamples) -> Curve:
@@ -152,20 +161,3 @@ def _share(part: np.ndarray, whole: np.ndarray) -> float | None:
     """Of the examples of a `whole`, the mean over roles, repeats and layers, without those where it is empty."""
     parts, wholes = (part & whole).sum(-1), whole.sum(-1)
     return float((parts[wholes > 0] / wholes[wholes > 0]).mean()) if wholes.any() else None
-
-
-def _equal(known: np.ndarray, gaps: list[Curve], enough: np.ndarray) -> Curve:
-    """The mean of the forms' gaps, each at the layers that have `enough` of it [forms, layers]."""
-    weights, draws = known.sum(1), len(gaps[0].delta_p.resampled)
-    kept = [_where(gap, layers) for gap, layers in zip(gaps, enough, strict=True)]
-    averaged = average_curves(kept, weights, np.broadcast_to(weights, (draws, len(weights))))
-    return replace(averaged, fewest=np.where(enough.any(0), MIN_PER_GROUP, 0))
-
-
-def _where(curve: Curve, layers: np.ndarray) -> Curve:
-    """A curve that is unknown in all other layers."""
-
-    def masked(estimate: Estimate) -> Estimate:
-        return Estimate(np.where(layers, estimate.mean, np.nan), np.where(layers, estimate.resampled, np.nan))
-
-    return replace(curve, delta_p=masked(curve.delta_p), delta_logit=masked(curve.delta_logit))

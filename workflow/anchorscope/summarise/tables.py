@@ -1,6 +1,6 @@
 """One table per kind of estimate, with the rows of all models and datasets."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -41,9 +41,10 @@ class Coverage:
     def probed(self) -> list[Pair]:
         return [pair for pair in self.pairs if pair not in self.not_probed]
 
-    def files_of_probed(self, paths: Sequence[str]) -> list[str]:
-        """The files of the pairs that were probed, from one file per pair."""
-        return [path for pair, path in zip(self.pairs, paths, strict=True) if pair not in self.not_probed]
+    def files_of_probed(self, paths: Sequence[str]) -> dict[Pair, str]:
+        """The files of the pairs that were probed, from one file for each of the first pairs, or of all."""
+        files = zip(self.pairs[: len(paths)], paths, strict=True)
+        return {pair: path for pair, path in files if pair not in self.not_probed}
 
     def first(self, count: int) -> "Coverage":
         """Only so many pairs."""
@@ -85,11 +86,6 @@ def gather(
     `files` has one file per pair for each table (of texts, none for salmons), and `sources` says where each dataset
     comes from.
     """
-
-    def rows_of(name: str) -> Iterator[tuple[Pair, str]]:
-        known = coverage.first(len(files[name]))
-        return zip(known.probed(), known.files_of_probed(files[name]), strict=True)
-
     return {
         name: pl.concat(
             described(
@@ -99,9 +95,9 @@ def gather(
                 dataset=dataset,
                 source=sources[dataset],
             )
-            for (model, dataset), path in rows_of(name)
+            for (model, dataset), path in coverage.files_of_probed(paths).items()
         )
-        for name in files
+        for name, paths in files.items()
     }
 
 

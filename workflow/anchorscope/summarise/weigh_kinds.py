@@ -57,12 +57,13 @@ def weigh_kinds(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Both tables. The second is about the kinds, and empty where two are not seen in this dataset alone."""
     measured = _read(delta.filter(**vars(headline)), answers)
-    everyone, weighed = _weighed_rows(measured, EVERYONE, draws=draws, seed=seed)
-    rows = everyone
+    rows, weighed = _weighed_rows(measured, EVERYONE, draws=draws, seed=seed)
     told = pl.DataFrame(schema=TOLD_SCHEMA)
-    if judge(everyone[-1], verdicts=1).verdict == TWO_KINDS:
-        for among, members in _parts(measured.examples):
-            rows = [*rows, _weighed_rows(measured.among(members), among, draws=draws, seed=seed)[0][-1]]
+    if judge(rows[-1], verdicts=1).verdict == TWO_KINDS:
+        rows += [
+            _weighed_rows(measured.among(members), among, draws=draws, seed=seed)[0][-1]
+            for among, members in _parts(measured.examples)
+        ]
         told = _told_apart(measured, torch.cat([one.lost for one in weighed]).numpy().mean(0), draws=draws, seed=seed)
     return pl.DataFrame(rows, schema=ACCOUNTS_SCHEMA), told
 
@@ -75,8 +76,7 @@ def _read(delta: pl.DataFrame, answers: pl.DataFrame) -> Measured:
     examples = rows.head(place.folds.shape[1]).join(
         answers.select(ANSWERS_NEEDED), on="id", how="left", maintain_order="left"
     )
-    whole = Measured(clean, cut, place.folds[0], examples)
-    return whole.among(np.isfinite(cut).all((0, 1)))
+    return Measured(clean, cut, place.folds[0], examples).among(np.isfinite(cut).all((0, 1)))
 
 
 def _weighed_rows(measured: Measured, among: str, *, draws: int, seed: int) -> tuple[list[dict], list[Weighed]]:
