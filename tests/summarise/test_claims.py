@@ -13,7 +13,6 @@ from anchorscope.summarise.claims import (
     Findings,
     JudgedClaim,
     Run,
-    beside_null,
     judge_claims,
     larger_neighbours,
     reads_truth,
@@ -21,7 +20,7 @@ from anchorscope.summarise.claims import (
 )
 from anchorscope.summarise.claims_page import claims_page
 from anchorscope.summarise.curves import Estimate, curves, resample, series_row
-from anchorscope.summarise.findings import compare
+from anchorscope.summarise.findings import beside_null, compare
 from anchorscope.summarise.grouping import LOGITS, RoleResult
 from anchorscope.summarise.verdict_on_kinds import COMPARED
 from small_things import ROOT

@@ -37,7 +37,6 @@ from anchorscope.summarise.claims import (
     Region,
     averaged,
     reads_truth,
-    verdict_on,
     weakest,
 )
 from anchorscope.summarise.tables import Coverage
@@ -140,8 +139,7 @@ def _part(wanted: Wanted, tables: list[pl.DataFrame], rule: str) -> Part:
     effects = [found for table in tables if (found := _effect(wanted, table, rule))]
     if not effects:
         return Part(wanted.title)
-    effect, low, high = averaged(effects)
-    return Part(wanted.title, verdict_on(low, high, wanted.region), effect, low, high)
+    return Part(wanted.title, **averaged(effects, wanted.region))
 
 
 def _effect(wanted: Wanted, table: pl.DataFrame, rule: str) -> Effect | None:

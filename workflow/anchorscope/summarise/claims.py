@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations, pairwise
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -185,67 +186,12 @@ class Findings:
         return json.dumps({"statements": statements, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
 
 
-def read_run(
-    model: str,
-    dataset: str,
-    summary: pl.DataFrame,
-    resampled: pl.DataFrame,
-    layers: pl.DataFrame,
-    quantity: str = "delta_p",
-) -> Run:
-    """From the tables of one model on one dataset; `summary` and `layers` have the headline's rows only."""
-
-    def curve(anchor: str, intervention: str, logits: str = "measured") -> Estimate:
-        wanted = {"anchor": anchor, "intervention": intervention, "logits": logits}
-        rows = summary.filter(rule=HONEST, labels="plotted", **wanted).sort("layer")
-        mean = rows[quantity].cast(pl.Float64).to_numpy().astype(np.float64)
-        drawn = resampled.filter(**wanted).sort("draw")[quantity].to_numpy().astype(np.float64)
-        return Estimate(mean, drawn.reshape(-1, len(mean)))
-
-    return Run(
-        model=model,
-        dataset=dataset,
-        question=curve("question", "exact_question"),
-        answer=curve("answer", "exact_question"),
-        gaps={logits: curve("gap", "exact_question", logits) for logits in LOGITS},
-        control=curve("all", "random_question"),
-        reads_truth=reads_truth(layers),
-        bounds=1.0 if quantity == "delta_p" else 1 / POINTS_PER_LOGIT,
-    )
-
-
 def reads_truth(layers: pl.DataFrame) -> bool:
     """Whether the best layer's clean AUC is above one half, allowing for its choice among all layers (Bonferroni)."""
     clean = layers.filter(intervention="clean")
     best = clean.filter("is_reference").row(0, named=True)
     error = (best["auc"] - best["auc_low"]) / 1.96  # the upper end may have been cut off at 1
     return best["auc"] - NormalDist().inv_cdf(1 - 0.025 / len(clean)) * error > 0.5
-
-
-def beside_null(series: pl.DataFrame, runs: list[Run]) -> list[dict]:
-    """The headline's gap beside what one mechanism would give, as means over layers: one row per kind of logits.
-
-    `beyond` is None where the probe reads nothing.
-    """
-    read = pl.DataFrame(
-        [(run.model, run.dataset, run.reads_truth) for run in runs],
-        schema={"model": pl.String, "dataset": pl.String, "reads_truth": pl.Boolean},
-        orient="row",
-    )
-    return (
-        series.filter(rule=HONEST, labels="plotted", anchor="gap", intervention="exact_question")
-        .drop_nulls(["area", "area_null"])
-        .select(
-            "model",
-            "dataset",
-            "logits",
-            *(f"{name}{end}" for name in ("area", "area_null") for end in ("", "_low", "_high")),
-        )
-        .join(read, on=["model", "dataset"], maintain_order="left")
-        .with_columns(beyond=pl.when("reads_truth").then(pl.col("area_high") < pl.col("area_null_low")))
-        .drop("reads_truth")
-        .to_dicts()
-    )
 
 
 def verdict_on(low: float, high: float, region: Region) -> str:
@@ -366,14 +312,14 @@ def _below_zero(claim: JudgedClaim, effects: list[Effect]) -> JudgedClaim:
     known = [(value, drawn) for value, drawn in effects if np.isfinite(value)]
     if not known:
         return replace(claim, because="a group has no examples")
-    effect, low, high = averaged(known)
-    return replace(claim, verdict=verdict_on(low, high, BELOW_ZERO), effect=effect, low=low, high=high)
+    return replace(claim, **averaged(known, BELOW_ZERO))
 
 
-def averaged(effects: list[Effect]) -> tuple[float, float, float]:
-    """The mean of an effect over datasets, and its interval."""
+def averaged(effects: list[Effect], region: Region) -> dict[str, Any]:
+    """The mean of an effect over datasets with its interval, and the verdict on whether it lies in a region."""
     values, drawn = zip(*effects, strict=True)
-    return float(np.mean(values)), *ends(np.mean(drawn, axis=0))
+    low, high = ends(np.mean(drawn, axis=0))
+    return {"verdict": verdict_on(low, high, region), "effect": float(np.mean(values)), "low": low, "high": high}
 
 
 def _everywhere(claim: JudgedClaim, curves: list[Estimate], bound: float) -> JudgedClaim:

@@ -80,12 +80,13 @@ def _claim_table(judged: list[JudgedClaim], effect: str) -> str:
 
 
 def _parts_table(judged: list[JudgedClaim]) -> str:
-    """An experiment's claim under both groupings, with every part of it."""
+    """An experiment's claim under both groupings, with every part of it, or why there is none."""
     titles = list(dict.fromkeys(part.title for row in judged for part in row.parts))
+    first = titles[0] if titles else ""
     rows = [
         {
             **{"model": row.model, "dataset": row.dataset or "all", "groups": row.rule, "verdict": row.verdict},
-            **({part.title: part_text(part) for part in row.parts} or {(titles or [""])[0]: row.because}),
+            **({part.title: part_text(part) for part in row.parts} or {first: row.because}),
         }
         for row in judged
     ]

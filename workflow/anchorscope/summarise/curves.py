@@ -94,6 +94,12 @@ def ends(resampled: np.ndarray) -> tuple[float, float]:
     return float(low[0]), float(high[0])
 
 
+def ends_as_columns(name: str, value: float, resampled: np.ndarray) -> dict[str, float]:
+    """A number and both ends of its interval, from its resamples [draws], as columns of a table."""
+    low, high = ends(resampled)
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A number for each layer, NaN where there is none, and its resamples."""
@@ -249,20 +255,20 @@ def series_row(curve: Curve, flip: Curve | None = None) -> dict:
     resampled = np.where(safe, curve.delta_p.resampled, np.nan)
     drawn = resampled[np.isfinite(resampled).any(1)]
     deepest = int(np.nanargmin(np.where(safe, curve.delta_p.mean, np.nan)))
-    row = {"deepest_layer": deepest, "deepest": float(curve.delta_p.mean[deepest])}
-    estimates = {"deepest_layer": np.nanargmin(drawn, 1), "deepest": drawn[:, deepest]}
-    for name, estimate in (("area", curve.delta_p), ("area_logit", curve.delta_logit)):
-        row[name], estimates[name] = over_layers(estimate)
+    row = {
+        **ends_as_columns("area", *over_layers(curve.delta_p)),
+        **ends_as_columns("area_logit", *over_layers(curve.delta_logit)),
+        **ends_as_columns("deepest_layer", deepest, np.nanargmin(drawn, 1).astype(np.float64)),
+        **ends_as_columns("deepest", float(curve.delta_p.mean[deepest]), drawn[:, deepest]),
+    }
     if flip is not None:
         both = known & np.isfinite(flip.delta_p.mean)
         whole = flip.delta_p.mean[both].sum()
         if whole != 0:
-            row["of_flip"] = float(curve.delta_p.mean[both].sum() / whole)
             with np.errstate(invalid="ignore", divide="ignore"):
                 shares = np.nansum(curve.delta_p.resampled[:, both], 1) / np.nansum(flip.delta_p.resampled[:, both], 1)
-            estimates["of_flip"] = np.where(np.isfinite(shares), shares, np.nan)
-    for name, values in estimates.items():
-        row[f"{name}_low"], row[f"{name}_high"] = ends(values.astype(np.float64))
+            left = float(curve.delta_p.mean[both].sum() / whole)
+            row |= ends_as_columns("of_flip", left, np.where(np.isfinite(shares), shares, np.nan))
     return row
 
 

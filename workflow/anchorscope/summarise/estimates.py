@@ -198,8 +198,8 @@ def null_area(curve: Curve, means: np.ndarray | None) -> dict[str, float]:
     known = np.isfinite(areas)
     if known.mean() <= 0.5:  # groups that one mechanism hardly ever fills
         return {}
-    low, middle, high = np.quantile(areas[known], [0.025, 0.5, 0.975])
-    return {"area_null": float(middle), "area_null_low": float(low), "area_null_high": float(high)}
+    names = ("area_null_low", "area_null", "area_null_high")
+    return dict(zip(names, np.quantile(areas[known], [0.025, 0.5, 0.975]).tolist(), strict=True))
 
 
 def _kinds(at: Headline, place: PlaceLogits, layers: pl.DataFrame, resamples: Resamples, seed: int) -> pl.DataFrame:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
+import numpy as np
 import polars as pl
 
 from anchorscope.extract.axes import Headline
@@ -11,16 +12,16 @@ from anchorscope.files.frames import read_frame
 from anchorscope.probe.probed import Pair
 from anchorscope.summarise.claims import (
     CLAIMS,
+    POINTS_PER_LOGIT,
     Findings,
     JudgedClaim,
     Run,
-    beside_null,
     judge_claims,
     larger_neighbours,
-    read_run,
+    reads_truth,
 )
-from anchorscope.summarise.curves import QUANTITIES
-from anchorscope.summarise.grouping import HONEST
+from anchorscope.summarise.curves import QUANTITIES, Estimate
+from anchorscope.summarise.grouping import HONEST, LOGITS
 from anchorscope.summarise.tables import Coverage
 from anchorscope.summarise.verdict_on_kinds import (
     BY_DEGREES,
@@ -95,6 +96,61 @@ def find(
         landmarks=published_beside_measured(comparison, summary, coverage.models),
         weights={name: manifest["weights"] for name, manifest in coverage.models.items()},
         note="\n".join(filter(None, [*notes(tables["summary"], *names), unprobed(coverage.metadata(), *names)])),
+    )
+
+
+def read_run(
+    model: str,
+    dataset: str,
+    summary: pl.DataFrame,
+    resampled: pl.DataFrame,
+    layers: pl.DataFrame,
+    quantity: str = "delta_p",
+) -> Run:
+    """From the tables of one model on one dataset; `summary` and `layers` have the headline's rows only."""
+
+    def curve(anchor: str, intervention: str, logits: str = "measured") -> Estimate:
+        wanted = {"anchor": anchor, "intervention": intervention, "logits": logits}
+        rows = summary.filter(rule=HONEST, labels="plotted", **wanted).sort("layer")
+        mean = rows[quantity].cast(pl.Float64).to_numpy().astype(np.float64)
+        drawn = resampled.filter(**wanted).sort("draw")[quantity].to_numpy().astype(np.float64)
+        return Estimate(mean, drawn.reshape(-1, len(mean)))
+
+    return Run(
+        model=model,
+        dataset=dataset,
+        question=curve("question", "exact_question"),
+        answer=curve("answer", "exact_question"),
+        gaps={logits: curve("gap", "exact_question", logits) for logits in LOGITS},
+        control=curve("all", "random_question"),
+        reads_truth=reads_truth(layers),
+        bounds=1.0 if quantity == "delta_p" else 1 / POINTS_PER_LOGIT,
+    )
+
+
+def beside_null(series: pl.DataFrame, runs: list[Run]) -> list[dict]:
+    """The headline's gap beside what one mechanism would give, as means over layers: one row per kind of logits.
+
+    `beyond` is None where the probe reads nothing.
+    """
+    read = pl.DataFrame(
+        [(run.model, run.dataset, run.reads_truth) for run in runs],
+        schema={"model": pl.String, "dataset": pl.String, "reads_truth": pl.Boolean},
+        orient="row",
+    )
+    return (
+        series.filter(rule=HONEST, labels="plotted", anchor="gap", intervention="exact_question")
+        .drop_nulls(["area", "area_null"])
+        .select(
+            "model",
+            "dataset",
+            "logits",
+            *(f"{name}{end}" for name in ("area", "area_null") for end in ("", "_low", "_high")),
+        )
+        .join(read, on=["model", "dataset"], maintain_order="left")
+        .with_columns(beyond=pl.when("reads_truth").then(pl.col("area_high") < pl.col("area_null_low")))
+        .drop("reads_truth")
+        .to_dicts()
     )
 
 

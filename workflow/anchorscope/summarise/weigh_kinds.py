@@ -12,7 +12,7 @@ from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import progress
 from anchorscope.probe.quality import auc_with_interval
 from anchorscope.summarise.accounts import Weighed, gains_of, weigh
-from anchorscope.summarise.curves import Resamples, ends, interval, resample
+from anchorscope.summarise.curves import Resamples, ends_as_columns, interval, resample
 from anchorscope.summarise.grouping import LABELLED_UNDER, both_prompts, read_places
 from anchorscope.summarise.verdict_on_kinds import COMPARED, EVERYONE, TWO_KINDS, judge
 from anchorscope.text.forms import QUESTION_FORMS
@@ -154,8 +154,8 @@ def _told_apart(measured: Measured, lost: np.ndarray, *, draws: int, seed: int) 
             if len(some) >= MIN_TOLD:
                 inside = np.zeros(len(lost))
                 inside[some["index"].to_numpy()] = 1
-                low, high = ends(weights @ (inside * lost) / np.maximum(weights @ inside, 1e-9))
-                share = {"share_lost": float(lost[inside > 0].mean()), "share_lost_low": low, "share_lost_high": high}
+                drawn = weights @ (inside * lost) / np.maximum(weights @ inside, 1e-9)
+                share = ends_as_columns("share_lost", float(lost[inside > 0].mean()), drawn)
                 text = {True: "yes", False: "no"}.get(value, value)
                 rows.append({"quality": quality, "value": text, "n": len(some), **share})
     likely = lost > 0.5
