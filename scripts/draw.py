@@ -9,7 +9,7 @@ from anchorscope.draw.sheets import Source, draw_all
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.summarise.notes import unprobed
+from anchorscope.summarise.wording import unprobed
 
 configure_logging(snakemake.log[0])
 models, datasets = dict(json.loads(snakemake.params.models)), dict(json.loads(snakemake.params.datasets))

@@ -21,8 +21,8 @@ from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, PUBLISHED, View, read_
 from anchorscope.draw.sheets import Source, draw_all
 from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.frames import write_frame
-from anchorscope.summarise.notes import coarse_roundings, mark_random, notes, plain_paths, unprobed
 from anchorscope.summarise.verdict_on_kinds import EVERYONE
+from anchorscope.summarise.wording import coarse_roundings, mark_random, notes, plain_paths, unprobed
 from read_figures import outside
 from small_things import ROOT
 from synthetic_run import overall_gains

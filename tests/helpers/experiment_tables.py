@@ -23,7 +23,7 @@ from anchorscope.experiments.names import (
     TWO_MODES,
     UNSURE,
 )
-from anchorscope.summarise.strata import POPULARITY
+from anchorscope.summarise.grouping import POPULARITY
 
 LEVELS = {"question": 40.0, "answer": 10.0, "gap": 30.0, None: 70.0}
 REFERENCE = 2  # the layer with the best AUC

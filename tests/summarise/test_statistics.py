@@ -16,16 +16,23 @@ from anchorscope.probe.anchor_rules import ROLES
 from anchorscope.probe.delta import Measured, delta_table, layers_table, with_forms
 from anchorscope.probe.examples import Examples, enough, examples_of
 from anchorscope.probe.scores import distances, score
-from anchorscope.summarise.bootstrap import group_means, interval, resample
-from anchorscope.summarise.curves import Curve, Estimate, curves, series_row
+from anchorscope.summarise.curves import (
+    Curve,
+    Estimate,
+    curves,
+    group_means,
+    interval,
+    reference_curves,
+    reference_layers,
+    resample,
+    resampled_auc,
+    series_row,
+)
 from anchorscope.summarise.dip import dip, dip_test, dips
 from anchorscope.summarise.estimates import estimate, null_area
-from anchorscope.summarise.grouping import RoleResult, group, read_places
-from anchorscope.summarise.one_mechanism import fit_shift
+from anchorscope.summarise.grouping import RoleResult, group, read_places, without_push
+from anchorscope.summarise.one_mechanism import agreement, fit_shift, shape
 from anchorscope.summarise.one_mechanism import simulate as simulate_null
-from anchorscope.summarise.push import without_push
-from anchorscope.summarise.reference import reference_curves, reference_layers, resampled_auc
-from anchorscope.summarise.two_kinds import agreement, shape
 from anchorscope.summarise.weigh_kinds import weigh_kinds
 from planted_logits import TRUTHS, gap_without, planted_logits
 from reference import narrowed_dip, weighted_mean
@@ -106,7 +113,7 @@ def tables(kind: str, count: int, seed: int, repeats: int = 1) -> tuple[pl.DataF
 
 def measured(kind: str, count: int, seed: int) -> pl.DataFrame:
     """The summary of a simulated run."""
-    return estimate(*tables(kind, count, seed), HEADLINE, draws=DRAWS, seed=0).summary
+    return estimate(*tables(kind, count, seed), HEADLINE, draws=DRAWS, seed=0)["summary"]
 
 
 def row(
@@ -238,15 +245,15 @@ def table(anchored: list[bool]) -> tuple[pl.DataFrame, pl.DataFrame]:
 @pytest.mark.parametrize("anchored", [0, 1, 2, 29, 30])
 def test_empty_and_tiny_groups_are_marked_rows_and_never_nan(anchored):
     found = estimate(*table([index < anchored for index in range(30)]), HEADLINE, draws=DRAWS, seed=0)
-    flip = row(found.summary, "flip", "question")
+    flip = row(found["summary"], "flip", "question")
     assert flip["n"] == anchored
     assert flip["share"] == pytest.approx(anchored / 30)
     assert flip["delta_p"] == (None if anchored == 0 else pytest.approx(-50.0, abs=1e-4))
     assert flip["delta_logit"] == (None if anchored == 0 else pytest.approx(-2 * LOG_3))
     assert (flip["low"] is None) is (anchored < 2)
     assert flip["better_than_chance"] is False
-    assert row(found.summary, "flip", "all")["n"] == 30
-    for frame in (found.summary, found.series, found.kinds, found.strata, found.forms):
+    assert row(found["summary"], "flip", "all")["n"] == 30
+    for frame in (found[name] for name in ("summary", "series", "kinds", "strata", "forms")):
         for name, kind in frame.schema.items():
             assert not (kind.is_float() and frame[name].is_nan().any()), name
             assert not (kind.is_float() and frame[name].is_infinite().any()), name
@@ -293,7 +300,7 @@ def test_strata_are_the_same_estimates_on_parts_of_the_examples():
     delta, layers = tables("two pathways", 400, 0)
     found = estimate(delta, layers, HEADLINE, draws=DRAWS, seed=0)
     judged = {"judged_right", "judged_hallucinated", "near", "farther", "farthest"}
-    assert set(found.strata["stratum"]) == {"right", "hallucinated", "unpopular", "middling", "popular"} | judged
+    assert set(found["strata"]["stratum"]) == {"right", "hallucinated", "unpopular", "middling", "popular"} | judged
     for stratum, part in (
         ("right", ~pl.col("hallucinated")),
         ("hallucinated", pl.col("hallucinated")),
@@ -304,7 +311,7 @@ def test_strata_are_the_same_estimates_on_parts_of_the_examples():
         drawn = resample(rows["id"].unique(maintain_order=True).to_list(), 1, DRAWS, seed=0)
         alone = curves(group(place, "replicate", "exact_question", "measured"), drawn)
         for anchor in ("question", "answer", "gap"):
-            inside = row(found.strata.filter(stratum=stratum), "replicate", anchor)
+            inside = row(found["strata"].filter(stratum=stratum), "replicate", anchor)
             expected = alone[anchor]
             assert (inside["n"], inside["delta_p"]) == (round(expected.n[0]), pytest.approx(expected.delta_p.mean[0]))
             assert inside["low"] == pytest.approx(interval(expected.delta_p.resampled)[0][0], abs=4)
@@ -313,7 +320,7 @@ def test_strata_are_the_same_estimates_on_parts_of_the_examples():
 def test_popularity_is_left_out_where_it_is_unknown():
     delta, layers = tables("two pathways", 200, 0)
     unknown = delta.with_columns(popularity=pl.lit(None, dtype=pl.Int64))
-    strata = estimate(unknown, layers, HEADLINE, draws=DRAWS, seed=0).strata
+    strata = estimate(unknown, layers, HEADLINE, draws=DRAWS, seed=0)["strata"]
     assert not set(strata["stratum"]) & {"unpopular", "middling", "popular"}
 
 
@@ -336,7 +343,7 @@ def test_the_band_under_replicate_tells_two_pathways_from_one_mechanism(kind, in
 
 def test_a_series_has_the_area_that_one_mechanism_would_give():
     delta, layers = tables("two pathways", 400, 0)
-    series = estimate(delta, layers, HEADLINE, draws=DRAWS, seed=0).series
+    series = estimate(delta, layers, HEADLINE, draws=DRAWS, seed=0)["series"]
     wanted = {"labels": "plotted", "logits": "measured", "anchor": "gap"}
     (gap,) = series.filter(intervention="exact_question", rule="replicate", **wanted).to_dicts()
     one = row(measured("two pathways", 400, 0), "replicate", "gap")
@@ -435,7 +442,7 @@ def test_the_deepest_table_holds_every_example_where_question_anchored_is_lowest
         HEADLINE,
         draws=DRAWS,
         seed=0,
-    ).deepest
+    )["deepest"]
     assert set(found["layer"]) == {1}
     assert sorted(found.filter(intervention="exact_question")["id"]) == sorted(set(delta["id"]))
     own = found.filter(intervention="exact_question").sort("id")
@@ -453,9 +460,9 @@ def test_the_fitted_shift_is_that_of_least_squares():
     changed = 0.4 * clean - 1.1 + 0.3 * generator.normal(size=300)
     slope, level = np.polyfit(clean, changed - clean, 1)
     found = fit_shift(clean, changed)
-    assert (found.slope, found.level) == pytest.approx((slope, level))
-    assert found.spread == pytest.approx(np.std(changed - clean - level - slope * clean))
-    assert fit_shift(np.zeros(5), np.arange(5.0)).slope == 0
+    assert found[:2] == pytest.approx((level, slope))
+    np.testing.assert_allclose(found[2], changed - clean - level - slope * clean, atol=1e-9)
+    assert fit_shift(np.zeros(5), np.arange(5.0))[1] == 0
 
 
 def test_kappa_and_correlation_agree_with_their_definitions():

@@ -40,7 +40,7 @@ from anchorscope.probe.delta import measure
 from anchorscope.probe.examples import enough
 from anchorscope.questions.normalize import normalize
 from anchorscope.summarise.estimates import estimate
-from anchorscope.summarise.notes import described
+from anchorscope.summarise.tables import described
 
 GIVEN = "given"  # where weights and questions come from, as far as anyone but the caller knows
 
@@ -206,7 +206,7 @@ def summarise(
     headline = reader.grid.places()[0]
     measured = measure(reader, folds=folds, repeats=repeats, seed=seed, where=f"{model} on {dataset}")
     delta, layers, *_ = enough(measured)
-    summary = estimate(delta, layers, Headline(*headline), draws=draws, seed=seed).summary
+    summary = estimate(delta, layers, Headline(*headline), draws=draws, seed=seed)["summary"]
     weights = made_from(file_of(paths[0], *headline))["model"]["weights"]
     return described(summary, model=model, weights=weights, dataset=dataset, source=GIVEN)
 

@@ -28,7 +28,7 @@ from anchorscope.detect.names import (
 from anchorscope.files.frames import read_frame
 from anchorscope.probe.examples import NOT_PROBED, Pair, not_probed
 from anchorscope.probe.quality import CALIBRATION_BINS
-from anchorscope.summarise.notes import described
+from anchorscope.summarise.tables import described
 
 COVERAGES = np.arange(1, 101) / 100
 ABLATIONS = (ENSEMBLE, MOP_RANDOM_GATE, MOP_LOGIT_GATE, MOP_RANDOM_EXPERTS)

@@ -24,7 +24,7 @@ from matplotlib.ticker import MaxNLocator
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import atomic
 from anchorscope.files.faults import fault_of_file, shortened
-from anchorscope.summarise.notes import mark_random, notes
+from anchorscope.summarise.wording import mark_random, notes
 
 BUNDLED_STYLE = Path(__file__).resolve().parents[2] / "resources" / "figures.mplstyle"
 FEW = 20  # groups of fewer examples are drawn faint, and so are layers whose probe is no better than chance

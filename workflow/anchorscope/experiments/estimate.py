@@ -56,12 +56,9 @@ from anchorscope.experiments.names import (
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.probe.quality import auc, delta_logit, delta_p, flips
-from anchorscope.summarise.bootstrap import Resamples, resample
-from anchorscope.summarise.curves import Estimate
+from anchorscope.summarise.curves import Estimate, Resamples, resample, resampled_auc
 from anchorscope.summarise.dip import LARGEST_SIMULATED, SIMULATIONS, dip_test, dips
-from anchorscope.summarise.grouping import by_layer
-from anchorscope.summarise.reference import resampled_auc
-from anchorscope.summarise.strata import POPULARITY, thirds
+from anchorscope.summarise.grouping import POPULARITY, by_layer, thirds
 
 SAMPLE = {"sample": pl.List(pl.Float32)}  # a column that only saliency has
 FLOWS = ("exact", "random")

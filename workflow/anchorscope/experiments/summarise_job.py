@@ -42,9 +42,8 @@ def summarise_files(
     )
     others = judge_all(
         {name: paths for name, paths in files.items() if name in NAMES},
-        pairs=judged.pairs,
-        probed=judged.probed(),
-        layers=tables["layers"].filter(**vars(headline)),
+        judged,
+        tables["layers"].filter(**vars(headline)),
     )
     findings = replace(findings, claims=findings.claims + others)
     write_text(outputs["claims"], findings.to_json())

@@ -10,9 +10,9 @@ from anchorscope.detect.compare import AGAINST, NO, UNDECIDED, YES, carried_over
 from anchorscope.detect.names import OTHERS, OUTPUT, PROBE, SAMPLES
 from anchorscope.draw.detection import METHOD_TITLES
 from anchorscope.report.figures import Link, Picture
-from anchorscope.report.rendering import render
+from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named, rounded
-from anchorscope.summarise.numbers import with_ends
+from anchorscope.summarise.wording import with_ends
 
 Tables = Mapping[str, pl.DataFrame]
 MARKS = {YES: " ▲", NO: " ▼", UNDECIDED: ""}
