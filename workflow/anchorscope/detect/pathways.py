@@ -1,4 +1,4 @@
-"""Methods built on the two pathways: Mixture of Probes with its ablations, an ensemble, and Pathway Reweighting.
+"""What the methods built on the two pathways fit: groups, gates, experts, resamples, and probes of reweighted states.
 
 Everything is nested. Within a training set, probes of its inner folds say whose verdict flips under the knockout: those
 examples are Question-Anchored. The gate learns to tell them from clean states, and one expert learns from each group.
@@ -15,20 +15,9 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from anchorscope.detect.names import (
-    ENSEMBLE,
-    GATES,
-    HONEST,
-    MOP,
-    MOP_HONEST,
-    MOP_LOGIT_GATE,
-    MOP_RANDOM_EXPERTS,
-    MOP_RANDOM_GATE,
-    PUBLISHED,
-)
-from anchorscope.detect.reading import read_states
-from anchorscope.extract.axes import EXACT, Pass
-from anchorscope.extract.store import open_activations
+from anchorscope.detect.reweighting import GATES, HONEST, PUBLISHED, layer_read
+from anchorscope.extract.axes import EXACT, Headline, Pass
+from anchorscope.extract.store import ActivationReader, open_activations
 from anchorscope.files.logs import log
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.examples import Examples, examples_of
@@ -51,8 +40,16 @@ from anchorscope.probe.written import write_probed
 
 FEWEST = 5  # of a class that an expert learns from, and of a group that a gate learns from
 MEMBERS = 3  # of the ensemble: as many probes as the gate and the two experts
+PASSES: tuple[Pass, ...] = (("first", "clean"), ("first", EXACT), ("second", "clean"), ("second", EXACT))
 PROMPTS = {PUBLISHED: "first", HONEST: "second"}  # under which a gate's groups are taken
 SCHEMA = {"id": pl.String, **dict.fromkeys(GATES, pl.Float32)}
+
+
+def read_states(reader: ActivationReader, headline: Headline) -> dict[Pass, Tensor]:
+    """The states of the layer that is read, [examples, width] by pass."""
+    layer, place = layer_read(reader.layers), (headline.component, headline.position)
+    read = reader.read_passes(*place, passes=PASSES, layers=range(layer, layer + 1))
+    return {run: states[0].float() for run, states in read.items()}
 
 
 def find_groups(
@@ -75,82 +72,38 @@ def read_gate(features: Tensor, anchored: Tensor, trainings: Trainings) -> Tenso
     """P(Question-Anchored) of everyone by the gate of each training set, [trainings, examples].
 
     `features` are [trainings, examples, width], or [1, examples, width] where all training sets read the same. Where a
-    group is too small, the gate says its share.
+    group is too small, or does not stand on both sides of the splits inside, the gate says its share.
     """
     chances = []
     for number, group in enumerate(anchored):
         mine, inside = trainings.one(number), trainings.train[number]
-        if not _can_learn(group, mine):
+        sides = [side for split in mine.splits() for side in (split.train, *split.validated.values())]
+        if _smaller(group[inside]) >= FEWEST and all(_smaller(group[side]) > 0 for side in sides):
+            seen = features[number % len(features)][None]
+            chances.append(read(seen, group.float(), mine)[0, 0].sigmoid())
+        else:
             chances.append(group[inside].float().mean().expand(len(group)))
-            continue
-        seen = features[number % len(features)][None]
-        chances.append(read(seen, group.float(), mine)[0, 0].sigmoid())
     return torch.stack(chances)
-
-
-def _can_learn(group: Tensor, training: Trainings) -> bool:
-    """Whether a training set has enough of both groups, and both stand on both sides of the splits inside."""
-    sides = [side for split in training.splits() for side in (split.train, *split.validated.values())]
-    return _smaller(group[training.train[0]]) >= FEWEST and all(_smaller(group[side]) > 0 for side in sides)
 
 
 def _smaller(labels: Tensor) -> int:
     return int(min(labels.sum(), (~labels).sum()))
 
 
-def mixture(gate: Tensor, question: Tensor, answer: Tensor) -> Tensor:
-    """The probability of "hallucinated": that of each expert, weighted by the gate."""
-    return gate * question + (1 - gate) * answer
-
-
 def read_experts(
     clean: Tensor, labels: Tensor, trainings: Trainings, strengths: Tensor, groups: Sequence[Tensor]
-) -> list[tuple[Tensor, Tensor]]:
-    """For each way of splitting the training sets in two, what the probe of either part says: P [trainings, examples].
+) -> Tensor:
+    """For each way of splitting the training sets in two, what the probe of either part says.
 
-    `groups` are [trainings, examples], bool. A part with too few of a class is replaced by the whole training set.
+    P [groups, 2, trainings, examples] from clean states [1, examples, width]; `groups` are [trainings, examples], bool.
+    A part with too few of a class is replaced by the whole training set.
     """
-    parts = [trainings.train & part for group in groups for part in (group, ~group)]
-    train = torch.stack([_or_everyone(part, labels, trainings.train) for part in parts]).flatten(0, 1)
-    probes = probes_of(clean[None], labels, train=train, strengths=strengths.repeat(len(parts))[None])
-    chances = probes.logits(clean[None])[0].sigmoid().unflatten(0, (len(groups), 2, len(trainings)))
-    return [(question, answer) for question, answer in chances]
-
-
-def _or_everyone(part: Tensor, labels: Tensor, train: Tensor) -> Tensor:
-    """Each row of `part` [trainings, examples] that has enough of both classes; else that of `train`."""
-    wrong = labels.bool()
-    enough = ((part & wrong).sum(1) >= FEWEST) & ((part & ~wrong).sum(1) >= FEWEST)
-    return torch.where(enough[:, None], part, train)
-
-
-def read_mixtures(
-    states: dict[Pass, Tensor],  # at the layer that is read, [examples, width]
-    labels: Tensor,  # [examples], 0 or 1
-    trainings: Trainings,
-    strengths: Tensor,  # of the plain probes of that layer, [trainings]
-    logits: Tensor,  # what these say about everyone, [trainings, examples]
-    halves: Tensor,  # [examples], 0 or 1: random
-    together: Tensor,  # [examples]: who is scored together with whom
-    seed: int,
-) -> dict[str, Tensor]:
-    """P of Mixture of Probes and its ablations, each [trainings, examples]."""
-    clean = states["first", "clean"]
-    anchored, seen = find_groups(states, labels, trainings, strengths)
-    gates = {name: read_gate(clean[None], anchored[name], trainings) for name in GATES}
-    logit = torch.where(trainings.train, seen, logits)
-    of_logit = read_gate(torch.stack([logit, logit.abs()], dim=2), anchored[PUBLISHED], trainings)
-    random = (halves == 0).expand(len(trainings), -1)
-    experts, honest, halved = read_experts(
-        clean, labels, trainings, strengths=strengths, groups=[*anchored.values(), random]
-    )
-    return {
-        MOP: mixture(gates[PUBLISHED], *experts),
-        MOP_HONEST: mixture(gates[HONEST], *honest),
-        MOP_RANDOM_GATE: mixture(permuted(gates[PUBLISHED], together, seed), *experts),
-        MOP_LOGIT_GATE: mixture(of_logit, *experts),
-        MOP_RANDOM_EXPERTS: mixture(gates[PUBLISHED], *halved),
-    }
+    wrong, parts = labels.bool(), []
+    for part in (trainings.train & part for group in groups for part in (group, ~group)):
+        enough = ((part & wrong).sum(1) >= FEWEST) & ((part & ~wrong).sum(1) >= FEWEST)
+        parts.append(torch.where(enough[:, None], part, trainings.train))
+    probes = probes_of(clean, labels, train=torch.cat(parts), strengths=strengths.repeat(len(parts))[None])
+    return probes.logits(clean)[0].sigmoid().unflatten(0, (len(groups), 2, len(trainings)))
 
 
 def permuted(values: Tensor, together: Tensor, seed: int) -> Tensor:
@@ -164,16 +117,15 @@ def permuted(values: Tensor, together: Tensor, seed: int) -> Tensor:
 
 def read_ensemble(
     clean: Tensor, labels: Tensor, clusters: Sequence[str], trainings: Trainings, strengths: Tensor, seed: int
-) -> dict[str, Tensor]:
+) -> Tensor:
     """The mean P [trainings, examples] of probes that each learn from a resample of the training set's clusters."""
     counts = [
         resampled(inside.numpy(), labels.numpy(), clusters, np.random.default_rng([seed, member]))
         for member in range(MEMBERS)
         for inside in trainings.train
     ]
-    train = torch.from_numpy(np.stack(counts))
-    probes = probes_of(clean[None], labels, train=train, strengths=strengths.repeat(MEMBERS)[None])
-    return {ENSEMBLE: probes.logits(clean[None])[0].sigmoid().unflatten(0, (MEMBERS, -1)).mean(0)}
+    probes = probes_of(clean, labels, torch.from_numpy(np.stack(counts)), strengths.repeat(MEMBERS)[None])
+    return probes.logits(clean)[0].sigmoid().unflatten(0, (MEMBERS, -1)).mean(0)
 
 
 def resampled(
