@@ -8,9 +8,19 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from anchorscope.detect.fits import Fits, Said, batches, every_method, first_layers, read_network
+from anchorscope.detect.fits import (
+    MEMBERS,
+    Fits,
+    Said,
+    batches,
+    every_method,
+    first_layers,
+    permuted,
+    read_network,
+    resampled,
+)
+from anchorscope.detect.gates import FEWEST, gates_table, read_gate
 from anchorscope.detect.methods import METHODS
-from anchorscope.detect.pathways import FEWEST, MEMBERS, gates_table, permuted, read_gate, resampled
 from anchorscope.detect.reading import Reading
 from anchorscope.detect.reweighting import AMOUNTS, GATES
 from anchorscope.detect.scoring import scores_table, trainings_of

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from anchorscope.detect.fits import LayerProbes, probe_layers
-from anchorscope.detect.pathways import PASSES
+from anchorscope.detect.gates import PASSES
 from anchorscope.detect.reading import Reading, reading_of
 from anchorscope.detect.reweighting import AMOUNTS, GATES, Reweighted
 from anchorscope.detect.scoring import trainings_of

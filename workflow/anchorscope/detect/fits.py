@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress, pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +17,8 @@ from torch.nn.functional import softplus
 from torch.nn.utils.rnn import pad_sequence
 from torch.optim.adam import adam
 
+from anchorscope.detect.gates import FEWEST, find_groups, read_gate
 from anchorscope.detect.methods import METHODS
-from anchorscope.detect.pathways import find_groups, permuted, read_ensemble, read_experts, read_gate, read_reweighted
 from anchorscope.detect.reading import Reading
 from anchorscope.detect.reweighting import GATES, PUBLISHED, SHIFTS, layer_read
 from anchorscope.extract.axes import Pass
@@ -25,13 +26,26 @@ from anchorscope.probe.delta import StateReader, States, in_chunks
 from anchorscope.probe.logistic import class_weights, fit, log_loss
 from anchorscope.probe.readers import presence
 from anchorscope.probe.scores import each, joined
-from anchorscope.probe.strengths import STRENGTHS, Fitted, Trainings, inner_logits, probes_of, read
+from anchorscope.probe.strengths import (
+    GROUPS,
+    NOT_BETTER,
+    STRENGTHS,
+    Fitted,
+    Trainings,
+    inner_logits,
+    inner_losses,
+    least,
+    probes_of,
+    read,
+)
 
 CLEAN: Pass = ("first", "clean")
 PENALTY = STRENGTHS[-1]  # of Platt's regression: next to nothing, but scores that separate classes have a best slope
+MEMBERS = 3  # of the ensemble: as many probes as the gate and the two experts
 UNITS = (256, 128, 64)
 EPOCHS, BATCH = 5, 32
-LEARNING_RATE = 1e-3
+ADAM: dict[str, Any] = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
+ADAM |= {"amsgrad": False, "maximize": False, "foreach": False}
 LEAST_SPREAD = 1e-6  # relative to the mean; a feature that varies less is constant
 
 Layer = tuple[Tensor, Tensor]  # weights [networks, inputs, outputs] and biases [networks, 1, outputs]
@@ -176,13 +190,22 @@ class Fits:
 
     @cached_property
     def _experts(self) -> dict[str, Tensor]:
-        """P of the experts of either group, by who is in it: [2, trainings, examples]."""
+        """P of the probe of either part, by how the training sets are split in two: [2, trainings, examples].
+
+        A part with too few of a class is replaced by the whole training set.
+        """
         halves = torch.from_numpy(self.reading.halves == 0).expand(len(self.trainings), -1)
-        groups = {**self._groups[0], "random": halves}
-        found = read_experts(
-            self.clean, self.reading.labels, self.trainings, self.plain.strengths, list(groups.values())
-        )
-        return dict(zip(groups, found, strict=True))
+        groups, wrong, parts = {**self._groups[0], "random": halves}, self.reading.labels.bool(), []
+        for part in (self.trainings.train & part for group in groups.values() for part in (group, ~group)):
+            enough = ((part & wrong).sum(1) >= FEWEST) & ((part & ~wrong).sum(1) >= FEWEST)
+            parts.append(torch.where(enough[:, None], part, self.trainings.train))
+        chances = self._chances(torch.cat(parts)).unflatten(0, (len(groups), 2, len(self.trainings)))
+        return dict(zip(groups, chances, strict=True))
+
+    def _chances(self, train: Tensor) -> Tensor:
+        """P by probes of parts of the training sets, [parts, examples], with the strengths of the plain probes."""
+        strengths = self.plain.strengths.repeat(len(train) // len(self.trainings))[None]
+        return probes_of(self.clean, self.reading.labels, train, strengths).logits(self.clean)[0].sigmoid()
 
     def mixture(self, gate: str, experts: str) -> Said:
         """By P of two experts, weighted by a gate."""
@@ -191,26 +214,61 @@ class Fits:
         return Said(chances, chances)
 
     def ensemble(self) -> Said:
-        chances = read_ensemble(
-            self.clean,
-            self.reading.labels,
-            self.reading.clusters,
-            self.trainings,
-            strengths=self.plain.strengths,
-            seed=self.seed,
-        ).double()
+        """By the mean P of probes that each learn from a resample of the training set's clusters."""
+        labels = self.reading.labels.numpy()
+        counts = [
+            resampled(inside.numpy(), labels, self.reading.clusters, np.random.default_rng([self.seed, member]))
+            for member in range(MEMBERS)
+            for inside in self.trainings.train
+        ]
+        chances = self._chances(torch.from_numpy(np.stack(counts))).unflatten(0, (MEMBERS, -1)).mean(0).double()
         return Said(chances, chances)
 
     @cached_property
-    def _reweighted(self) -> dict[str, Tensor]:
-        """The logits of Pathway Reweighting by gate: [trainings, examples]."""
-        states = torch.cat([self.clean, torch.stack([self.reading.reweighted.states[key] for key in SHIFTS])])
-        choices = [[0, *(1 + place for place, key in enumerate(SHIFTS) if key[0] == gate)] for gate in GATES]
-        found = read_reweighted(states, self.reading.labels, self.trainings, choices=choices, strengths=self.strengths)
-        return dict(zip(GATES, found, strict=True))
+    def _losses(self) -> tuple[Tensor, Tensor]:
+        """Of clean and reweighted states: the least loss on inner folds, and its strength, each [states, trainings]."""
+        groups = [group for some in GROUPS if (group := [one for one in some if one in self.strengths])]
+        losses = inner_losses(self._reweighted, self.reading.labels, self.trainings, NOT_BETTER, groups)
+        return losses.amin(0), least(losses, [one for group in groups for one in group])
+
+    @cached_property
+    def _reweighted(self) -> Tensor:
+        """The clean states, and those of every shift: [1 + shifts, examples, width]."""
+        return torch.cat([self.clean, torch.stack([self.reading.reweighted.states[key] for key in SHIFTS])])
 
     def reweighted(self, gate: str) -> Said:
-        return self.of_logits(self._reweighted[gate])
+        """By a probe of the states that suit inner folds best: amount and strength are chosen together."""
+        best, strengths = self._losses
+        among = torch.tensor([0, *(1 + place for place, key in enumerate(SHIFTS) if key[0] == gate)])
+        amounts = among[best[among].argmin(0)]  # [trainings]
+        logits = torch.empty(self.trainings.train.shape)
+        for amount in amounts.unique().tolist():
+            mine, seen = amounts == amount, self._reweighted[amount : amount + 1]
+            train, how = self.trainings.train[mine], strengths[amount : amount + 1, mine]
+            logits[mine] = probes_of(seen, self.reading.labels, train, how).logits(seen)[0]
+        return self.of_logits(logits)
+
+
+def permuted(values: Tensor, together: Tensor, seed: int) -> Tensor:
+    """The values [trainings, examples] in a seeded order among the examples that are scored together."""
+    random, places = np.random.default_rng(seed), torch.arange(values.shape[1])
+    for number in together.unique():
+        members = (together == number).nonzero()[:, 0]
+        places[members] = members[torch.from_numpy(random.permutation(len(members)))]
+    return values[:, places]
+
+
+def resampled(
+    inside: np.ndarray, labels: np.ndarray, clusters: Sequence[str], random: np.random.Generator
+) -> np.ndarray:
+    """How often a draw of clusters with replacement has each example, [examples]; both classes are in it."""
+    names, cluster_of = np.unique(np.array(clusters)[inside], return_inverse=True)
+    counts = np.zeros(len(inside), np.int64)
+    while True:
+        drawn = np.bincount(random.integers(0, len(names), len(names)), minlength=len(names))
+        counts[inside] = drawn[cluster_of]
+        if len(np.unique(labels[counts > 0])) == 2:
+            return counts
 
 
 def every_method(fits: Fits) -> dict[str, Said]:
@@ -256,22 +314,7 @@ def read_network(states: Tensor, labels: Tensor, train: Tensor, seed: int) -> Te
         slopes = list(torch.autograd.grad((loss.sum(1) / there.sum(1)).sum(), parameters))
         # The first step of the class of the same name takes longer than to train all networks: it imports a compiler.
         with torch.no_grad():
-            adam(
-                parameters,
-                slopes,
-                means,
-                squares,
-                max_exp_avg_sqs=[],
-                state_steps=steps,
-                foreach=False,
-                amsgrad=False,
-                beta1=0.9,
-                beta2=0.999,
-                lr=LEARNING_RATE,
-                weight_decay=0.0,
-                eps=1e-8,
-                maximize=False,
-            )
+            adam(parameters, slopes, means, squares, [], steps, **ADAM)
     with torch.no_grad():
         return forward(layers, inputs)
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from anchorscope.detect.gates import read_states
 from anchorscope.detect.methods import METHODS
-from anchorscope.detect.pathways import read_states
 from anchorscope.detect.pooled import joint_clusters
 from anchorscope.detect.reweighting import SHIFTS, Reweighted, read_reweighted
 from anchorscope.extract.axes import EXACT, Pass

@@ -1,16 +1,12 @@
-"""What the methods built on the two pathways fit: groups, gates, experts, resamples, and probes of reweighted states.
+"""Gates, which say how likely each example is Question-Anchored, and their file: a model runs its answers again by it.
 
 Everything is nested. Within a training set, probes of its inner folds say whose verdict flips under the knockout: those
-examples are Question-Anchored. The gate learns to tell them from clean states, and one expert learns from each group.
-
-The gates of Pathway Reweighting, which say how likely each example is Question-Anchored, have a file of their own: a
-model runs its answers again by them.
+examples are Question-Anchored. The gate learns to tell them from clean states.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import torch
 from torch import Tensor
@@ -23,23 +19,10 @@ from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.probed import TooFew
-from anchorscope.probe.strengths import (
-    GROUPS,
-    NOT_BETTER,
-    Trainings,
-    choose_strengths,
-    cross_fitting,
-    inner_logits,
-    inner_losses,
-    least,
-    own_fold,
-    probes_of,
-    read,
-)
+from anchorscope.probe.strengths import Trainings, choose_strengths, cross_fitting, inner_logits, own_fold, read
 from anchorscope.probe.written import write_probed
 
-FEWEST = 5  # of a class that an expert learns from, and of a group that a gate learns from
-MEMBERS = 3  # of the ensemble: as many probes as the gate and the two experts
+FEWEST = 5  # of a group that a gate learns from, and of a class that an expert learns from
 PASSES: tuple[Pass, ...] = (("first", "clean"), ("first", EXACT), ("second", "clean"), ("second", EXACT))
 PROMPTS = {PUBLISHED: "first", HONEST: "second"}  # under which a gate's groups are taken
 SCHEMA = {"id": pl.String, **dict.fromkeys(GATES, pl.Float32)}
@@ -88,80 +71,6 @@ def read_gate(features: Tensor, anchored: Tensor, trainings: Trainings) -> Tenso
 
 def _smaller(labels: Tensor) -> int:
     return int(min(labels.sum(), (~labels).sum()))
-
-
-def read_experts(
-    clean: Tensor, labels: Tensor, trainings: Trainings, strengths: Tensor, groups: Sequence[Tensor]
-) -> Tensor:
-    """For each way of splitting the training sets in two, what the probe of either part says.
-
-    P [groups, 2, trainings, examples] from clean states [1, examples, width]; `groups` are [trainings, examples], bool.
-    A part with too few of a class is replaced by the whole training set.
-    """
-    wrong, parts = labels.bool(), []
-    for part in (trainings.train & part for group in groups for part in (group, ~group)):
-        enough = ((part & wrong).sum(1) >= FEWEST) & ((part & ~wrong).sum(1) >= FEWEST)
-        parts.append(torch.where(enough[:, None], part, trainings.train))
-    probes = probes_of(clean, labels, train=torch.cat(parts), strengths=strengths.repeat(len(parts))[None])
-    return probes.logits(clean)[0].sigmoid().unflatten(0, (len(groups), 2, len(trainings)))
-
-
-def permuted(values: Tensor, together: Tensor, seed: int) -> Tensor:
-    """The values [trainings, examples] in a seeded order among the examples that are scored together."""
-    random, places = np.random.default_rng(seed), torch.arange(values.shape[1])
-    for number in together.unique():
-        members = (together == number).nonzero()[:, 0]
-        places[members] = members[torch.from_numpy(random.permutation(len(members)))]
-    return values[:, places]
-
-
-def read_ensemble(
-    clean: Tensor, labels: Tensor, clusters: Sequence[str], trainings: Trainings, strengths: Tensor, seed: int
-) -> Tensor:
-    """The mean P [trainings, examples] of probes that each learn from a resample of the training set's clusters."""
-    counts = [
-        resampled(inside.numpy(), labels.numpy(), clusters, np.random.default_rng([seed, member]))
-        for member in range(MEMBERS)
-        for inside in trainings.train
-    ]
-    probes = probes_of(clean, labels, torch.from_numpy(np.stack(counts)), strengths.repeat(MEMBERS)[None])
-    return probes.logits(clean)[0].sigmoid().unflatten(0, (MEMBERS, -1)).mean(0)
-
-
-def resampled(
-    inside: np.ndarray, labels: np.ndarray, clusters: Sequence[str], random: np.random.Generator
-) -> np.ndarray:
-    """How often a draw of clusters with replacement has each example, [examples]; both classes are in it."""
-    names, cluster_of = np.unique(np.array(clusters)[inside], return_inverse=True)
-    counts = np.zeros(len(inside), np.int64)
-    while True:
-        drawn = np.bincount(random.integers(0, len(names), len(names)), minlength=len(names))
-        counts[inside] = drawn[cluster_of]
-        if len(np.unique(labels[counts > 0])) == 2:
-            return counts
-
-
-def read_reweighted(
-    states: Tensor, labels: Tensor, trainings: Trainings, choices: Sequence[list[int]], strengths: Sequence[float]
-) -> list[Tensor]:
-    """Logits [trainings, examples] of a probe on the states that suit inner folds best, for each list of choices.
-
-    `states` are [amounts, examples, width]; each of the choices lists some of them. Amount and strength are chosen
-    together, the latter among `strengths`.
-    """
-    groups = [group for some in GROUPS if (group := [one for one in some if one in strengths])]
-    losses = inner_losses(states, labels, trainings, NOT_BETTER, groups)
-    best, how = losses.amin(0), least(losses, [one for group in groups for one in group])  # [amounts, trainings]
-    found = []
-    for among in choices:
-        amounts = torch.tensor(among)[best[among].argmin(0)]  # [trainings]
-        logits = torch.empty(len(trainings), states.shape[1])
-        for amount in amounts.unique().tolist():
-            mine, seen = amounts == amount, states[amount : amount + 1]
-            probes = probes_of(seen, labels, trainings.train[mine], how[amount : amount + 1, mine])
-            logits[mine] = probes.logits(seen)[0]
-        found.append(logits)
-    return found
 
 
 def fit_gates(activations: Sequence[Path | str], dataset: str, target: Path | str, fitting: Fitting) -> None:
