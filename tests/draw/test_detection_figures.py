@@ -75,7 +75,7 @@ def test_a_pair_that_was_not_probed_says_so_and_random_weights_are_marked(figure
 
 def test_a_map_has_every_pair_of_datasets_and_all_others_together(figures, tables):
     shown = [panel for panel in figures["transfer"].axes if panel.get_visible()]
-    trained = [name for name in BY_DEFAULT if name not in KINDS["output"]]
+    trained = [name for name in BY_DEFAULT if METHODS[name].kind != "output"]
     assert [panel.get_title().replace("\n", " ") for panel in shown] == 2 * [TITLES[name] for name in trained]
     rows = tables["transfer"].filter(model="small", method="probe")
     known = {(trained, tested): auc for trained, tested, auc in rows.select("trained_on", "dataset", "auc").iter_rows()}

@@ -137,7 +137,7 @@ def _left_out(transfer: pl.DataFrame, datasets: Titles) -> str:
     ]
     too_few = f" Too few were left to learn from: {', '.join(untaught)}." if untaught else ""
     return (
-        f" Up to {pairs['left_out'].max()} examples were left out of training, because the tested dataset has their "
+        f" Up to {max(pairs['left_out'])} examples were left out of training, because the tested dataset has their "
         f"question or their subject.{too_few}"
     )
 
