@@ -3,7 +3,7 @@
 Writes one row per example. Where the answers are too few to probe, the table is empty and says why in its metadata.
 """
 
-from anchorscope.detect.pathways import fit_gates
+from anchorscope.detect.gates import fit_gates
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 

@@ -4,7 +4,7 @@ Writes one row per method and example. Where the answers are too few to probe, t
 metadata.
 """
 
-from anchorscope.detect.score_methods import score_methods
+from anchorscope.detect.scoring import score_methods
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 

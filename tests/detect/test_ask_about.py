@@ -12,8 +12,7 @@ import torch
 from anchorscope.answer.answers import SCHEMA, answer_questions
 from anchorscope.answer.prompts import PromptSet, few_shot_prompt
 from anchorscope.choose.balance import analysed
-from anchorscope.detect.again import AgainSettings, run_again
-from anchorscope.detect.asking import Asking, ask_about, build_askings
+from anchorscope.detect.again import AgainSettings, Asking, ask_about, build_askings, run_again
 from anchorscope.detect.samples import SampleSettings, own_uniforms, sample_file
 from anchorscope.engine import self_check
 from anchorscope.engine.door import Engine

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from anchorscope.answer.answers import answer_ends
-from anchorscope.detect.names import METHODS
+from anchorscope.detect.methods import METHODS
 from small_run import base_config, jobs, snakemake, write_config
 
 

@@ -8,12 +8,22 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from anchorscope.detect.methods import Said, every_method
-from anchorscope.detect.names import AMOUNTS, GATES, METHODS
-from anchorscope.detect.network import batches, first_layers, read_network
-from anchorscope.detect.pathways import FEWEST, MEMBERS, gates_table, permuted, read_gate, resampled
+from anchorscope.detect.fits import (
+    MEMBERS,
+    Fits,
+    Said,
+    batches,
+    every_method,
+    first_layers,
+    permuted,
+    read_network,
+    resampled,
+)
+from anchorscope.detect.gates import FEWEST, gates_table, read_gate
+from anchorscope.detect.methods import METHODS
 from anchorscope.detect.reading import Reading
-from anchorscope.detect.score_methods import scores_table, trainings_of
+from anchorscope.detect.reweighting import AMOUNTS, GATES
+from anchorscope.detect.scoring import scores_table, trainings_of
 from anchorscope.extract.axes import EXACT
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.readers import presence, read_features
@@ -37,8 +47,11 @@ def reading(world) -> Reading:
 
 @pytest.fixture(scope="module")
 def said(world, reading) -> dict[str, Said]:
-    trainings = trainings_of(reading)
-    return every_method(reading, probes_of_layers(world, reading), trainings, together=reading.folds, seed=0)
+    return said_of(world, reading)
+
+
+def said_of(world: World, reading: Reading) -> dict[str, Said]:
+    return every_method(Fits(reading, probes_of_layers(world, reading), trainings_of(reading), reading.folds, seed=0))
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
@@ -293,7 +306,7 @@ def test_no_score_knows_the_labels_of_its_own_fold(world, reading, said, fold):
     for spoiled, same in ((reading.folds == fold, True), (reading.folds == (fold + 2) % 5, False)):
         labels = np.where(spoiled, ~reading.hallucinated, reading.hallucinated)
         other = replace(reading, hallucinated=labels)
-        again = every_method(other, probes_of_layers(world, other), trainings_of(other), together=other.folds, seed=0)
+        again = said_of(world, other)
         mine = torch.from_numpy(reading.folds == fold)
         for name in METHODS:
             before, after = (

@@ -14,7 +14,7 @@ from anchorscope.detect.again import (
     reweighted_states,
     workload_of,
 )
-from anchorscope.detect.names import AMOUNTS, GATES, SHIFTS, layer_read
+from anchorscope.detect.reweighting import AMOUNTS, GATES, SHIFTS, layer_read
 from anchorscope.engine.parts import MODULES, find_parts
 from anchorscope.engine.self_check import choose_path
 from anchorscope.extract.axes import Headline

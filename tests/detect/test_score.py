@@ -25,7 +25,7 @@ from anchorscope.detect import detector as detector_module
 from anchorscope.detect import score_lines as score_lines_module
 from anchorscope.detect.detector import Detector, tokenise
 from anchorscope.detect.detector_file import write_detector
-from anchorscope.detect.score_lines import ScoreSettings, read_rows, score_lines
+from anchorscope.detect.score_lines import read_rows, score_lines
 from anchorscope.models.fetch import describe
 from anchorscope.models.manifest import Manifest, tokenizer_hash
 from planted_detector import LAYERS, SHOTS, about, manifest, probes
@@ -302,11 +302,11 @@ def test_a_manifest_of_other_weights_is_refused_before_they_are_loaded(files):
     replace(manifest(tokenizer_hash(tokenizer)), revision="another").write(folder / "tiny.json")
     (folder / "asked.jsonl").write_text('{"question": "Who?", "answer": "Me"}\n')
     given = {"questions": str(folder / "asked.jsonl"), "detector": folder / "tiny.safetensors"}
-    settings = ScoreSettings(dtype="float32", threads=1, batch_tokens=None)
+    settings = {"dtype": "float32", "threads": 1, "batch_tokens": None}
     with pytest.raises(ValueError, match=r"for the weights fedcba9876543210 of tiny, but .*tiny\.json has another"):
-        score_lines(**given, model=folder / "tiny.json", target=None, settings=settings)
+        score_lines(**given, model=folder / "tiny.json", target=None, **settings)
     with pytest.raises(ValueError, match=r"gone\.json does not exist; name a model's folder, or its manifest"):
-        score_lines(**given, model=folder / "gone.json", target=None, settings=settings)
+        score_lines(**given, model=folder / "gone.json", target=None, **settings)
 
 
 def test_scores_go_through_links_to_a_plain_file_and_to_nothing_else(files, monkeypatch):
@@ -321,18 +321,18 @@ def test_scores_go_through_links_to_a_plain_file_and_to_nothing_else(files, monk
         "detector": folder / "tiny.safetensors",
         "model": folder / "tiny",
     }
-    settings = ScoreSettings(dtype="float32", threads=1, batch_tokens=None)
+    settings = {"dtype": "float32", "threads": 1, "batch_tokens": None}
     with monkeypatch.context() as patch:
         patch.setattr(score_lines_module, "read_rows", lambda *_: pytest.fail("work began before"))
         for target, kind in {"tiny": "a folder", "fifo": "not a plain file but a fifo, socket or device"}.items():
             with pytest.raises(ValueError, match=f"{target} is {kind}; name a plain file"):
-                score_lines(**given, target=folder / target, settings=settings)
-    score_lines(**given, target=folder / "link", settings=settings)
+                score_lines(**given, target=folder / target, **settings)
+    score_lines(**given, target=folder / "link", **settings)
     assert (folder / "link").is_symlink()
     scored = json.loads((folder / "behind.jsonl").read_text())
     assert 0 < scored["hallucinated"] < 1
     (folder / "asked.csv").write_text("question,answer\nWho?,Me\n")
-    score_lines(**given | {"questions": str(folder / "asked.csv")}, target=folder / "link", settings=settings)
+    score_lines(**given | {"questions": str(folder / "asked.csv")}, target=folder / "link", **settings)
     assert json.loads((folder / "behind.jsonl").read_text()) == scored, "of CSV come the same lines"
 
 

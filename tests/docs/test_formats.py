@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 import torch
 
-from anchorscope.detect import pathways, score_methods, transfer
+from anchorscope.detect import gates, scoring
 from anchorscope.draw.kinds import DETECTION_KINDS
 from anchorscope.experiments import NAMES
 from anchorscope.experiments.tell_groups import tell_groups
@@ -130,6 +130,6 @@ def test_the_sections_on_detection_name_the_columns_of_their_tables(tmp_path):
 
 
 def test_the_sections_on_methods_of_detection_name_the_columns_of_their_tables():
-    for kind, schema in (("gates", pathways.SCHEMA), ("scores", score_methods.SCHEMA), ("transfer", transfer.SCHEMA)):
+    for kind, schema in (("gates", gates.SCHEMA), ("scores", scoring.SCORES), ("transfer", scoring.TRANSFER)):
         (heading,) = (name for name in SECTIONS if name.startswith(f"`detect/{kind}/"))
         assert columns(heading) == set(schema)

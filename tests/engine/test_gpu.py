@@ -11,7 +11,7 @@ import torch
 from accelerate import dispatch_model
 
 from anchorscope.detect.again import MarkedExample, reweighted_states
-from anchorscope.detect.names import GATES
+from anchorscope.detect.reweighting import GATES
 from anchorscope.engine.door import Engine
 from anchorscope.engine.fused import fused
 from anchorscope.extract.axes import FULL, HEADLINE, PASSES, Headline

@@ -137,7 +137,7 @@ def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, 
 STAGES = {
     "text": {
         *("normalize", "answer", "extract", "read_text", "saliency", "train_detector"),
-        *(*OF_FORMS, *ASKING, *FITTING),
+        *(*OF_FORMS, *ASKING, "score_methods", "carry_over"),
     },
     "questions": {"fetch_questions", "normalize"},
     "models": {

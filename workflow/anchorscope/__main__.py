@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.detect.score_lines import EXAMPLE, ScoreSettings, score_lines
+from anchorscope.detect.score_lines import EXAMPLE, score_lines
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, HEADLINE, POSITIONS, Grid, is_knockout
 from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
@@ -104,7 +104,9 @@ def score(options: argparse.Namespace) -> None:
         options.detector,
         options.model,
         target=options.output,
-        settings=ScoreSettings(dtype=options.dtype, threads=options.threads, batch_tokens=options.batch_tokens),
+        dtype=options.dtype,
+        threads=options.threads,
+        batch_tokens=options.batch_tokens,
     )
 
 

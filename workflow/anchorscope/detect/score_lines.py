@@ -4,10 +4,9 @@ import json
 import math
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
-from anchorscope.detect.detector import Detector, load_detector
+from anchorscope.detect.detector import load_detector
 from anchorscope.files.atomic import write_text
 from anchorscope.files.faults import check_file, fault_of_file
 from anchorscope.models.fetch import describe
@@ -22,29 +21,42 @@ STANDARD_INPUT = "-"
 EXAMPLE = '{"question": "who wrote Emma", "answer": "Jane Austen"}'
 
 
-@dataclass(frozen=True)
-class ScoreSettings:
-    """How a model is run."""
-
-    dtype: str
-    threads: int
-    batch_tokens: int | None  # computed together; None for what suits the device
-
-
 def score_lines(
-    questions: str, detector: Path | str, model: Path, target: Path | None, settings: ScoreSettings
+    questions: str,
+    detector: Path | str,
+    model: Path,
+    target: Path | None,
+    *,
+    dtype: str,
+    threads: int,
+    batch_tokens: int | None,
 ) -> None:
-    """Score the rows of a file, or of the standard input, to lines of JSON in a file or on the standard output."""
+    """Score the rows of a file, or of the standard input, to lines of JSON in a file or on the standard output.
+
+    So many `batch_tokens` are computed together; None for what suits the device.
+    """
     if target is not None:
         target = _checked(target)
     rows = read_rows(questions)
-    scores = _scores(rows, load_detector(detector), model, settings)
-    lines = [json.dumps({**row, SCORE: score}, ensure_ascii=False) for row, score in zip(rows, scores, strict=True)]
-    text = "".join(f"{line}\n" for line in lines)
+    loaded = load_detector(detector)
+    described = _described(model)
+    if described.revision and described.revision != loaded.about.revision:
+        raise ValueError(
+            f"The detector is for the weights {loaded.about.revision} of {loaded.about.model}, but {model} has "
+            f"{described.revision}; use the model that it was trained on."
+        )
+    tokenizer = load_fetched_tokenizer(described)
+    weights = load_model(described, loaded.about.dtype if dtype == "auto" else dtype, threads)
+    texts = [[row[name] for row in rows] for name in ASKED]
+    scores = loaded.score(weights, tokenizer, *texts, batch_tokens=batch_tokens).tolist()
+    leave_cards(weights)
+    # An empty answer or a refusal has no probability.
+    scored = [{**row, SCORE: None if math.isnan(score) else score} for row, score in zip(rows, scores, strict=True)]
+    text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in scored)
     if target is None:
         sys.stdout.buffer.write(text.encode())
-        return
-    write_text(target, text)
+    else:
+        write_text(target, text)
 
 
 def _checked(target: Path) -> Path:
@@ -105,23 +117,6 @@ def _fault(row: dict) -> str | None:
     except ValueError:
         return "holds a number that is not finite, which JSON has no word for"
     return f"has a key {SCORE!r} already; rename it, for the score goes there" if SCORE in row else None
-
-
-def _scores(rows: list[dict], detector: Detector, model: Path, settings: ScoreSettings) -> list[float | None]:
-    """The probability of each row; None for an empty answer or a refusal."""
-    described = _described(model)
-    if described.revision and described.revision != detector.about.revision:
-        raise ValueError(
-            f"The detector is for the weights {detector.about.revision} of {detector.about.model}, but {model} has "
-            f"{described.revision}; use the model that it was trained on."
-        )
-    tokenizer = load_fetched_tokenizer(described)
-    dtype = detector.about.dtype if settings.dtype == "auto" else settings.dtype
-    loaded = load_model(described, dtype, settings.threads)
-    texts = [[row[name] for row in rows] for name in ASKED]
-    scores = detector.score(loaded, tokenizer, *texts, batch_tokens=settings.batch_tokens)
-    leave_cards(loaded)
-    return [None if math.isnan(score) else score for score in scores.tolist()]
 
 
 def _described(model: Path) -> Manifest:

@@ -9,68 +9,11 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from anchorscope.detect.names import (
-    KIND_OF,
-    KINDS,
-    MEAN_LOGPROB,
-    METHODS,
-    MOP,
-    OTHERS,
-    OUTPUT,
-    P_TRUE,
-    PR,
-    PROBE,
-    SAMPLES,
-    STACKED,
-)
+from anchorscope.detect.methods import KINDS, LEARNT, METHODS, OTHERS, PROBE, TITLES
 from anchorscope.draw.panels import COLUMN, Tables, View, grid, looks
 
-METHOD_TITLES = {
-    "answer_length": "length of the answer",
-    "question_words": "words of the question",
-    "answer_words": "words of the answer",
-    "both_words": "words of both",
-    "mean_logprob": "mean log probability",
-    "min_logprob": "lowest log probability",
-    "sum_logprob": "total log probability",
-    "mean_entropy": "mean entropy",
-    "max_entropy": "highest entropy",
-    "answer_mean_logprob": "mean log prob., no stop",
-    "answer_min_logprob": "lowest log prob., no stop",
-    "answer_sum_logprob": "total log prob., no stop",
-    "answer_mean_entropy": "mean entropy, no stop",
-    "answer_max_entropy": "highest entropy, no stop",
-    "p_true": "P(True)",
-    "confidence": "stated confidence",
-    "agreement": "agreement of samples",
-    "cluster_entropy": "entropy over clusters",
-    "lexical_spread": "spread of words",
-    "probe": "plain probe",
-    "mean_difference": "difference of means",
-    "saplma": "SAPLMA",
-    "question_probe": "probe of the question",
-    "best_layer": "best layer's probe",
-    "mean_logit": "mean over layers",
-    "stacked": "stacked layers",
-    "mop": "MoP",
-    "mop_honest": "MoP, honest",
-    "mop_random_gate": "MoP, random gate",
-    "mop_logit_gate": "MoP, logit gate",
-    "mop_random_experts": "MoP, random experts",
-    "ensemble": "ensemble of probes",
-    "pr": "PR",
-    "pr_honest": "PR, honest",
-}
-KIND_TITLES = {
-    "text": "text alone",
-    "output": "the model's own probabilities",
-    "samples": "samples",
-    "one_layer": "states of one layer",
-    "many_layers": "states of all layers",
-    "pathways": "pathways, and their ablations",
-}
 AT_PROBE, CHANCE = "the plain probe's AUC", 0.5
-CURVES = (MEAN_LOGPROB, P_TRUE, PROBE, STACKED, MOP, PR)
+CURVES = ("mean_logprob", "p_true", PROBE, "stacked", "mop", "pr")
 LINE = 0.055  # of the style's row height, for one method
 FEWEST = 5  # examples in a bin that is drawn
 MAP_LINE = 0.09  # of the style's row height, for one row of a map
@@ -88,7 +31,7 @@ def draw_detection(tables: Tables, view: View) -> Figure:
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
         _draw_areas(panel, rows.filter(**cell), heights, view)
-        panel.set_yticks(list(heights.values()), [METHOD_TITLES[name] for name in heights])
+        panel.set_yticks(list(heights.values()), [TITLES[name] for name in heights])
 
     return grid(
         view,
@@ -110,7 +53,7 @@ def draw_detection(tables: Tables, view: View) -> Figure:
 
 def _draw_areas(panel: Axes, rows: pl.DataFrame, heights: Mapping[str, int], view: View) -> None:
     """A point and its interval for each method, coloured by its kind, and a line where the plain probe is."""
-    for wanted, look, title in view.series("kind", KIND_TITLES):
+    for wanted, look, title in view.series("kind", KINDS):
         mine = rows.filter(**wanted)
         if mine.is_empty():
             continue
@@ -121,7 +64,7 @@ def _draw_areas(panel: Axes, rows: pl.DataFrame, heights: Mapping[str, int], vie
         panel.axvline(area, color="0.35", linestyle="--", linewidth=0.8, zorder=0, label=AT_PROBE)
     panel.axvline(CHANCE, color="0.6", linewidth=0.8, zorder=0)
     panel.grid(False, axis="y")
-    borders = np.flatnonzero(np.diff([list(KINDS).index(KIND_OF[name]) for name in heights]))
+    borders = np.flatnonzero(np.diff([list(KINDS).index(METHODS[name].kind) for name in heights]))
     from_side_to_side = panel.get_yaxis_transform()
     panel.hlines(len(heights) - borders - 0.5, 0, 1, color="0.85", linewidth=0.6, zorder=0, transform=from_side_to_side)
 
@@ -129,7 +72,7 @@ def _draw_areas(panel: Axes, rows: pl.DataFrame, heights: Mapping[str, int], vie
 def draw_transfer(tables: Tables, view: View) -> Figure:
     """The AUC of every trained method on each dataset (columns) after training on each of them (rows)."""
     table = view.of(tables["transfer"])
-    methods = [name for name in METHODS if name in set(table["method"]).difference(OUTPUT, SAMPLES)]
+    methods = [name for name in LEARNT if name in set(table["method"])]
     tested_on = {name: title for name, title in view.datasets.items() if name in set(table["dataset"])}
     trained_on = {**tested_on, **({OTHERS: "all others"} if len(tested_on) > 1 else {})}
     across, letters = IN_COLUMN if view.style.width == COLUMN else ON_PAGE
@@ -146,7 +89,7 @@ def draw_transfer(tables: Tables, view: View) -> Figure:
         if place < len(methods):
             method = methods[place]
             _draw_map(panel, table.filter(model=cell["model"], method=method), list(trained_on), list(tested_on))
-            panel.set_title(textwrap.fill(METHOD_TITLES[method], letters), fontsize="small")
+            panel.set_title(textwrap.fill(TITLES[method], letters), fontsize="small")
             if place + columns >= len(methods) and models[-1][1]["model"] == cell["model"]:  # the lowest of a column
                 panel.tick_params(axis="x", labelbottom=True, rotation=90)
                 panel.xaxis.set_in_layout(cell["start"] == starts[-1])  # the other labels stand where there is no map
@@ -205,7 +148,7 @@ def draw_reliability(tables: Tables, view: View) -> Figure:
                 panel.plot(100 * mine["p"], 100 * mine["hallucinated_share"], **look)
             else:
                 mine = every.filter(method=method)
-                label = METHOD_TITLES[method] if len(mine) else None
+                label = TITLES[method] if len(mine) else None
                 panel.plot(100 * mine["coverage"], 100 * mine["risk"], **{**look, "marker": ""}, label=label)
         if below == kept:
             panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
