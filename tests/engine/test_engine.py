@@ -16,12 +16,12 @@ from transformers import (
 )
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+from anchorscope.engine.batches import run_batches
 from anchorscope.engine.door import Engine
 from anchorscope.engine.fused import fused
 from anchorscope.engine.packing import Pack
 from anchorscope.engine.packs import _padded, grow_tree, packed_attention
 from anchorscope.engine.parts import check_components, find_parts
-from anchorscope.engine.passes import run_batches
 from anchorscope.engine.self_check import choose_path, shortest_window, without_middle
 from anchorscope.extract.axes import PASSES
 from anchorscope.extract.job import run_workload, writing

@@ -13,9 +13,9 @@ from anchorscope.experiments.means import SCHEMA, bins, by_anchor, matched_gap, 
 from anchorscope.experiments.names import ENOUGH
 from anchorscope.files.frames import write_frame
 from anchorscope.files.sealed_parquet import provenance
+from anchorscope.summarise.bootstrap import resample
 from anchorscope.summarise.claims import Findings
 from anchorscope.summarise.claims_page import claims_page
-from anchorscope.summarise.curves import resample
 from anchorscope.summarise.grouping import thirds
 from anchorscope.summarise.tables import gather, read_coverage
 from planted_experiments import HEADLINE, World, boundary, patching

@@ -17,7 +17,7 @@ from anchorscope.experiments.means import to_table
 from anchorscope.experiments.tell_groups import tell_groups
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.examples import assign_folds
-from anchorscope.summarise.curves import Resamples, resample
+from anchorscope.summarise.bootstrap import Resamples, resample
 
 HEADLINE = Headline("resid", "answer_last")
 LAYERS = 2

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from anchorscope.summarise.curves import curves, interval, resample
+from anchorscope.summarise.bootstrap import interval, resample
+from anchorscope.summarise.curves import curves
 from anchorscope.summarise.grouping import PlaceLogits, group
 
 

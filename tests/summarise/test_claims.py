@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import yaml
 
+from anchorscope.summarise.bootstrap import resample
 from anchorscope.summarise.claims import (
     CLAIMS,
     Findings,
@@ -19,7 +20,7 @@ from anchorscope.summarise.claims import (
     verdict_on,
 )
 from anchorscope.summarise.claims_page import claims_page
-from anchorscope.summarise.curves import Estimate, curves, resample, series_row
+from anchorscope.summarise.curves import Estimate, curves, series_row
 from anchorscope.summarise.findings import beside_null, compare
 from anchorscope.summarise.grouping import LOGITS, RoleResult
 from anchorscope.summarise.verdict_on_kinds import COMPARED

@@ -16,7 +16,8 @@ from anchorscope.probe.examples import assign_folds, assign_halves
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.quality import auc_with_interval, delta_p
 from anchorscope.probe.scores import Scores, each, score
-from anchorscope.summarise.curves import Curve, Resamples, curves, interval, resample, series_row
+from anchorscope.summarise.bootstrap import Resamples, interval, resample
+from anchorscope.summarise.curves import Curve, curves, series_row
 from anchorscope.summarise.dip import dip_test
 from anchorscope.summarise.grouping import LOGITS, PlaceLogits, group
 from anchorscope.summarise.one_mechanism import unexplained_shifts

@@ -16,15 +16,13 @@ from anchorscope.probe.anchor_rules import ROLES
 from anchorscope.probe.delta import Measured, delta_table, layers_table, with_forms
 from anchorscope.probe.examples import Examples, enough, examples_of
 from anchorscope.probe.scores import distances, score
+from anchorscope.summarise.bootstrap import group_means, interval, resample
 from anchorscope.summarise.curves import (
     Curve,
     Estimate,
     curves,
-    group_means,
-    interval,
     reference_curves,
     reference_layers,
-    resample,
     resampled_auc,
     series_row,
 )

@@ -90,7 +90,7 @@ FRAMES = {
             {"weigh_kinds", "summarise", "draw", "report"},
         ),
         (
-            "summarise/curves.py",
+            "summarise/bootstrap.py",
             "quantile(0.025)",
             "quantile(0.05)",
             {"estimate", "weigh_kinds", "summarise", "report", "estimate_experiment"},

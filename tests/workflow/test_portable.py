@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig
 
 import as_other_machines
 from anchorscope import __main__ as command
-from anchorscope.engine.passes import run_batches
+from anchorscope.engine.batches import run_batches
 from anchorscope.files import atomic
 from anchorscope.models import loading
 from anchorscope.models.loading import choose_dtype, float32_rate, read_config

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
+from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.packing import to_device
 from anchorscope.engine.parts import MODULES, Parts, decoder_of, hooked, input_device, layers_listed
-from anchorscope.engine.passes import out_of_memory
 from anchorscope.engine.scores import Scores
 from anchorscope.engine.self_check import allowed, relative_difference
 from anchorscope.engine.work import Probes, Route, Verdicts, shared_tokens

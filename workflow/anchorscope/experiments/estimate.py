@@ -56,7 +56,8 @@ from anchorscope.experiments.names import (
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.probe.quality import auc, delta_logit, delta_p, flips
-from anchorscope.summarise.curves import Estimate, Resamples, resample, resampled_auc
+from anchorscope.summarise.bootstrap import Resamples, resample
+from anchorscope.summarise.curves import Estimate, resampled_auc
 from anchorscope.summarise.dip import LARGEST_SIMULATED, SIMULATIONS, dip_test, dips
 from anchorscope.summarise.grouping import POPULARITY, by_layer, thirds
 

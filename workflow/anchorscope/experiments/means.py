@@ -9,7 +9,8 @@ import polars as pl
 
 from anchorscope.experiments.groups import Grouping
 from anchorscope.experiments.names import ACCURACY, ENOUGH, EQUAL_LOGIT, FLIPS, UNSURE
-from anchorscope.summarise.curves import Estimate, Resamples, ends, interval, over_layers, over_repeats
+from anchorscope.summarise.bootstrap import Resamples, ends, interval
+from anchorscope.summarise.curves import Estimate, over_layers, over_repeats
 
 RATES = (FLIPS, ACCURACY, UNSURE)  # measures in percent; an interval ends at 0 and 100
 BINS = 6  # of the clean logit on either side of zero

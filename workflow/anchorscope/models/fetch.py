@@ -3,18 +3,11 @@
 import math
 import reprlib
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import torch
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedConfig
+from transformers import CONFIG_MAPPING, AutoTokenizer, PreTrainedConfig
 
 from anchorscope.files.atomic import explaining_full_disk
-from anchorscope.files.faults import reason_of
 from anchorscope.files.identity import gguf_file, package_file, tokenizer_beside
 from anchorscope.files.logs import log
 from anchorscope.models.chat_template import prompt_style
@@ -22,11 +15,11 @@ from anchorscope.models.checks import (
     check_files,
     check_index,
     check_layers,
-    check_loaded,
     check_tokenizer,
     naming,
     read_object,
 )
+from anchorscope.models.gguf import convert_gguf, reading_gguf_once
 from anchorscope.models.loading import load_tokenizer, read_config
 from anchorscope.models.manifest import Manifest, revision_of, tokenizer_hash
 from anchorscope.models.sizes import check_kind, shapes_in_files, shapes_of_weights
@@ -72,48 +65,6 @@ def link_files(folder: Path, target: Path) -> None:
     check_files(files)
     for file in files:
         (target / file.name).symlink_to(file.resolve())
-
-
-def convert_gguf(source: Path, target: Path) -> None:
-    """Convert a GGUF file to dense float32 safetensors, and its tokenizer, in the folder `target`."""
-    try:
-        with reading_gguf_once():
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
-                source.parent,
-                gguf_file=source.name,
-                quantization_config=GgufConfig(dequantize=True),
-                dtype=torch.float32,
-                output_loading_info=True,
-            )
-            tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
-    except Exception as error:  # whatever its content makes the libraries say
-        raise ValueError(
-            f"{source} cannot be converted: {reason_of(error)}. Give a folder with the model's safetensors instead."
-        ) from error
-    model, info = loaded
-    check_loaded(info, source.name)
-    model.save_pretrained(target)
-    tokenizer.save_pretrained(target)
-
-
-@contextmanager
-def reading_gguf_once() -> Iterator[None]:
-    """Keep what the GGUF library has read while a file is converted, and let it read faster.
-
-    Transformers reads the whole file for the config, for the weights and for the tokenizer. It also makes the table of
-    all tensor names again for every module of the model. Together this is most of the time of a conversion.
-    """
-    from unittest.mock import patch
-
-    import gguf  # only models in this format need it
-
-    class Reader(gguf.GGUFReader):
-        """The file as a plain array: a slice of a memory map costs more, and a million are taken."""
-
-        data = property(lambda self: self._plain, lambda self, mapped: setattr(self, "_plain", np.asarray(mapped)))
-
-    with patch.multiple(gguf, GGUFReader=cache(Reader), get_tensor_name_map=cache(gguf.get_tensor_name_map)):
-        yield
 
 
 def fetch_config(config: Path, target: Path) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from anchorscope.summarise.curves import QUANTITIES, Estimate, ends, over_layers
+from anchorscope.summarise.bootstrap import ends
+from anchorscope.summarise.curves import QUANTITIES, Estimate, over_layers
 from anchorscope.summarise.grouping import HONEST, LOGITS
 
 POINTS_PER_LOGIT = 25.0  # at a probability of one half: the bounds below, in logits, are so many times smaller

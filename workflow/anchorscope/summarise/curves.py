@@ -1,16 +1,10 @@
-"""Mean change by layer of each group of examples, and how far an estimate would move with other questions and folds.
-
-A resample is a row of weights that says how often each example is drawn, whole clusters at a time. So every estimate
-that is a ratio of sums is one matrix product for all resamples at once. An estimate is the mean over repeats, each with
-its own folds and halves. A resample adds to it a random combination of the repeats' distances from their mean: as much
-as other folds, and probes that learnt from other questions, would change.
+"""Mean change by layer of each group of examples, with what every resample says of it.
 
 Examples are labelled at the layer that is plotted, or at the reference layers: those whose clean probe ranks within one
 standard error of the best, chosen in each resample. The curve of AUC against layer is flat at its top; a label at its
-very highest layer would hang on rounding.
+very highest layer would depend on rounding.
 """
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -19,85 +13,11 @@ import numpy as np
 import polars as pl
 
 from anchorscope.probe.quality import auc
+from anchorscope.summarise.bootstrap import Resamples, ends_as_columns, group_means, interval
 from anchorscope.summarise.grouping import RoleResult
 
 QUANTITIES = ("delta_p", "delta_logit")  # in percentage points, and in logits
 RARE = 0.01  # of the resamples: a reference layer that fewer choose is left out
-
-
-@dataclass(frozen=True)
-class Resamples:
-    """What each resample draws."""
-
-    weights: np.ndarray  # [draws, examples], how often; in single precision, far finer than the draws are
-    repeats: np.ndarray  # [draws, repeats], factors of the repeats' distances from their mean: a repeat's own variance
-
-    def factors(self, trained: float) -> np.ndarray:
-        """The same for the mean over repeats, whose probes learn from the share `trained` of the questions.
-
-        These are drawn without replacement. To first order, such draws vary by (1 - trained) / trained of what the
-        whole set of questions would vary by, were it drawn anew. So the repeats tell of both: their mean over other
-        draws from these questions, and what other questions would give.
-        """
-        return self.repeats * np.sqrt(1 / self.repeats.shape[1] + trained / (1 - trained))
-
-
-def resample(clusters: list[str], repeats: int, draws: int, seed: int) -> Resamples:
-    """All clusters, drawn with replacement, each with all its examples."""
-    names, cluster_of = np.unique(np.array(clusters), return_inverse=True)
-    generator = np.random.default_rng([seed, zlib.crc32("\n".join(names).encode())])
-    counts = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)
-    factors = generator.standard_normal((draws, repeats)) / np.sqrt(max(1, repeats - 1))
-    return Resamples(counts.astype(np.float32)[:, cluster_of], factors)
-
-
-def group_means(
-    weights: np.ndarray, inside: np.ndarray, counted: np.ndarray, values: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Means of `values` [values, layers, examples], and shares of all examples that are counted, by group and draw.
-
-    The groups are the examples `inside`, the others, and all, of those that are `counted` [layers, examples]. Means are
-    [groups, values, draws, layers], NaN where a draw has none of the group; shares are [groups, draws, layers].
-    """
-    masks = np.stack([counted & inside, counted & ~inside])
-    rows = np.concatenate([masks[:, None], masks[:, None] * values], axis=1, dtype=weights.dtype)
-    sums = weights @ rows.reshape(-1, rows.shape[-1]).T  # the counts among them are whole numbers, so they are exact
-    sums = sums.reshape(len(weights), 2, 1 + len(values), -1).transpose(1, 2, 0, 3).astype(np.float64)
-    sums = np.concatenate([sums, sums.sum(0, keepdims=True)])
-    sizes = sums[:, 0]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return sums[:, 1:] / sizes[:, None], sizes / sizes[2]
-
-
-def interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The central 95 % of resampled estimates [draws, ...], without draws that have no estimate (NaN).
-
-    Not `np.nanquantile`: it rounds the last digit differently, and takes one column at a time where there are NaN.
-    """
-    ordered = np.sort(resampled, axis=0)  # NaN last
-    count = np.isfinite(ordered).sum(0)
-
-    def quantile(share: float) -> np.ndarray:
-        rank = share * (count - 1).clip(min=0)
-        below = np.floor(rank).astype(int)
-        above = np.minimum(below + 1, (count - 1).clip(min=0))
-        lower = np.take_along_axis(ordered, below[None], 0)[0]
-        upper = np.take_along_axis(ordered, above[None], 0)[0]
-        return lower + (rank - below) * (upper - lower)
-
-    return quantile(0.025), quantile(0.975)
-
-
-def ends(resampled: np.ndarray) -> tuple[float, float]:
-    """The interval of one number from its resamples [draws]."""
-    low, high = interval(resampled[:, None])
-    return float(low[0]), float(high[0])
-
-
-def ends_as_columns(name: str, value: float, resampled: np.ndarray) -> dict[str, float]:
-    """A number and both ends of its interval, from its resamples [draws], as columns of a table."""
-    low, high = ends(resampled)
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,16 @@ import polars as pl
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import FULL, HALF_A, ROLES, SECOND_B
 from anchorscope.probe.quality import auc, delta_p, sigmoid
+from anchorscope.summarise.bootstrap import Resamples, interval, resample
 from anchorscope.summarise.curves import (
     QUANTITIES,
     Curve,
     ReferenceLayers,
-    Resamples,
     curve_rows,
     curves,
-    interval,
     known_mean,
     reference_curves,
     reference_layers,
-    resample,
     series_row,
     with_names,
 )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from anchorscope.probe.quality import delta_p
-from anchorscope.summarise.curves import Resamples, ends
+from anchorscope.summarise.bootstrap import Resamples, ends
 from anchorscope.summarise.dip import dip_test
 from anchorscope.summarise.grouping import RoleResult, fit_lines, is_question_anchored
 

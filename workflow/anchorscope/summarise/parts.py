@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from anchorscope.summarise.curves import Curve, Resamples, average_curves, curve_rows, curves, series_row
+from anchorscope.summarise.bootstrap import Resamples
+from anchorscope.summarise.curves import Curve, average_curves, curve_rows, curves, series_row
 from anchorscope.summarise.grouping import (
     HONEST,
     LABELLED_UNDER,

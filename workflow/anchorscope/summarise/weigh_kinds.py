@@ -12,7 +12,7 @@ from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import progress
 from anchorscope.probe.quality import auc_with_interval
 from anchorscope.summarise.accounts import Weighed, gains_of, weigh
-from anchorscope.summarise.curves import Resamples, ends_as_columns, interval, resample
+from anchorscope.summarise.bootstrap import Resamples, ends_as_columns, interval, resample
 from anchorscope.summarise.grouping import LABELLED_UNDER, both_prompts, read_places
 from anchorscope.summarise.verdict_on_kinds import COMPARED, EVERYONE, TWO_KINDS, judge
 from anchorscope.text.forms import QUESTION_FORMS
