@@ -57,8 +57,10 @@ def logits_of(states: dict[tuple[str, str], torch.Tensor], examples: Examples, c
     ]
     probes = [probe for probe in PROBES if (probe, "clean") in scores[0].logits]
     return PlaceLogits(
-        clean={probe.name: np.stack([each.of(probe, "clean") for each in scores]) for probe in probes},
-        changed={(probe.name, EXACT): np.stack([each.of(probe, EXACT) for each in scores]) for probe in probes},
+        clean={probe.name: np.stack([each.logits[probe, "clean"].numpy() for each in scores]) for probe in probes},
+        changed={
+            (probe.name, EXACT): np.stack([each.logits[probe, EXACT].numpy() for each in scores]) for probe in probes
+        },
         folds=np.stack([split.folds for split in examples.splits]),
     )
 

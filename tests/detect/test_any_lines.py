@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from anchorscope.detect.detector_file import write_detector
 from anchorscope.detect.score_lines import score_lines
-from anchorscope.models.fetch import describe
+from anchorscope.models.describe import describe
 from mutations import changed, check_refusal, spoilt, sweep, write
 from planted_detector import LAYERS, about, probes
 from small_things import small_tokenizer, tiny_model

@@ -26,7 +26,7 @@ from anchorscope.detect import score_lines as score_lines_module
 from anchorscope.detect.detector import Detector, tokenise
 from anchorscope.detect.detector_file import write_detector
 from anchorscope.detect.score_lines import read_rows, score_lines
-from anchorscope.models.fetch import describe
+from anchorscope.models.describe import describe
 from anchorscope.models.manifest import Manifest, tokenizer_hash
 from planted_detector import LAYERS, SHOTS, WIDTH, about, manifest, probes
 from rounding import assert_same, of_a_pass, of_sums

@@ -16,7 +16,8 @@ from transformers import AutoModelForCausalLM
 
 from anchorscope.files.identity import package_file
 from anchorscope.models.chat_template import prompt_style_of
-from anchorscope.models.fetch import SPARE_TOKENIZER, check_config, describe, fetch, fetch_model
+from anchorscope.models.describe import check_config, describe
+from anchorscope.models.fetch import SPARE_TOKENIZER, fetch, fetch_model
 from anchorscope.models.gguf import reading_gguf_once
 from anchorscope.models.loading import load_fetched_tokenizer, load_model, load_tokenizer
 from anchorscope.models.manifest import Manifest, hashes_of, revision_of

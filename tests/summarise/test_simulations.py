@@ -186,7 +186,7 @@ def false_alarms(kind: str, count: int, width: int, draws: int) -> dict[str, int
                 low, high = interval(by_rule(one, side, rule=rule, drawn=drawn)["gap"].delta_p.resampled)
                 alarms[rule] += bool(reads and (low[0] > 0 or high[0] < 0))
             before, after = (
-                np.stack([one.of(probe, state)[0] for probe in (HALF_A, SECOND_B)])
+                np.stack([one.logits[probe, state].numpy()[0] for probe in (HALF_A, SECOND_B)])
                 for state in ("clean", "exact_question")
             )
             shifts = unexplained_shifts(before, after)
@@ -254,9 +254,11 @@ def test_intervals_hold_what_other_questions_and_other_probes_give_on_average(ki
         seeds = [1000 * repeat + number for repeat in range(REPEATS)]
         scores = [scored(states, side, seed) for seed in seeds]
         place = PlaceLogits(
-            {probe.name: np.stack([each.of(probe, "clean") for each in scores]) for probe in PROBES},
+            {probe.name: np.stack([each.logits[probe, "clean"].numpy() for each in scores]) for probe in PROBES},
             {
-                (probe.name, "exact_question"): np.stack([each.of(probe, "exact_question") for each in scores])
+                (probe.name, "exact_question"): np.stack(
+                    [each.logits[probe, "exact_question"].numpy() for each in scores]
+                )
                 for probe in PROBES
             },
             folds=np.stack([split(side, seed)[0].numpy() for seed in seeds]),

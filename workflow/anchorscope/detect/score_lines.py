@@ -9,7 +9,7 @@ from pathlib import Path
 from anchorscope.detect.detector import load_detector
 from anchorscope.files.atomic import write_text
 from anchorscope.files.faults import check_file, fault_of_file
-from anchorscope.models.fetch import describe
+from anchorscope.models.describe import describe
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 from anchorscope.questions.local_rows import json_rows, name_row, read_csv
