@@ -1,6 +1,5 @@
 """Saliency is what autograd and finite differences say, for one example or many, and a run measures it by name."""
 
-import re
 import shutil
 
 import numpy as np
@@ -22,11 +21,12 @@ from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.examples import examples_of
 from anchorscope.probe.kept import read_probes
 from architectures import small_model
+from described import columns
 from few_examples import examples, prompts
 from reference import plain_saliency
 from rounding import of_logits
 from small_run import base_config, jobs, snakemake, write_config
-from small_things import ROOT, tiny_model
+from small_things import tiny_model
 
 READ = [0, 2]  # layers
 WIDTH = 32
@@ -230,9 +230,7 @@ def test_a_run_measures_saliency_and_asks_again_where_the_config_names_them(fini
     done = snakemake(folder, table, again)
     assert done.returncode == 0, done.stdout + done.stderr
     frame = pl.read_parquet(folder / table)
-    section = (ROOT / "docs/formats.md").read_text().split("## `experiments/saliency/")[1].split("\n## ")[0]
-    cells = re.findall(r"^\| (`.*?) \|", section, re.M)
-    assert [name for cell in cells for name in re.findall(r"`(\w+)`", cell)] == frame.columns
+    assert columns("experiments/saliency/{model}/{dataset}.parquet") == frame.columns
     delta = pl.read_parquet(folder / "results/delta/tiny/one.parquet")
     assert set(frame["id"]) == set(delta["id"])
     assert set(frame["layer"]) == {0, 1}
