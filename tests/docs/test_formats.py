@@ -19,7 +19,7 @@ from small_things import ROOT
 PAGE = ROOT / "docs/formats.md"
 # What the name of a table begins with that this run does not have; tests of experiments and detection look at them.
 DETECTION = tuple(f"{name}." for name in ("detection", "transfer", "reliability", "coverage", "pathways"))
-ELSEWHERE = ("experiments/", "{patching,", "reweighted/", "asked/", "samples/", "detect/", *DETECTION)
+ELSEWHERE = ("unsure/", "experiments/", "{patching,", "reweighted/", "asked/", "samples/", "detect/", *DETECTION)
 EXPERIMENTS = "{patching,answer_only,boundary,awareness,saliency}.{parquet,csv}"
 WITHOUT_COLUMNS = [name for name in TABLES if not columns(name)]
 

@@ -238,6 +238,7 @@ def test_a_run_measures_saliency_and_asks_again_where_the_config_names_them(fini
     assert frame["value"].min() >= 0
     assert frame.filter(pl.col("value") > 0).height > 0.9 * frame.height
     first, second = (pl.read_parquet(folder / name) for name in (again.replace("unsure", "answers"), again))
+    assert set(columns("unsure/{model}/{dataset}/{shard}.parquet")) == set(second.columns)
     assert first["id"].equals(second["id"])
     assert not first["generated_ids"].equals(second["generated_ids"]), "another prompt was used"
     for said in (first, second):
