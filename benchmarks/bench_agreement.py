@@ -28,10 +28,8 @@ from anchorscope.extract.store import ActivationReader
 from anchorscope.probe.anchor_rules import PROBES
 from anchorscope.probe.examples import Examples, assign_folds, examples_of
 from anchorscope.probe.scores import score
-from anchorscope.summarise.bootstrap import resample
-from anchorscope.summarise.curves import curves, series_row
-from anchorscope.summarise.grouping import PlaceLogits, group
-from anchorscope.summarise.push import LOGITS
+from anchorscope.summarise.curves import curves, resample, series_row
+from anchorscope.summarise.grouping import LOGITS, PlaceLogits, group
 
 PASSES = [(prompt, state) for prompt in ("first", "second") for state in ("clean", EXACT)]
 GAPS = [("flip", "measured"), *(("replicate", logits) for logits in LOGITS)]  # rules and logits

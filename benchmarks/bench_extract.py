@@ -34,11 +34,11 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from anchorscope.engine.door import Engine
-from anchorscope.engine.door import Path as EnginePath
 from anchorscope.engine.packs import Packs
+from anchorscope.engine.self_check import Path as EnginePath
 from anchorscope.engine.work import Variant
 from anchorscope.extract.axes import COMPONENTS, EXACT, FULL, HEADLINE, PASSES, Grid
-from anchorscope.extract.run import run_workload, to_host
+from anchorscope.extract.job import run_workload, to_host
 from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationWriter, example_bytes
 from anchorscope.models.loading import random_model

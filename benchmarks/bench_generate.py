@@ -27,8 +27,8 @@ from transformers.utils import logging
 
 from anchorscope.answer.answers import answer_ends, stop_tokens
 from anchorscope.answer.prompts import encode, few_shot_prompt
-from anchorscope.engine.batches import plan_batches
 from anchorscope.engine.door import Engine
+from anchorscope.engine.passes import plan_batches
 from anchorscope.engine.work import Prompts, shared_tokens
 from anchorscope.files.identity import read_json
 from anchorscope.models.loading import random_model

@@ -35,10 +35,8 @@ from anchorscope.answer.answers import SCHEMA
 from anchorscope.extract.axes import HEADLINE
 from anchorscope.extract.store import file_of
 from anchorscope.files.identity import package_file
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import write_table
-from anchorscope.models.describe import describe
-from anchorscope.models.fetch import SPARE_TOKENIZER
+from anchorscope.files.sealed_parquet import provenance, write_table
+from anchorscope.models.fetch import SPARE_TOKENIZER, describe
 from anchorscope.text.content_words import exact_question_spans
 
 QUESTIONS = ROOT / "workflow" / "resources" / "questions"

@@ -20,10 +20,10 @@ from transformers import AutoConfig, PreTrainedModel
 from anchorscope.engine.door import Engine
 from anchorscope.engine.work import Prompts
 from anchorscope.extract.axes import HEADLINE, PASSES
-from anchorscope.extract.run import run_workload
+from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import file_of
-from anchorscope.models.precision import NEW_TOKENS
+from anchorscope.models.loading import NEW_TOKENS
 from anchorscope.needs import Needs, needs
 
 

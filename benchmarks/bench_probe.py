@@ -24,8 +24,8 @@ import torch
 from common import arguments, machine, report
 from sklearn.linear_model import LogisticRegression
 
-from anchorscope.files.memory import give_back_freed_blocks
 from anchorscope.probe.delta import CHUNK_BYTES
+from anchorscope.probe.fitting import give_back_freed_blocks
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.strengths import STRENGTHS, choose_strengths, cross_fitting
 

@@ -29,9 +29,9 @@ from anchorscope.detect.detector import Detector, tokenise
 from anchorscope.detect.detector_file import About, Trained
 from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import EXACT, HEADLINE
-from anchorscope.extract.run import run_workload
+from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import Workload, build_workload
-from anchorscope.models.revision import tokenizer_hash
+from anchorscope.models.manifest import tokenizer_hash
 
 QUESTIONS = ROOT / "workflow" / "resources" / "questions"
 VOCABULARY = 16000

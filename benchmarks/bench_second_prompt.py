@@ -31,8 +31,7 @@ from anchorscope.files.identity import read_json
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.models.manifest import SALMON
 from anchorscope.probe.delta import States
-from anchorscope.probe.examples import examples_of
-from anchorscope.probe.probed import TooFew
+from anchorscope.probe.examples import TooFew, examples_of
 from anchorscope.probe.quality import auc_with_interval
 
 OTHERS = read_json(Path(__file__).with_name("second_prompts.json"))  # two second prompts by style

@@ -19,8 +19,7 @@ sys.path.insert(0, str(ROOT / "workflow"))
 
 from anchorscope.engine.work import Variant  # noqa: E402
 from anchorscope.extract.sequences import Workload  # noqa: E402
-from anchorscope.models.hardware import processor  # noqa: E402
-from anchorscope.models.precision import has_matrix_units  # noqa: E402
+from anchorscope.models.loading import has_matrix_units, processor  # noqa: E402
 
 TWO_PASSES = [("first", "clean"), ("first", "exact_question")]
 

@@ -4,19 +4,18 @@ Writes one row per question: the answer's text and token ids, whether it is righ
 answer tokens.
 """
 
-from anchorscope.answer.job import AnswerSettings, answer_file
+from anchorscope.answer.answers import AnswerSettings, answer_file
 from anchorscope.files.logs import configure_logging
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    answer_file(
-        snakemake.input.questions,
-        manifest=snakemake.input.manifest,
-        target=snakemake.output[0],
-        settings=AnswerSettings.of(
-            snakemake.params,
-            snakemake.input.manifest,
-            threads=snakemake.threads,
-            rows=tuple(snakemake.params.rows),
-        ),
-    )
+configure_logging(snakemake.log[0])
+answer_file(
+    snakemake.input.questions,
+    manifest=snakemake.input.manifest,
+    target=snakemake.output[0],
+    settings=AnswerSettings.of(
+        snakemake.params,
+        snakemake.input.manifest,
+        threads=snakemake.threads,
+        rows=tuple(snakemake.params.rows),
+    ),
+)

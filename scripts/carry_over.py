@@ -7,18 +7,17 @@ What shares a question or a subject with the tested dataset is left out of train
 import json
 
 from anchorscope.detect.pooled import by_dataset
-from anchorscope.detect.transfer import carry_over
+from anchorscope.detect.scoring import carry_over
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    datasets = json.loads(snakemake.params.datasets)
-    of_kind = {kind: by_dataset(some, datasets) for kind, some in snakemake.input.items()}
-    carry_over(
-        {name: {kind: some[name] for kind, some in of_kind.items()} for name in datasets},
-        model=snakemake.wildcards.model,
-        target=snakemake.output[0],
-        answer_scores=snakemake.params.answer_scores,
-        fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
-    )
+configure_logging(snakemake.log[0])
+datasets = json.loads(snakemake.params.datasets)
+of_kind = {kind: by_dataset(some, datasets) for kind, some in snakemake.input.items()}
+carry_over(
+    {name: {kind: some[name] for kind, some in of_kind.items()} for name in datasets},
+    model=snakemake.wildcards.model,
+    target=snakemake.output[0],
+    answer_scores=snakemake.params.answer_scores,
+    fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
+)

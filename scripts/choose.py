@@ -7,12 +7,11 @@ metadata say how many answers there were of each verdict.
 from anchorscope.choose.balance import choose_file
 from anchorscope.files.logs import configure_logging
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    choose_file(
-        snakemake.input[0],
-        target=snakemake.output[0],
-        balance=snakemake.params.balance,
-        seed=snakemake.params.seed,
-        code=snakemake.params.code,
-    )
+configure_logging(snakemake.log[0])
+choose_file(
+    snakemake.input[0],
+    target=snakemake.output[0],
+    balance=snakemake.params.balance,
+    seed=snakemake.params.seed,
+    code=snakemake.params.code,
+)

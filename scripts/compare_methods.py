@@ -12,21 +12,20 @@ import yaml
 from anchorscope.detect.compare import Run, gather_detection
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import configure_logging
-from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.summarise.tables import write_tables
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    pairs = [(model, dataset) for model, dataset in json.loads(snakemake.params.pairs)]
-    models = list(dict.fromkeys(model for model, _ in pairs))
-    tables, about = gather_detection(
-        files=dict(zip(pairs, snakemake.input.scores, strict=True)),
-        transfers=dict(zip(models, snakemake.input.transfer, strict=True)),
-        run=Run(
-            models=dict(zip(models, map(read_json, snakemake.input.manifests), strict=True)),
-            sources=json.loads(snakemake.params.sources),
-            layouts=json.loads(snakemake.params.layouts),
-            published=yaml.safe_load(Path(snakemake.input.landmarks).read_text(encoding="utf-8"))["detection"],
-        ),
-    )
-    write_tables(tables, snakemake.output, provenance(stage="compare_methods", code=snakemake.params.code, **about))
+configure_logging(snakemake.log[0])
+pairs = [(model, dataset) for model, dataset in json.loads(snakemake.params.pairs)]
+models = list(dict.fromkeys(model for model, _ in pairs))
+tables, about = gather_detection(
+    files=dict(zip(pairs, snakemake.input.scores, strict=True)),
+    transfers=dict(zip(models, snakemake.input.transfer, strict=True)),
+    run=Run(
+        models=dict(zip(models, map(read_json, snakemake.input.manifests), strict=True)),
+        sources=json.loads(snakemake.params.sources),
+        layouts=json.loads(snakemake.params.layouts),
+        published=yaml.safe_load(Path(snakemake.input.landmarks).read_text(encoding="utf-8"))["detection"],
+    ),
+)
+write_tables(tables, snakemake.output, provenance(stage="compare_methods", code=snakemake.params.code, **about))

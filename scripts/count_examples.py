@@ -9,15 +9,12 @@ from anchorscope.files.atomic import atomic
 from anchorscope.files.logs import configure_logging
 from anchorscope.summarise.counts import count_examples, count_questions
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    questions = dict(zip(json.loads(snakemake.params.datasets), snakemake.input.questions, strict=True))
-    examples = count_examples(
-        pairs=json.loads(snakemake.params.pairs), questions=questions, chosen=snakemake.input.chosen
-    )
-    for table, path in (
-        (examples, snakemake.output.examples),
-        (count_questions(questions), snakemake.output.questions),
-    ):
-        with atomic(path) as target:
-            table.write_csv(target)
+configure_logging(snakemake.log[0])
+questions = dict(zip(json.loads(snakemake.params.datasets), snakemake.input.questions, strict=True))
+examples = count_examples(pairs=json.loads(snakemake.params.pairs), questions=questions, chosen=snakemake.input.chosen)
+for table, path in (
+    (examples, snakemake.output.examples),
+    (count_questions(questions), snakemake.output.questions),
+):
+    with atomic(path) as target:
+        table.write_csv(target)

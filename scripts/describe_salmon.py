@@ -4,9 +4,7 @@ Writes a manifest that names the trained model's folder: its config and tokenize
 """
 
 from anchorscope.files.logs import configure_logging
-from anchorscope.models.manifest import Manifest
-from anchorscope.models.salmon import salmon_of
+from anchorscope.models.manifest import Manifest, salmon_of
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    salmon_of(Manifest.read(snakemake.input[0])).write(snakemake.output[0])
+configure_logging(snakemake.log[0])
+salmon_of(Manifest.read(snakemake.input[0])).write(snakemake.output[0])

@@ -5,25 +5,24 @@ Figures of a run, or those of detection: whatever the tables are given for.
 
 import json
 
-from anchorscope.draw.sheets import Source, draw_all, sheets_of
+from anchorscope.draw.sheets import Source, draw_all
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.summarise.notes import unprobed
+from anchorscope.summarise.wording import unprobed
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    models, datasets = dict(json.loads(snakemake.params.models)), dict(json.loads(snakemake.params.datasets))
-    tables = {name: path for name, path in snakemake.input.items() if name != "style"}
-    draw_all(
-        sheets_of(dict(snakemake.output.items())),
-        Source(
-            tables=tables,
-            models=models,
-            datasets=datasets,
-            headline=Headline.from_json(snakemake.params.headline),
-            note=unprobed(made_from(tables.get("summary") or tables["detection"]), models, datasets),
-            style=snakemake.input.style,
-        ),
-        snakemake.threads,
-    )
+configure_logging(snakemake.log[0])
+models, datasets = dict(json.loads(snakemake.params.models)), dict(json.loads(snakemake.params.datasets))
+tables = {name: path for name, path in snakemake.input.items() if name != "style"}
+draw_all(
+    {name: list(files) for name, files in snakemake.output.items()},
+    Source(
+        tables=tables,
+        models=models,
+        datasets=datasets,
+        headline=Headline.from_json(snakemake.params.headline),
+        note=unprobed(made_from(tables.get("summary") or tables["detection"]), models, datasets),
+        style=snakemake.input.style,
+    ),
+    snakemake.threads,
+)

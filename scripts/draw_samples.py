@@ -6,16 +6,15 @@ Writes one row per analysed example, with the texts.
 from anchorscope.detect.samples import SampleSettings, sample_file
 from anchorscope.files.logs import configure_logging
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    sample_file(
-        snakemake.input.chosen,
-        manifest=snakemake.input.manifest,
-        target=snakemake.output[0],
-        settings=SampleSettings.of(
-            snakemake.params,
-            snakemake.input.manifest,
-            threads=snakemake.threads,
-            samples=snakemake.params.samples,
-        ),
-    )
+configure_logging(snakemake.log[0])
+sample_file(
+    snakemake.input.chosen,
+    manifest=snakemake.input.manifest,
+    target=snakemake.output[0],
+    settings=SampleSettings.of(
+        snakemake.params,
+        snakemake.input.manifest,
+        threads=snakemake.threads,
+        samples=snakemake.params.samples,
+    ),
+)

@@ -14,25 +14,25 @@ from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
-from anchorscope.summarise.estimates import estimate
-from anchorscope.summarise.label_errors import label_errors
+from anchorscope.summarise.estimates import estimate, label_errors
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    settings = {"draws": snakemake.params.draws, "seed": snakemake.params.seed}
+configure_logging(snakemake.log[0])
+settings = {"draws": snakemake.params.draws, "seed": snakemake.params.seed}
 
-    def estimated() -> list:
-        delta, layers, errors = (read_frame(snakemake.input[name]) for name in ("delta", "layers", "label_errors"))
-        headline = Headline.from_json(snakemake.params.headline)
-        tables = {
-            **vars(estimate(delta, layers, headline, **settings, threads=snakemake.threads)),
-            "label_errors": label_errors(errors, delta, layers, headline),
-        }
-        return [tables[name] for name in snakemake.output.keys()]  # noqa: SIM118
 
-    write_derived(
-        snakemake.output,
-        snakemake.input.delta,
-        estimated,
-        {"stage": "estimate", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code, **settings},
-    )
+def estimated() -> list:
+    delta, layers, errors = (read_frame(snakemake.input[name]) for name in ("delta", "layers", "label_errors"))
+    headline = Headline.from_json(snakemake.params.headline)
+    tables = {
+        **estimate(delta, layers, headline, **settings, threads=snakemake.threads),
+        "label_errors": label_errors(errors, delta, layers, headline),
+    }
+    return [tables[name] for name in snakemake.output.keys()]  # noqa: SIM118
+
+
+write_derived(
+    snakemake.output,
+    snakemake.input.delta,
+    estimated,
+    {"stage": "estimate", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code, **settings},
+)

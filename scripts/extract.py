@@ -11,18 +11,17 @@ from anchorscope.extract.axes import Grid
 from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    extract_file(
-        snakemake.input.chosen,
-        manifest=snakemake.input.manifest,
-        folder=Path(snakemake.output[0]).parent,
-        settings=ExtractSettings.of(
-            snakemake.params,
-            snakemake.input.manifest,
-            threads=snakemake.threads,
-            grid=Grid(*map(tuple, json.loads(snakemake.params.grid))),
-            knockout=snakemake.params.knockout,
-        ),
-        answers=snakemake.input.get("answers"),
-    )
+configure_logging(snakemake.log[0])
+extract_file(
+    snakemake.input.chosen,
+    manifest=snakemake.input.manifest,
+    folder=Path(snakemake.output[0]).parent,
+    settings=ExtractSettings.of(
+        snakemake.params,
+        snakemake.input.manifest,
+        threads=snakemake.threads,
+        grid=Grid(*map(tuple, json.loads(snakemake.params.grid))),
+        knockout=snakemake.params.knockout,
+    ),
+    answers=snakemake.input.get("answers"),
+)

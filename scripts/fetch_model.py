@@ -10,11 +10,10 @@ from pathlib import Path
 from anchorscope.files.logs import configure_logging
 from anchorscope.models.fetch import fetch_model
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    fetch_model(
-        name=snakemake.wildcards.model,
-        source=json.loads(snakemake.params.source),
-        folder=Path(snakemake.output.folder),
-        manifest=Path(snakemake.output.manifest),
-    )
+configure_logging(snakemake.log[0])
+fetch_model(
+    name=snakemake.wildcards.model,
+    source=json.loads(snakemake.params.source),
+    folder=Path(snakemake.output.folder),
+    manifest=Path(snakemake.output.manifest),
+)

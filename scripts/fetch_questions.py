@@ -8,19 +8,18 @@ import json
 from pathlib import Path
 
 from anchorscope.files.logs import configure_logging, log
-from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.questions.local_rows import copy_rows
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    origin = json.loads(snakemake.params.origin)
-    metadata = provenance(stage="fetch", dataset=snakemake.wildcards.dataset, origin=origin, code=snakemake.params.code)
-    target = Path(snakemake.output[0])
-    if snakemake.input:
-        copy_rows(snakemake.input[0], target, metadata, sha256=origin["sha256"])
-        log.info("took the rows of %s", snakemake.input[0])
-    else:
-        from anchorscope.questions.hub_rows import write_rows  # slow to import, and needed only here
+configure_logging(snakemake.log[0])
+origin = json.loads(snakemake.params.origin)
+metadata = provenance(stage="fetch", dataset=snakemake.wildcards.dataset, origin=origin, code=snakemake.params.code)
+target = Path(snakemake.output[0])
+if snakemake.input:
+    copy_rows(snakemake.input[0], target, metadata, sha256=origin["sha256"])
+    log.info("took the rows of %s", snakemake.input[0])
+else:
+    from anchorscope.questions.hub_rows import write_rows  # slow to import, and needed only here
 
-        rows = write_rows(**origin, target=target, metadata=metadata)
-        log.info("fetched %d rows of %s at %s", rows, origin["repo"], origin["revision"])
+    rows = write_rows(**origin, target=target, metadata=metadata)
+    log.info("fetched %d rows of %s at %s", rows, origin["repo"], origin["revision"])

@@ -3,15 +3,14 @@
 Writes one row per example. Where the answers are too few to probe, the table is empty and says why in its metadata.
 """
 
-from anchorscope.detect.pathways import fit_gates
+from anchorscope.detect.gates import fit_gates
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    fit_gates(
-        snakemake.input,
-        dataset=snakemake.wildcards.dataset,
-        target=snakemake.output[0],
-        fitting=begin_fitting(snakemake.params, snakemake.threads, cards=0),
-    )
+configure_logging(snakemake.log[0])
+fit_gates(
+    snakemake.input,
+    dataset=snakemake.wildcards.dataset,
+    target=snakemake.output[0],
+    fitting=begin_fitting(snakemake.params, snakemake.threads, cards=0),
+)

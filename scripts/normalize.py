@@ -7,14 +7,13 @@ dropped, and why.
 from anchorscope.files.logs import configure_logging
 from anchorscope.questions.normalize import normalize_file
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    normalize_file(
-        snakemake.input[0],
-        snakemake.output[0],
-        dataset=snakemake.wildcards.dataset,
-        layout=snakemake.params.layout,
-        seed=snakemake.params.seed,
-        where=snakemake.params.where,
-        code=snakemake.params.code,
-    )
+configure_logging(snakemake.log[0])
+normalize_file(
+    snakemake.input[0],
+    snakemake.output[0],
+    dataset=snakemake.wildcards.dataset,
+    layout=snakemake.params.layout,
+    seed=snakemake.params.seed,
+    where=snakemake.params.where,
+    code=snakemake.params.code,
+)

@@ -12,16 +12,15 @@ from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 from anchorscope.probe.job import probe_answers
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    probe_answers(
-        snakemake.input.activations,
-        snakemake.input.chosen,
-        tables=[snakemake.output.delta, snakemake.output.layers, snakemake.output.label_errors],
-        probes=snakemake.output[3:],
-        dataset=snakemake.wildcards.dataset,
-        grid=Grid(*map(tuple, json.loads(snakemake.params.grid))),
-        knockouts=json.loads(snakemake.params.knockouts),
-        repeats=snakemake.params.repeats,
-        fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
-    )
+configure_logging(snakemake.log[0])
+probe_answers(
+    snakemake.input.activations,
+    snakemake.input.chosen,
+    tables=[snakemake.output.delta, snakemake.output.layers, snakemake.output.label_errors],
+    probes=snakemake.output[3:],
+    dataset=snakemake.wildcards.dataset,
+    grid=Grid(*map(tuple, json.loads(snakemake.params.grid))),
+    knockouts=json.loads(snakemake.params.knockouts),
+    repeats=snakemake.params.repeats,
+    fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
+)

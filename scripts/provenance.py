@@ -9,13 +9,12 @@ from anchorscope.files.atomic import write_text
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.run_record import run_record
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    record = run_record(
-        snakemake.input.manifests,
-        results=[*snakemake.input.answers, *snakemake.input.activations],
-        config=json.loads(snakemake.params.config),
-        code=json.loads(snakemake.params.fingerprints),
-        datasets=json.loads(snakemake.params.origins),
-    )
-    write_text(snakemake.output[0], json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+configure_logging(snakemake.log[0])
+record = run_record(
+    snakemake.input.manifests,
+    results=[*snakemake.input.answers, *snakemake.input.activations],
+    config=json.loads(snakemake.params.config),
+    code=json.loads(snakemake.params.fingerprints),
+    datasets=json.loads(snakemake.params.origins),
+)
+write_text(snakemake.output[0], json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n")

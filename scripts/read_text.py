@@ -11,30 +11,25 @@ from anchorscope.files.logs import configure_logging
 from anchorscope.probe.readers import ANSWERS_NEEDED, LOGITS_NEEDED, text_table
 from anchorscope.probe.written import write_derived
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    torch.set_num_threads(snakemake.threads)
-
-    def read() -> list[pl.DataFrame]:
-        return [
-            text_table(
-                read_frame(snakemake.input.delta, LOGITS_NEEDED),
-                read_frame(snakemake.input.layers),
-                pl.concat(read_frame(path, ANSWERS_NEEDED) for path in snakemake.input.answers),
-                folds=snakemake.params.folds,
-                seed=snakemake.params.seed,
-                where=f"{snakemake.wildcards.model} on {snakemake.wildcards.dataset}",
-            )
-        ]
-
-    write_derived(
-        snakemake.output,
-        snakemake.input.delta,
-        read,
-        {
-            "stage": "read_text",
-            "dataset": snakemake.wildcards.dataset,
-            "folds": snakemake.params.folds,
-            "code": snakemake.params.code,
-        },
-    )
+configure_logging(snakemake.log[0])
+torch.set_num_threads(snakemake.threads)
+write_derived(
+    snakemake.output,
+    snakemake.input.delta,
+    lambda: [
+        text_table(
+            read_frame(snakemake.input.delta, LOGITS_NEEDED),
+            read_frame(snakemake.input.layers),
+            pl.concat(read_frame(path, ANSWERS_NEEDED) for path in snakemake.input.answers),
+            folds=snakemake.params.folds,
+            seed=snakemake.params.seed,
+            where=f"{snakemake.wildcards.model} on {snakemake.wildcards.dataset}",
+        )
+    ],
+    {
+        "stage": "read_text",
+        "dataset": snakemake.wildcards.dataset,
+        "folds": snakemake.params.folds,
+        "code": snakemake.params.code,
+    },
+)

@@ -4,18 +4,15 @@ import json
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
-from anchorscope.report.job import ReportSettings, write_report
+from anchorscope.report.job import write_report
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    write_report(
-        dict(snakemake.input.items()),
-        snakemake.output[0],
-        ReportSettings(
-            models=dict(json.loads(snakemake.params.models)),
-            datasets=dict(json.loads(snakemake.params.datasets)),
-            figures=json.loads(snakemake.params.figures),
-            headline=Headline.from_json(snakemake.params.headline),
-            outputs=json.loads(snakemake.params.outputs),
-        ),
-    )
+configure_logging(snakemake.log[0])
+write_report(
+    dict(snakemake.input.items()),
+    snakemake.output[0],
+    plain=dict(json.loads(snakemake.params.models)),
+    datasets=dict(json.loads(snakemake.params.datasets)),
+    figures=json.loads(snakemake.params.figures),
+    headline=Headline.from_json(snakemake.params.headline),
+    outputs=json.loads(snakemake.params.outputs),
+)

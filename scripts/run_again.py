@@ -11,19 +11,18 @@ from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.models.manifest import Manifest
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    run_again(
-        snakemake.input.chosen,
-        gates=snakemake.input.gates,
-        manifest=snakemake.input.manifest,
-        asked=snakemake.output.asked,
-        reweighted=snakemake.output.reweighted,
-        settings=AgainSettings.of(
-            snakemake.params,
-            snakemake.input.manifest,
-            threads=snakemake.threads,
-            headline=Headline.from_json(snakemake.params.headline),
-            about=PromptSet.from_json(snakemake.params.about, Manifest.read(snakemake.input.manifest).prompt),
-        ),
-    )
+configure_logging(snakemake.log[0])
+run_again(
+    snakemake.input.chosen,
+    gates=snakemake.input.gates,
+    manifest=snakemake.input.manifest,
+    asked=snakemake.output.asked,
+    reweighted=snakemake.output.reweighted,
+    settings=AgainSettings.of(
+        snakemake.params,
+        snakemake.input.manifest,
+        threads=snakemake.threads,
+        headline=Headline.from_json(snakemake.params.headline),
+        about=PromptSet.from_json(snakemake.params.about, Manifest.read(snakemake.input.manifest).prompt),
+    ),
+)

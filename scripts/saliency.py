@@ -8,22 +8,21 @@ from anchorscope.experiments.saliency import SaliencySettings, saliency_file
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    saliency_file(
-        snakemake.input.activations,
-        chosen=snakemake.input.chosen,
-        layers=snakemake.input.layers,
-        probes=snakemake.input.probes,
-        manifest=snakemake.input.manifest,
-        target=snakemake.output[0],
-        settings=SaliencySettings.of(
-            snakemake.params,
-            snakemake.input.manifest,
-            threads=snakemake.threads,
-            dataset=snakemake.wildcards.dataset,
-            headline=Headline.from_json(snakemake.params.headline),
-            folds=snakemake.params.folds,
-            seed=snakemake.params.seed,
-        ),
-    )
+configure_logging(snakemake.log[0])
+saliency_file(
+    snakemake.input.activations,
+    chosen=snakemake.input.chosen,
+    layers=snakemake.input.layers,
+    probes=snakemake.input.probes,
+    manifest=snakemake.input.manifest,
+    target=snakemake.output[0],
+    settings=SaliencySettings.of(
+        snakemake.params,
+        snakemake.input.manifest,
+        threads=snakemake.threads,
+        dataset=snakemake.wildcards.dataset,
+        headline=Headline.from_json(snakemake.params.headline),
+        folds=snakemake.params.folds,
+        seed=snakemake.params.seed,
+    ),
+)

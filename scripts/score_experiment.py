@@ -8,13 +8,12 @@ from anchorscope.experiments.scores import score_files
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    score_files(
-        snakemake.input.activations,
-        probes=snakemake.input.probes,
-        target=snakemake.output[0],
-        experiment=snakemake.wildcards.experiment,
-        dataset=snakemake.wildcards.dataset,
-        fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
-    )
+configure_logging(snakemake.log[0])
+score_files(
+    snakemake.input.activations,
+    probes=snakemake.input.probes,
+    target=snakemake.output[0],
+    experiment=snakemake.wildcards.experiment,
+    dataset=snakemake.wildcards.dataset,
+    fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
+)

@@ -4,18 +4,17 @@ Writes one row per method and example. Where the answers are too few to probe, t
 metadata.
 """
 
-from anchorscope.detect.score_methods import score_methods
+from anchorscope.detect.scoring import score_methods
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    files = dict(snakemake.input.items())
-    score_methods(
-        files,
-        probes=files.pop("probes"),
-        dataset=snakemake.wildcards.dataset,
-        target=snakemake.output[0],
-        answer_scores=snakemake.params.answer_scores,
-        fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
-    )
+configure_logging(snakemake.log[0])
+files = dict(snakemake.input.items())
+score_methods(
+    files,
+    probes=files.pop("probes"),
+    dataset=snakemake.wildcards.dataset,
+    target=snakemake.output[0],
+    answer_scores=snakemake.params.answer_scores,
+    fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
+)

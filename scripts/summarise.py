@@ -15,19 +15,18 @@ from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.summarise.findings import Comparison
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    summarise_files(
-        dict(snakemake.input.items()),
-        outputs=dict(snakemake.output.items()),
-        pairs=json.loads(snakemake.params.pairs),
-        salmons=json.loads(snakemake.params.salmons),
-        sources=json.loads(snakemake.params.sources),
-        headline=Headline.from_json(snakemake.params.headline),
-        comparison=Comparison(
-            json.loads(snakemake.params.families),
-            json.loads(snakemake.params.layouts),
-            yaml.safe_load(Path(snakemake.input.landmarks).read_text(encoding="utf-8")),
-        ),
-        code=snakemake.params.code,
-    )
+configure_logging(snakemake.log[0])
+summarise_files(
+    dict(snakemake.input.items()),
+    outputs=dict(snakemake.output.items()),
+    pairs=json.loads(snakemake.params.pairs),
+    salmons=json.loads(snakemake.params.salmons),
+    sources=json.loads(snakemake.params.sources),
+    headline=Headline.from_json(snakemake.params.headline),
+    comparison=Comparison(
+        json.loads(snakemake.params.families),
+        json.loads(snakemake.params.layouts),
+        yaml.safe_load(Path(snakemake.input.landmarks).read_text(encoding="utf-8")),
+    ),
+    code=snakemake.params.code,
+)

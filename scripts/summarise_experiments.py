@@ -3,16 +3,15 @@
 import json
 
 from anchorscope.files.logs import configure_logging
-from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.summarise.tables import gather, read_coverage, write_tables
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    name, files = snakemake.wildcards.experiment, list(snakemake.input)
-    coverage = read_coverage(json.loads(snakemake.params.pairs), files)
-    tables = gather(coverage, files={name: files}, sources=json.loads(snakemake.params.sources))
-    write_tables(
-        {name: tables[name].drop("resampled")},
-        {name: snakemake.output.table, f"{name}_csv": snakemake.output.csv},
-        provenance(stage="summarise_experiments", experiment=name, code=snakemake.params.code),
-    )
+configure_logging(snakemake.log[0])
+name, files = snakemake.wildcards.experiment, list(snakemake.input)
+coverage = read_coverage(json.loads(snakemake.params.pairs), files)
+tables = gather(coverage, files={name: files}, sources=json.loads(snakemake.params.sources))
+write_tables(
+    {name: tables[name].drop("resampled")},
+    {name: snakemake.output.table, f"{name}_csv": snakemake.output.csv},
+    provenance(stage="summarise_experiments", experiment=name, code=snakemake.params.code),
+)

@@ -3,7 +3,6 @@
 Writes one row per rule, layer and example. Where nothing was probed, the table is empty.
 """
 
-import polars as pl
 import torch
 
 from anchorscope.experiments.groups import read_groups
@@ -14,19 +13,18 @@ from anchorscope.files.frames import read_frame
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    torch.set_num_threads(snakemake.threads)
-    headline = Headline.from_json(snakemake.params.headline)
-
-    def told() -> list[pl.DataFrame]:
-        groups = read_groups(read_frame(snakemake.input.delta), headline)
-        reader = open_activations(snakemake.input.activations, headline.grid(), [EXACT])
-        return [tell_groups(read_states(reader, headline), groups, snakemake.params.seed)]
-
-    write_derived(
-        snakemake.output,
-        snakemake.input.delta,
-        told,
-        {"stage": "tell_groups", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code},
-    )
+configure_logging(snakemake.log[0])
+torch.set_num_threads(snakemake.threads)
+headline = Headline.from_json(snakemake.params.headline)
+write_derived(
+    snakemake.output,
+    snakemake.input.delta,
+    lambda: [
+        tell_groups(
+            read_states(open_activations(snakemake.input.activations, headline.grid(), [EXACT]), headline),
+            read_groups(read_frame(snakemake.input.delta), headline),
+            snakemake.params.seed,
+        )
+    ],
+    {"stage": "tell_groups", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code},
+)

@@ -11,13 +11,12 @@ from anchorscope.detect.train_detector import train_detector
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    train_detector(
-        by_dataset(snakemake.input.activations, json.loads(snakemake.params.datasets)),
-        snakemake.input.manifest,
-        target=snakemake.output.detector,
-        card=snakemake.output.card,
-        sources=json.loads(snakemake.params.sources),
-        fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
-    )
+configure_logging(snakemake.log[0])
+train_detector(
+    by_dataset(snakemake.input.activations, json.loads(snakemake.params.datasets)),
+    snakemake.input.manifest,
+    target=snakemake.output.detector,
+    card=snakemake.output.card,
+    sources=json.loads(snakemake.params.sources),
+    fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
+)

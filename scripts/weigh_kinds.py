@@ -13,20 +13,17 @@ from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
 from anchorscope.summarise.weigh_kinds import ANSWERS_NEEDED, weigh_kinds
 
-if __name__ == "__main__":
-    configure_logging(snakemake.log[0])
-    torch.set_num_threads(snakemake.threads)
-    settings = {"draws": snakemake.params.draws, "seed": snakemake.params.seed}
-
-    def weighed() -> tuple[pl.DataFrame, pl.DataFrame]:
-        answers = pl.concat(read_frame(path, ANSWERS_NEEDED) for path in snakemake.input.answers)
-        return weigh_kinds(
-            read_frame(snakemake.input.delta), answers, Headline.from_json(snakemake.params.headline), **settings
-        )
-
-    write_derived(
-        [snakemake.output.accounts, snakemake.output.told_apart],
-        snakemake.input.delta,
-        weighed,
-        {"stage": "weigh_kinds", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code, **settings},
-    )
+configure_logging(snakemake.log[0])
+torch.set_num_threads(snakemake.threads)
+settings = {"draws": snakemake.params.draws, "seed": snakemake.params.seed}
+write_derived(
+    [snakemake.output.accounts, snakemake.output.told_apart],
+    snakemake.input.delta,
+    lambda: weigh_kinds(
+        read_frame(snakemake.input.delta),
+        pl.concat(read_frame(path, ANSWERS_NEEDED) for path in snakemake.input.answers),
+        Headline.from_json(snakemake.params.headline),
+        **settings,
+    ),
+    {"stage": "weigh_kinds", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code, **settings},
+)

@@ -16,10 +16,10 @@ from anchorscope.answer.prompts import (
     few_shot_prompt,
     tokens_over,
 )
-from anchorscope.engine.batches import plan_batches
 from anchorscope.engine.door import Engine, check_length
+from anchorscope.engine.passes import plan_batches
 from anchorscope.text.content_words import exact_question_spans
-from anchorscope.text.spans import Span
+from anchorscope.text.normal_words import Span
 from small_things import tiny_model
 
 SHOTS = [{"question": "Who wrote Emma?", "answer": "Jane Austen"}]

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from anchorscope.answer.answers import grade
 from anchorscope.answer.prompts import PromptSet, build_prompt, chat_prompt, decoded_offsets, encode, few_shot_prompt
-from anchorscope.detect.asking import OPTIONS, build_askings
+from anchorscope.detect.again import OPTIONS, build_askings
 from anchorscope.extract.sequences import build_workload
 from anchorscope.models.loading import load_tokenizer
 from anchorscope.text.content_words import exact_question_spans

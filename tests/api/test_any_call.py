@@ -21,7 +21,7 @@ from anchorscope.detect.detector_file import write_detector
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, HEADLINE, POSITIONS, Grid, knockouts_of
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.frames import write_frame
-from anchorscope.models.revision import tokenizer_hash
+from anchorscope.models.manifest import tokenizer_hash
 from anchorscope.probe.anchor_rules import PROBES
 from anchorscope.probe.delta import measure
 from mutations import KEYS, changed, check_refusal, spoilt, sweep, values, write

@@ -6,10 +6,8 @@ import pyarrow as pa
 import pytest
 
 from anchorscope.answer.answers import SCHEMA
-from anchorscope.choose.balance import analysed, balanced, choose_file
-from anchorscope.choose.counts import before_balance
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from, read_table, write_table
+from anchorscope.choose.balance import analysed, balanced, before_balance, choose_file
+from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
 
 
 def test_balance_keeps_the_smaller_class_and_an_equal_seeded_draw_of_the_larger():

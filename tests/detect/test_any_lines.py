@@ -8,14 +8,14 @@ import pytest
 from hypothesis import strategies as st
 
 from anchorscope.detect.detector_file import write_detector
-from anchorscope.detect.score_lines import ScoreSettings, score_lines
-from anchorscope.models.describe import describe
+from anchorscope.detect.score_lines import score_lines
+from anchorscope.models.fetch import describe
 from mutations import changed, check_refusal, spoilt, sweep, write
 from planted_detector import LAYERS, about, probes
 from small_things import small_tokenizer, tiny_model
 
 SUFFIXES = (".jsonl",)  # the formats that the command reads
-SETTINGS = ScoreSettings(dtype="float32", threads=1, batch_tokens=None)
+SETTINGS = {"dtype": "float32", "threads": 1, "batch_tokens": None}
 SEVERAL_LETTERS = ["e\u0301\u0323", "\u1112\u1161\u11ab", "👩‍👩‍👧‍👦", "🇫🇷🏳️‍🌈", "❤️", "ﷺ", "ß", "İ"]
 STRANGE = [
     *("", " ", "\n", "\r\n", "\u2028", "\x85", "\x0b", "\0", "\x1b[31mred", "\x7f", "\ufeff", "\u200b", "\u00ad"),
@@ -105,7 +105,7 @@ def test_any_line_is_scored_or_refused_in_a_sentence(cases, suffix, files, tmp_p
         write(file, data)
         target.unlink(missing_ok=True)
         try:
-            score_lines(str(file), detector, model, target=target, settings=SETTINGS)
+            score_lines(str(file), detector, model, target=target, **SETTINGS)
         except Exception as error:
             check_refusal(error, (str(file), "question", "answer"))
             assert not target.exists()

@@ -2,11 +2,16 @@
 
 import shutil
 
+import numpy as np
 import polars as pl
 import pytest
 
 from anchorscope.answer.answers import answer_ends
-from anchorscope.detect.names import METHODS
+from anchorscope.detect.methods import METHODS
+from anchorscope.extract.store import ActivationReader
+from anchorscope.probe.anchor_rules import FULL
+from anchorscope.probe.kept import read_probes
+from rounding import assert_same, of_logits, of_sums
 from small_run import base_config, jobs, snakemake, write_config
 
 
@@ -17,7 +22,8 @@ def test_samples_and_askings_are_of_the_examples_whose_activations_are_kept(expe
     assert set(asked["id"]) == set(samples["id"]) == set(kept)
     assert asked["p_true"].is_between(0, 1).all()
     assert asked["confidence"].is_between(0, 1).all()
-    assert (asked["confidence"] * 9 - (asked["confidence"] * 9).round()).abs().max() < 1e-4, "not a digit"
+    ninths = asked["confidence"].to_numpy() * 9
+    assert_same(ninths, ninths.round(), of_sums(1, 9.0, np.float32))  # digits
     assert set(samples["samples"].list.len()) == {2}
     assert not samples["samples"].list.join("").str.contains("\n").any()
 
@@ -30,7 +36,10 @@ def test_a_run_scores_every_probed_example_with_every_method(experimented):
         assert sorted(rows["id"]) == sorted(set(delta["id"])), method
     first = delta.filter(repeat=0, intervention="exact_question", component="resid", position="answer_last", layer=1)
     both = scores.filter(method="probe").join(first, on="id")
-    assert (both["score"] - both["logit_clean_full"]).abs().max() < 1e-4, "the plain probe is the main run's"
+    reader = ActivationReader(sorted((experimented / "results/activations/tiny/one").iterdir()))
+    clean = reader.read("resid", "answer_last", "first", "clean", layers=range(reader.layers))
+    kept = read_probes(experimented / "results/probes/tiny/one/resid.answer_last.parquet")
+    assert_same(both["score"], both["logit_clean_full"], of_logits(kept[0][FULL], clean))  # the main run's probe
 
 
 def test_output_scores_count_the_token_that_ended_the_answer(experimented, tokenizer):
@@ -44,7 +53,8 @@ def test_output_scores_count_the_token_that_ended_the_answer(experimented, token
             assert ids[-1] in ends or len(ids) == limit
             assert not any(token in ends for token in ids[:-1])
             counted = range(len(ids) if stop else final + 1)
-            assert score == pytest.approx(-sum(logprobs[place] for place in counted), abs=1e-4)
+            expected = -sum(logprobs[place] for place in counted)
+            assert_same([score], [expected], of_sums(len(counted), expected, np.float32))
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from anchorscope.detect.compare import (
-    AGAINST,
     compare,
     coverage,
     kept,
@@ -19,7 +18,7 @@ from anchorscope.detect.compare import (
     scored_of,
     verdict,
 )
-from anchorscope.detect.names import KINDS, METHODS, SAMPLES, WITHOUT_STOP
+from anchorscope.detect.methods import METHODS
 from anchorscope.probe.quality import calibration_error
 from detection_scores import BY_DEFAULT, make_scores
 
@@ -34,8 +33,12 @@ def rows_of(method: str) -> pl.DataFrame:
 
 def test_there_is_a_row_for_every_method_in_the_order_of_the_names_whatever_the_order_of_the_rows():
     assert TABLE["method"].to_list() == list(BY_DEFAULT)
-    assert [name for name in METHODS if name not in TABLE["method"]] == [*WITHOUT_STOP, *SAMPLES]
-    assert all(row["method"] in KINDS[row["kind"]] for row in TABLE.to_dicts())
+    assert [name for name in METHODS if name not in TABLE["method"]] == [
+        *("answer_mean_logprob", "answer_min_logprob", "answer_sum_logprob"),
+        *("answer_mean_entropy", "answer_max_entropy"),
+        *("agreement", "cluster_entropy", "lexical_spread"),
+    ]
+    assert all(METHODS[row["method"]].kind == row["kind"] for row in TABLE.to_dicts())
     mixed = scored_of(SCORES.sample(fraction=1, shuffle=True, seed=3), "here")
     for name in ("scores", "p", "hallucinated", "folds"):
         np.testing.assert_array_equal(getattr(mixed, name), getattr(SCORED, name))
@@ -146,7 +149,7 @@ def test_a_probability_of_one_is_in_the_last_bin():
 def test_pathways_are_compared_with_their_rivals_and_judged_by_the_interval():
     table = pathways(SCORED)
     assert table.select("method", "against").rows() == [
-        (method, rival) for method, rivals in AGAINST.items() for rival in rivals
+        (method, rival) for method in METHODS for rival in METHODS[method].rivals
     ]
     auc = dict(TABLE.select("method", "auc").iter_rows())
     for row in table.to_dicts():

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from anchorscope.detect.compare import Run, carried_over, gather_detection
-from anchorscope.detect.transfer import SCHEMA
+from anchorscope.detect.scoring import TRANSFER
 from detection_scores import BY_DEFAULT, make_scores, make_transfer, write_scores
 from small_things import ROOT
 
@@ -81,7 +81,7 @@ def test_what_carries_over_is_the_mean_elsewhere_and_the_drop_from_home():
     rows = [("probe", "a", "a", 0.9), ("probe", "b", "b", 0.7), ("probe", "a", "b", 0.65), ("probe", "b", "a", 0.55)]
     rows += [("probe", "others", "a", 0.5), ("probe", "others", "b", 0.6)]
     ends = [(*row[:3], 100, 0, row[3], row[3] - 0.1, row[3] + 0.1) for row in rows]
-    transfer = pl.DataFrame(ends, schema=SCHEMA, orient="row").with_columns(model=pl.lit("m"))
+    transfer = pl.DataFrame(ends, schema=TRANSFER, orient="row").with_columns(model=pl.lit("m"))
     (found,) = carried_over(transfer).rows()
     assert found[:2] == ("m", "probe")
     assert found[2:] == pytest.approx((0.8, 0.6, 0.55, 0.2)), "at home, elsewhere, from all others, and the drop"

@@ -7,14 +7,8 @@ import numpy as np
 import pytest
 
 from anchorscope.answer.answers import answer_ends, grade
-from anchorscope.detect.reading import (
-    asked_scores,
-    belong,
-    cluster,
-    sample_scores,
-    scores_without_stop,
-    token_scores,
-)
+from anchorscope.detect.methods import belong, cluster
+from anchorscope.detect.reading import output_scores
 
 # How an answer ends, by what is generated after " New York"; and how many of these tokens belong to its text.
 ENDINGS = {
@@ -39,11 +33,11 @@ def test_the_token_that_ended_the_answer_counts_unless_it_is_left_out_by_name(to
     assert (ids[-1] in answer_ends(tokenizer)) == (ending[-1] != " USA"), "only at the limit nothing ends the answer"
     logprobs, entropies = [-0.5, -1.5, -3.0, -0.25], [0.25, 0.75, 0.5, 2.0]
     row = grade(tokenizer, ids, gold=["New York"], question="Which city is it?")
-    row |= {"logprobs": logprobs[: len(ids)], "entropies": entropies[: len(ids)]}
-    for found, prefix, count in (
-        (token_scores([row]), "", 2 + len(ending)),
-        (scores_without_stop([row]), "answer_", 2 + of_text),
-    ):
+    row |= {"logprobs": logprobs[: len(ids)], "entropies": entropies[: len(ids)], "p_true": 0.5, "confidence": 0.5}
+    found = output_scores([row], answer_scores=True)
+    assert len(found) == 2 * 5 + 2
+    assert list(output_scores([row], answer_scores=False)) == [name for name in found if not name.startswith("answer_")]
+    for prefix, count in (("", 2 + len(ending)), ("answer_", 2 + of_text)):
         expected = {
             "mean_logprob": -sum(logprobs[:count]) / count,
             "min_logprob": -min(logprobs[:count]),
@@ -51,13 +45,18 @@ def test_the_token_that_ended_the_answer_counts_unless_it_is_left_out_by_name(to
             "mean_entropy": sum(entropies[:count]) / count,
             "max_entropy": max(entropies[:count]),
         }
-        assert {name: values.tolist() for name, values in found.items()} == {
-            f"{prefix}{name}": pytest.approx([value]) for name, value in expected.items()
-        }
+        for name, value in expected.items():
+            assert found[f"{prefix}{name}"].tolist() == pytest.approx([value])
+
+
+def row_of(answer: str, **others: object) -> dict:
+    """What is known of an answer of one token."""
+    known = {"answer": answer, "answer_final": 0, "logprobs": [-1.0], "entropies": [1.0]}
+    return known | {"p_true": 0.5, "confidence": 0.5} | others
 
 
 def test_what_the_model_says_of_its_answer_counts_against_hallucination():
-    found = asked_scores([{"p_true": 0.9, "confidence": 1.0}, {"p_true": 0.25, "confidence": 0.0}])
+    found = output_scores([row_of("", p_true=0.9, confidence=1.0), row_of("", p_true=0.25, confidence=0.0)], False)
     assert found["p_true"].tolist() == pytest.approx([0.1, 0.75])
     assert found["confidence"].tolist() == [0, 1]
 
@@ -107,7 +106,8 @@ def test_clusters_are_the_parts_of_the_graph_of_answers_that_belong_together():
 
 def test_samples_are_compared_with_the_greedy_answer_and_with_each_other():
     samples = [["The Paris", "paris, France!", "London", "london"], ["Rome", "rome", "Rome.", "ROME"]]
-    found = sample_scores(["Paris", "Milan"], samples)
+    answered = zip(["Paris", "Milan"], samples, strict=True)
+    found = output_scores([row_of(answer, samples=some) for answer, some in answered], answer_scores=False)
     assert found["agreement"].tolist() == [0.5, 1.0]
     assert found["cluster_entropy"].tolist() == pytest.approx([log(2), 0.0])
     pairs = [1 / 2, 0, 0, 0, 0, 1]  # of the first: paris with paris france, and london with london

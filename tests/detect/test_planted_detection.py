@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from anchorscope.detect.areas import areas, gains
-from anchorscope.detect.names import METHODS
-from anchorscope.detect.pathways import read_ensemble, read_mixtures
-from anchorscope.detect.score_methods import scores_table, trainings_of
+from anchorscope.detect.fits import Fits, probe_layers
+from anchorscope.detect.methods import METHODS
+from anchorscope.detect.scoring import scores_table, trainings_of
 from anchorscope.probe.strengths import fit_trainings, own_fold
 from planted_detection import NOTHING, ONE_DIRECTION, TWO_DIRECTIONS, World, probes_of_layers
 
@@ -19,22 +19,10 @@ def mixture_is_ahead(truth: str, seed: int) -> bool:
     """Whether Mixture of Probes ranks better than the ensemble, by its interval."""
     reading = World(truth, seed, examples=300).reading()
     trainings, labels, folds = trainings_of(reading), reading.labels, torch.from_numpy(reading.folds)
-    clean = reading.states["first", "clean"]
-    plain = fit_trainings(clean[None], labels, trainings)
-    mixtures = read_mixtures(
-        reading.states,
-        labels,
-        trainings,
-        strengths=plain.strengths[0],
-        logits=plain.probes.logits(clean[None])[0],
-        halves=torch.from_numpy(reading.halves),
-        together=folds,
-        seed=seed,
-    )
-    ensemble = read_ensemble(
-        clean, labels, reading.clusters, trainings=trainings, strengths=plain.strengths[0], seed=seed
-    )
-    mop, others = (own_fold(some, folds).numpy() for some in (mixtures["mop"], ensemble["ensemble"]))
+    clean = reading.states["first", "clean"][None]
+    probes = probe_layers(clean, labels, trainings, fit_trainings(clean, labels, trainings))
+    fits = Fits(reading, probes, trainings, together=reading.folds, seed=seed)
+    mop, others = (own_fold(METHODS[name].score(fits).scores, folds).numpy() for name in ("mop", "ensemble"))
     gain = gains(mop, others[None], reading.hallucinated, reading.clusters, folds=reading.folds)
     return bool(gain["gain_low"][0] > 0)
 

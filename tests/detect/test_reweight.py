@@ -14,7 +14,7 @@ from anchorscope.detect.again import (
     reweighted_states,
     workload_of,
 )
-from anchorscope.detect.names import AMOUNTS, GATES, SHIFTS, layer_read
+from anchorscope.detect.reweighting import AMOUNTS, GATES, SHIFTS, layer_read
 from anchorscope.engine.parts import MODULES, find_parts
 from anchorscope.engine.self_check import choose_path
 from anchorscope.extract.axes import Headline
@@ -22,6 +22,7 @@ from architectures import VOCABULARY, small_model
 from engines import engine_on
 from few_examples import ALIKE, QUESTIONS, examples, prompts
 from reference import plain_reweighted
+from rounding import assert_same, of_a_pass, of_sums
 from small_things import tiny_model
 
 LAYERS = 5  # of which the first three are run
@@ -67,6 +68,10 @@ def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float(((found - expected).norm(dim=-1) / expected.norm(dim=-1)).max())
 
 
+def rounding_of(model, some: list[MarkedExample], expected: torch.Tensor) -> float:
+    return of_a_pass(model, max(len(example.ids) for example in some), expected)
+
+
 @pytest.mark.parametrize("questions", [QUESTIONS, ALIKE], ids=["different", "alike"])
 @pytest.mark.parametrize("family", ["llama", "mistral", "gemma2", "gemma3"])  # three with windows, one with a cap
 def test_states_are_those_of_one_pass_each_with_the_bias_in_the_models_own_mask(family, questions, tokenizer):
@@ -75,7 +80,7 @@ def test_states_are_those_of_one_pass_each_with_the_bias_in_the_models_own_mask(
     expected = expected_of(model, some)
     assert difference(expected[1:], expected[[1]].expand_as(expected[1:])) > 0.01, "nothing happens that could differ"
     for way in ("packed", "plain"):
-        assert difference(found_by(model, some, way=way), expected) < 1e-5
+        assert_same(found_by(model, some, way=way), expected, rounding_of(model, some, expected))
 
 
 @pytest.mark.parametrize("kind", ["gpt_oss", "bloom"])  # with attention sinks, with scores of rows times heads
@@ -84,7 +89,8 @@ def test_models_that_cannot_be_packed_are_reweighted_in_their_own_attention(kind
     some = marked(tokenizer)
     some = [replace(example, ids=example.ids % VOCABULARY) for example in some]
     assert choose_path(model, some[2].ids.tolist(), 10).name == "plain"
-    assert difference(found_by(model, some), expected_of(model, some)) < 1e-5
+    expected = expected_of(model, some)
+    assert_same(found_by(model, some), expected, rounding_of(model, some, expected))
 
 
 @pytest.mark.parametrize(("component", "position"), [("attn", "final"), ("mlp", "before_answer")])
@@ -94,15 +100,16 @@ def test_other_components_and_positions_can_be_read(component, position, tokeniz
     headline = Headline(component, position)
     expected = expected_of(model, some, headline=headline)
     for way in ("packed", "plain"):
-        assert difference(found_by(model, some, headline=headline, way=way), expected) < 1e-5
+        found = found_by(model, some, headline=headline, way=way)
+        assert_same(found, expected, rounding_of(model, some, expected))
 
 
 def test_the_bias_is_the_formulas():
     ids = np.arange(9)
     example = MarkedExample(ids, answer=6, read=8, exact_question=[2, 3], exact_answer=[7], question_last=4)
     quarter = example.bias(g=0.25, amount=1.0)
-    np.testing.assert_allclose(quarter[[2, 3]], 0.25 * 0.6931472, rtol=1e-6)
-    np.testing.assert_allclose(quarter[7], 0.75 * 0.6931472, rtol=1e-6)
+    rounding = of_sums(3, log(2), np.float32)  # a logarithm, a product, and what is kept
+    assert_same(quarter[[2, 3, 7]], [0.25 * log(2), 0.25 * log(2), 0.75 * log(2)], rounding)
     assert np.flatnonzero(quarter).tolist() == [2, 3, 7]
     assert np.flatnonzero(example.bias(g=1.0, amount=2.0)).tolist() == [2, 3]
     assert np.flatnonzero(example.bias(g=0.0, amount=2.0)).tolist() == [7]
@@ -118,7 +125,8 @@ def test_states_without_anything_to_favour_are_the_clean_ones(tokenizer):
     for name, gates in (("exact_question", to_question), ("exact_answer", to_answer)):
         nothing = [replace(example, **{name: []}) for example in some]
         for way in ("packed", "plain"):
-            assert difference(found_by(model, nothing, way=way, gates=gates), clean) < 1e-5
+            found = found_by(model, nothing, way=way, gates=gates)
+            assert_same(found, clean, rounding_of(model, some, clean))
             assert difference(found_by(model, some, way=way, gates=gates)[1:], clean[1:]) > 0.01
 
 
@@ -130,16 +138,17 @@ def test_an_example_that_is_read_before_its_answer_begins_is_clean(tokenizer):
     assert all(example.read == example.answer - 1 == len(example.ids) - 1 for example in some)
     model = tiny_model("llama", len(tokenizer), layers=LAYERS)
     found = found_by(model, some)
+    expected = expected_of(model, some)
     for vectors in found[2:]:
-        torch.testing.assert_close(vectors, found[1], atol=1e-6, rtol=0)
-    assert difference(found, expected_of(model, some)) < 1e-5
+        assert_same(vectors, found[1], rounding_of(model, some, expected))
+    assert_same(found, expected, rounding_of(model, some, expected))
 
 
 def test_batches_of_any_size_give_the_same(tokenizer):
     model = tiny_model("qwen3", len(tokenizer), layers=LAYERS)
     some = marked(tokenizer)
     together = found_by(model, some)
-    assert difference(found_by(model, some, batch_tokens=1), together) < 1e-5
+    assert_same(found_by(model, some, batch_tokens=1), together, rounding_of(model, some, together))
 
 
 @pytest.mark.parametrize("way", ["packed", "plain"])
@@ -156,7 +165,7 @@ def test_later_layers_are_not_run_and_the_model_is_left_as_it_was(way, tokenizer
     reweighted_states(engine, HEADLINE, some, DRAWN[: len(some)])
     assert set(ran) == {0, 1, 2}
     ran.clear()
-    torch.testing.assert_close(model(torch.arange(9)[None]).logits, before)
+    assert torch.equal(model(torch.arange(9)[None]).logits, before)
     assert ran == list(range(LAYERS))
     for handle in handles:
         handle.remove()

@@ -8,12 +8,10 @@ import torch
 from anchorscope.answer.donors import DONORS
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.detect.again import AgainSettings, gates_of, marked_examples, reweighted_states, run_again, workload_of
-from anchorscope.detect.names import AMOUNTS, GATES, SHIFTS
-from anchorscope.detect.reweighted_file import COLUMNS, read_reweighted, write_reweighted
+from anchorscope.detect.reweighting import AMOUNTS, COLUMNS, GATES, SHIFTS, read_reweighted, write_reweighted
 from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import Headline
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from, read_table, write_table
+from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
 from anchorscope.models.fetch import fetch_model
 from described import columns
 from few_examples import SHOTS, examples, longest, prompts

@@ -25,11 +25,11 @@ from anchorscope.detect import detector as detector_module
 from anchorscope.detect import score_lines as score_lines_module
 from anchorscope.detect.detector import Detector, tokenise
 from anchorscope.detect.detector_file import write_detector
-from anchorscope.detect.score_lines import ScoreSettings, read_rows, score_lines
-from anchorscope.models.describe import describe
-from anchorscope.models.manifest import Manifest
-from anchorscope.models.revision import tokenizer_hash
-from planted_detector import LAYERS, SHOTS, about, manifest, probes
+from anchorscope.detect.score_lines import read_rows, score_lines
+from anchorscope.models.fetch import describe
+from anchorscope.models.manifest import Manifest, tokenizer_hash
+from planted_detector import LAYERS, SHOTS, WIDTH, about, manifest, probes
+from rounding import assert_same, of_a_pass, of_sums
 from small_things import ROOT, tiny_model
 
 ASKED = {
@@ -53,9 +53,13 @@ def model(tokenizer):
     return tiny_model("llama", len(tokenizer), layers=LAYERS)
 
 
-def one_by_one(model, tokenizer, detector: Detector, layer: int) -> list[float]:
-    """One plain forward pass per answer. Prompt and answer are tokenised apart; `grade` finds the token to read."""
-    trained, prompt, found = detector.trained, few_shot_prompt(SHOTS), []
+def one_by_one(model, tokenizer, detector: Detector, layer: int) -> tuple[list[float], float]:
+    """One plain forward pass per answer. Prompt and answer are tokenised apart; `grade` finds the token to read.
+
+    And the rounding: a chance moves by at most a quarter of its logit, which moves with all numbers of a state, and is
+    a sum of them.
+    """
+    trained, prompt, found, states, tokens = detector.trained, few_shot_prompt(SHOTS), [], [], 0
     block = model.get_decoder().layers[layer]
     part = {"resid": block, "attn": block.self_attn.o_proj, "mlp": block.mlp}[detector.about.component]
     kept = []
@@ -71,10 +75,14 @@ def one_by_one(model, tokenizer, detector: Detector, layer: int) -> list[float]:
         with torch.inference_mode():
             model(torch.tensor([before + ids]))
         state = kept.pop()[0, place]
+        states, tokens = [*states, state], max(tokens, len(before + ids))
         units = (state - trained.mean[layer]) / trained.scale[layer]
         found.append(1 / (1 + np.exp(-float(units @ trained.weight[layer] + trained.bias[layer]))))
     handle.remove()
-    return found
+    weight, seen = (trained.weight / trained.scale)[layer].abs(), torch.stack(states)
+    largest = ((seen.abs() + trained.mean[layer].abs()) @ weight).max() + trained.bias[layer].abs()
+    moved = of_a_pass(model, tokens, seen) * float(weight.sum()) + of_sums(WIDTH + 3, float(largest), np.float32)
+    return found, moved / 4
 
 
 @pytest.mark.parametrize(
@@ -93,19 +101,20 @@ def test_scores_are_those_of_one_plain_pass_per_answer(family, component, positi
     described = about(tokenizer_hash(tokenizer), architecture=kind, component=component, position=position)
     detector = Detector(probes(), described)
     found = detector.score(model, tokenizer, QUESTIONS, ANSWERS, layer=layer)
-    expected = one_by_one(model, tokenizer, detector, described.layer if layer is None else layer)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    expected, rounding = one_by_one(model, tokenizer, detector, described.layer if layer is None else layer)
+    assert_same(found, expected, rounding)
     assert np.ptp(found) > 0.05, "they differ by more than rounding"
 
 
 def test_neither_order_batches_nor_portions_change_a_score(model, tokenizer, detector, monkeypatch):
     expected = detector.score(model, tokenizer, QUESTIONS, ANSWERS)
+    _, rounding = one_by_one(model, tokenizer, detector, detector.about.layer)
     backwards = detector.score(model, tokenizer, QUESTIONS[::-1], ANSWERS[::-1], batch_tokens=40)
-    np.testing.assert_allclose(backwards[::-1], expected, rtol=0, atol=1e-5)
+    assert_same(backwards[::-1], expected, rounding)
     alone = detector.score(model, tokenizer, QUESTIONS[:1], ANSWERS[:1])
-    np.testing.assert_allclose(alone, expected[:1], rtol=0, atol=1e-5)
+    assert_same(alone, expected[:1], rounding)
     monkeypatch.setattr(detector_module, "PORTION", 2)
-    np.testing.assert_allclose(detector.score(model, tokenizer, QUESTIONS, ANSWERS), expected, rtol=0, atol=1e-5)
+    assert_same(detector.score(model, tokenizer, QUESTIONS, ANSWERS), expected, rounding)
 
 
 def test_an_empty_answer_and_a_refusal_have_no_score_and_only_the_first_line_is_read(
@@ -115,7 +124,8 @@ def test_an_empty_answer_and_a_refusal_have_no_score_and_only_the_first_line_is_
     with caplog.at_level(logging.INFO, logger="anchorscope"):
         found = detector.score(model, tokenizer, QUESTIONS[:1] * 5, answers)
     assert np.isnan(found).tolist() == [True, True, False, False, True]
-    assert found[3] == pytest.approx(found[2], abs=1e-6)
+    _, rounding = one_by_one(model, tokenizer, detector, detector.about.layer)
+    assert_same(found[3:4], found[2:3], rounding)
     assert "3 of 5 answers are empty or refusals and get no score" in caplog.text
     assert "answers are taken as given; the detector learnt from greedy answers of tiny itself" in caplog.text
     assert len(detector.score(model, tokenizer, [], [])) == 0
@@ -292,8 +302,9 @@ def test_the_command_reads_the_standard_input_and_gives_what_python_gives(files,
     scores = [row.pop("hallucinated") for row in found]
     assert found == rows
     assert scores.pop() is None
-    expected = anchorscope.load_detector(folder / "tiny.safetensors").score(model, tokenizer, QUESTIONS, ANSWERS)
-    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-6)
+    detector = anchorscope.load_detector(folder / "tiny.safetensors")
+    _, rounding = one_by_one(model, tokenizer, detector, detector.about.layer)
+    assert_same(scores, detector.score(model, tokenizer, QUESTIONS, ANSWERS), rounding)
     assert "1 of 7 answers are empty or refusals" in done.stderr
     assert not (folder / ".hashes").exists(), "nothing is left beside a folder that is not ours"
 
@@ -303,11 +314,11 @@ def test_a_manifest_of_other_weights_is_refused_before_they_are_loaded(files):
     replace(manifest(tokenizer_hash(tokenizer)), revision="another").write(folder / "tiny.json")
     (folder / "asked.jsonl").write_text('{"question": "Who?", "answer": "Me"}\n')
     given = {"questions": str(folder / "asked.jsonl"), "detector": folder / "tiny.safetensors"}
-    settings = ScoreSettings(dtype="float32", threads=1, batch_tokens=None)
+    settings = {"dtype": "float32", "threads": 1, "batch_tokens": None}
     with pytest.raises(ValueError, match=r"for the weights fedcba9876543210 of tiny, but .*tiny\.json has another"):
-        score_lines(**given, model=folder / "tiny.json", target=None, settings=settings)
+        score_lines(**given, model=folder / "tiny.json", target=None, **settings)
     with pytest.raises(ValueError, match=r"gone\.json does not exist; name a model's folder, or its manifest"):
-        score_lines(**given, model=folder / "gone.json", target=None, settings=settings)
+        score_lines(**given, model=folder / "gone.json", target=None, **settings)
 
 
 def test_scores_go_through_links_to_a_plain_file_and_to_nothing_else(files, monkeypatch):
@@ -322,18 +333,18 @@ def test_scores_go_through_links_to_a_plain_file_and_to_nothing_else(files, monk
         "detector": folder / "tiny.safetensors",
         "model": folder / "tiny",
     }
-    settings = ScoreSettings(dtype="float32", threads=1, batch_tokens=None)
+    settings = {"dtype": "float32", "threads": 1, "batch_tokens": None}
     with monkeypatch.context() as patch:
         patch.setattr(score_lines_module, "read_rows", lambda *_: pytest.fail("work began before"))
         for target, kind in {"tiny": "a folder", "fifo": "not a plain file but a fifo, socket or device"}.items():
             with pytest.raises(ValueError, match=f"{target} is {kind}; name a plain file"):
-                score_lines(**given, target=folder / target, settings=settings)
-    score_lines(**given, target=folder / "link", settings=settings)
+                score_lines(**given, target=folder / target, **settings)
+    score_lines(**given, target=folder / "link", **settings)
     assert (folder / "link").is_symlink()
     scored = json.loads((folder / "behind.jsonl").read_text())
     assert 0 < scored["hallucinated"] < 1
     (folder / "asked.csv").write_text("question,answer\nWho?,Me\n")
-    score_lines(**given | {"questions": str(folder / "asked.csv")}, target=folder / "link", settings=settings)
+    score_lines(**given | {"questions": str(folder / "asked.csv")}, target=folder / "link", **settings)
     assert json.loads((folder / "behind.jsonl").read_text()) == scored, "of CSV come the same lines"
 
 

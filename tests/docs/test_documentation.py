@@ -90,7 +90,7 @@ def test_the_formats_page_names_every_layouts_columns():
 def test_the_formats_pages_csv_is_read(tmp_path):
     (block,) = blocks(ROOT / "docs/formats.md", "text")
     (tmp_path / "mine.csv").write_text(block)
-    table, _ = normalize(read_csv(tmp_path / "mine.csv"), "own", 0, "mine.csv")
+    table, _ = normalize(pl.from_arrow(read_csv(tmp_path / "mine.csv")), "own", 0, "mine.csv")
     assert table.select("gold", "subject").to_dicts() == [{"gold": ["Jane Austen", "Austen"], "subject": "Emma"}]
 
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 import torch
 
-from anchorscope.detect import pathways, score_methods, transfer
+from anchorscope.detect import gates, scoring
 from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS
 from anchorscope.experiments import NAMES
 from anchorscope.experiments.tell_groups import tell_groups
@@ -106,8 +106,8 @@ def test_the_tables_of_detection_have_the_columns_that_are_described(tmp_path):
 
 def test_the_tables_of_detection_methods_have_the_columns_that_are_described():
     for name, schema in (
-        ("gates/{model}/{dataset}", pathways.SCHEMA),
-        ("scores/{model}/{dataset}", score_methods.SCHEMA),
-        ("transfer/{model}", transfer.SCHEMA),
+        ("gates/{model}/{dataset}", gates.SCHEMA),
+        ("scores/{model}/{dataset}", scoring.SCORES),
+        ("transfer/{model}", scoring.TRANSFER),
     ):
         assert set(columns(f"detect/{name}.parquet")) == set(schema)

@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 from anchorscope.draw.experiments import READER_TITLES, density
 from anchorscope.draw.figures import DRAW
 from anchorscope.draw.kinds import FIGURE_KINDS
-from anchorscope.draw.panels import read_style
-from anchorscope.draw.views import View
+from anchorscope.draw.panels import View, read_style
 from anchorscope.experiments import NAMES
 from anchorscope.experiments.groups import RULES
 from experiment_tables import REFERENCE, level, make_experiments

@@ -17,13 +17,12 @@ from matplotlib.lines import Line2D
 
 from anchorscope.draw.figures import DRAW, TEXT_ORDER, intervention_title, plot_family
 from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS, kinds_drawn
-from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, read_style, save
-from anchorscope.draw.sheets import Sheet, Source, draw_all
-from anchorscope.draw.views import PUBLISHED, View
+from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, PUBLISHED, View, read_style, save
+from anchorscope.draw.sheets import Source, draw_all
 from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.frames import write_frame
-from anchorscope.summarise.notes import coarse_roundings, mark_random, notes, plain_paths, unprobed
 from anchorscope.summarise.verdict_on_kinds import EVERYONE
+from anchorscope.summarise.wording import coarse_roundings, mark_random, notes, plain_paths, unprobed
 from read_figures import outside
 from small_things import ROOT
 from synthetic_run import overall_gains
@@ -625,11 +624,11 @@ def test_figures_drawn_side_by_side_are_those_drawn_one_after_another(tables, tm
         write_frame(files[name], table, {})
     source = Source(files, MODELS, DATASETS, headline=PUBLISHED, note="", style=str(BUNDLED_STYLE))
     for processes in (1, 2):
-        sheets = [
-            Sheet(kind, column, [str(tmp_path / f"{processes}/{kind}{column}.{end}") for end in ("png", "svg")])
-            for kind, column in (("share", False), ("auc", True))
-        ]
-        draw_all(sheets, source, processes)
+        wanted = {
+            name: [str(tmp_path / f"{processes}/{name}.{end}") for end in ("png", "svg")]
+            for name in ("share", "auc_column")
+        }
+        draw_all(wanted, source, processes)
     alone, together = (sorted((tmp_path / name).iterdir()) for name in ("1", "2"))
     assert [file.name for file in alone] == [file.name for file in together]
     assert len(alone) == 4
@@ -642,7 +641,7 @@ def test_what_another_process_could_not_draw_is_said_in_its_own_words(tables, tm
     for name, table in tables.items():
         write_frame(files[name], table, {})
     source = Source(files, MODELS, DATASETS, headline=PUBLISHED, note="", style=str(BUNDLED_STYLE))
-    sheets = [Sheet("share", False, [str(tmp_path / "share.svg")]), Sheet("nothing", False, [])]
+    wanted = {"share": [str(tmp_path / "share.svg")], "nothing": []}
     with pytest.raises(RuntimeError, match="KeyError: 'nothing'"):
-        draw_all(sheets, source, 2)
+        draw_all(wanted, source, 2)
     assert (tmp_path / "share.svg").exists()

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.engine.attention import packed_attention
-from anchorscope.engine.packs import SHARERS, Openings, find_openings
+from anchorscope.engine.packs import SHARERS, Openings, find_openings, packed_attention
 from rounding import assert_same, of_a_pass
 from small_things import tiny_model
 

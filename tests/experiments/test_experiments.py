@@ -1,20 +1,22 @@
 """The groups and the estimates of the experiments, compared with slow and obvious ones."""
 
+import json
+
 import numpy as np
 import polars as pl
 import pytest
 
 from anchorscope.experiments.claims import judge_experiment
-from anchorscope.experiments.estimate import SAMPLE, patching_rows, read_known, saliency_rows
-from anchorscope.experiments.estimates import SCHEMA, Sample, bins, by_anchor, matched_gap, rows, to_table
-from anchorscope.experiments.groups import read_groups
+from anchorscope.experiments.estimate import SAMPLE, pass_rows, read_known, saliency_rows
+from anchorscope.experiments.groups import Grouping, read_groups
+from anchorscope.experiments.means import SCHEMA, bins, by_anchor, matched_gap, rows, to_table
 from anchorscope.experiments.names import ENOUGH
 from anchorscope.files.frames import write_frame
-from anchorscope.files.provenance import provenance
-from anchorscope.summarise.bootstrap import resample
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.summarise.claims import Findings
 from anchorscope.summarise.claims_page import claims_page
-from anchorscope.summarise.strata import thirds
+from anchorscope.summarise.curves import resample
+from anchorscope.summarise.grouping import thirds
 from anchorscope.summarise.tables import gather, read_coverage
 from planted_experiments import HEADLINE, World, boundary, patching
 
@@ -40,20 +42,24 @@ def test_groups_do_not_depend_on_the_order_of_rows(world):
     np.testing.assert_array_equal(found, world.groups().by_rule["honest"].question_anchored)
 
 
-def sample_of(repeats: int, layers: int, examples: int) -> tuple[np.ndarray, Sample, np.ndarray]:
-    """Values, a sample with unequal weights and some who do not count, and logits."""
+def sample_of(repeats: int, layers: int, examples: int) -> tuple[np.ndarray, Grouping]:
+    """Values, and groups with unequal weights and some who do not count."""
     generator = np.random.default_rng(0)
     values, logits = generator.normal(size=(2, repeats, layers, examples))
     inside, counted = generator.random((2, repeats, layers, examples)) < np.array([0.4, 0.9])[:, None, None, None]
-    return (
-        values,
-        Sample(inside, counted, stands_for=generator.integers(1, 4, examples).astype(float), trained=0.4),
-        logits,
+    return values, Grouping(
+        question_anchored=inside,
+        other_prompt=inside,
+        labelling=logits,
+        measuring=logits,
+        trained=0.4,
+        counted=counted,
+        stands_for=generator.integers(1, 4, examples).astype(float),
     )
 
 
 def test_group_means_are_weighted_means_over_repeats():
-    values, sample, _ = sample_of(2, 3, 60)
+    values, sample = sample_of(2, 3, 60)
     drawn = resample([str(number) for number in range(60)], 2, 50, seed=0)
     found = by_anchor(values, sample, drawn)
     for layer in range(3):
@@ -70,11 +76,11 @@ def test_group_means_are_weighted_means_over_repeats():
 
 
 def test_a_matched_gap_is_the_weighted_mean_of_differences_within_bins():
-    values, sample, logits = sample_of(1, 2, 200)
+    values, sample = sample_of(1, 2, 200)
     drawn = resample([str(number) for number in range(200)], 1, 50, seed=0)
-    found = matched_gap(values, sample, logits, drawn)
+    found = matched_gap(values, sample, drawn)
     for layer in range(2):
-        place, differences, weights = bins(logits[0])[layer], [], []
+        place, differences, weights = bins(sample.labelling[0])[layer], [], []
         for one in range(place.max() + 1):
             groups = [
                 sample.counted[0, layer] & (place == one) & (sample.question_anchored[0, layer] == group)
@@ -99,7 +105,7 @@ def test_no_bin_spans_zero_and_bins_of_one_side_are_of_equal_size():
 
 
 def test_the_mean_over_layers_is_of_layers_with_enough_examples():
-    values, sample, _ = sample_of(1, 3, 100)
+    values, sample = sample_of(1, 3, 100)
     sample.question_anchored[0, 1] = np.arange(100) < ENOUGH // 2
     drawn = resample([str(number) for number in range(100)], 1, 50, seed=0)
     found = list(rows(by_anchor(values, sample, drawn)["gap"], measure="m"))
@@ -114,16 +120,16 @@ def test_what_is_known_of_an_example_is_found_by_its_id(world):
     chosen = pl.DataFrame({"id": ids, "stands_for": stands_for}).with_columns(logprobs=pl.lit([-1.0, -3.0, -50.0]))
     unsure = pl.DataFrame({"id": ids, "refused": [name < "0100" for name in ids]})
     known = read_known(groups, chosen.sample(fraction=1, shuffle=True, seed=0), unsure)
-    np.testing.assert_array_equal(known.stands_for, stands_for)
-    assert set(known.values["logprob"]) == {-18.0}, "with the token that ended the answer"
-    np.testing.assert_array_equal(known.values["unsure"], [100.0 * (name < "0100") for name in ids])
-    np.testing.assert_allclose(known.values["popularity"], np.log10(groups.popularity))
+    np.testing.assert_array_equal(known["stands_for"], stands_for)
+    assert set(known["logprob"]) == {-18.0}, "with the token that ended the answer"
+    np.testing.assert_array_equal(known["unsure"], [100.0 * (name < "0100") for name in ids])
+    np.testing.assert_allclose(known["popularity"], np.log10(groups.popularity))
 
 
 def test_a_donor_of_the_same_third_of_popularity_is_in_that_stratum(world):
     assert thirds(np.array([1.0, 50.0, 99.0, np.nan]), np.arange(100.0)).tolist() == [0, 1, 2, -1]
     scores = world.rows(world.cut, "patch_question").with_columns(donor_popularity=pl.lit(10**9))
-    table = to_table(patching_rows(scores, world.groups(), world.resamples()))
+    table = to_table(pass_rows("patching", scores, world.groups(), world.resamples()))
     whole = {row["stratum"]: row["n"] for row in table.filter(layer=0, rule="flip", anchor="gap").to_dicts()}
     third = thirds(world.groups().popularity, world.groups().popularity)
     assert whole["same_popularity"] == (third == 2).sum()
@@ -135,7 +141,7 @@ def test_an_example_without_a_donor_counts_nowhere(world):
     scores = world.rows(world.cut, "patch_question").with_columns(donor_popularity=pl.lit(None, pl.Int64))
     changed = [name for name in scores.columns if name.startswith("logit_ko")]
     scores = scores.with_columns(pl.when(pl.col("id") >= "0010").then(name).alias(name) for name in changed)
-    table = to_table(patching_rows(scores, world.groups(), world.resamples()))
+    table = to_table(pass_rows("patching", scores, world.groups(), world.resamples()))
     assert table.filter(layer=0, rule="honest", anchor="gap", stratum="all")["n"].to_list() == [len(world.wrong) - 10]
     assert "same_popularity" not in set(table["stratum"])
 
@@ -143,7 +149,7 @@ def test_an_example_without_a_donor_counts_nowhere(world):
 def test_scores_of_other_examples_are_one_sentence(world):
     scores = world.rows(world.cut, "patch_question").filter(pl.col("id") != "0000")
     with pytest.raises(ValueError, match="hold different examples"):
-        to_table(patching_rows(scores, world.groups(), world.resamples()))
+        to_table(pass_rows("patching", scores, world.groups(), world.resamples()))
 
 
 def test_a_reference_layer_without_saliency_is_one_sentence():
@@ -176,7 +182,7 @@ def test_the_page_has_every_part_of_an_experiments_claim():
     judged = judge_experiment("patching", tables, readable=set(tables))
     findings = Findings({}, claims=judged, one_mechanism=[], kinds=[], landmarks=[], weights={}, note="")
     page = claims_page(findings)
-    assert set(findings.statements()) == {1, 2, 3, 4, 5, 6, 7}
+    assert list(json.loads(findings.to_json())["statements"]) == ["1", "2", "3", "4", "5", "6", "7"]
     for part in judged[0].parts:
         assert part.title in page
     assert "| model | one | honest | supported |" in page

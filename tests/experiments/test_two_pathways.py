@@ -9,7 +9,7 @@ import torch
 from anchorscope.engine.door import Engine
 from anchorscope.experiments.scores import score_experiment
 from anchorscope.extract.axes import EXACT, HEADLINE, REPLACING
-from anchorscope.extract.run import run_workload
+from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import build_replaced, build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.files.frames import write_frame

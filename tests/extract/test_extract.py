@@ -27,7 +27,7 @@ from anchorscope.extract.axes import (
     passes_of,
     window_of,
 )
-from anchorscope.extract.run import run_workload
+from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import Workload, build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter, check_finite, column, grid_of, remove_added
 from engines import greedy

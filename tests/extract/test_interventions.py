@@ -15,7 +15,7 @@ from anchorscope.engine.work import Variant, Work
 from anchorscope.extract.axes import CONTROLS, PASSES, knockouts_of, passes_of
 from anchorscope.extract.interventions import CONTROL_REACH, PromptedQuestion, cut_tokens
 from anchorscope.text.content_words import exact_question_spans
-from anchorscope.text.spans import Span
+from anchorscope.text.normal_words import Span
 from engines import collected, engine_on
 from rounding import assert_same, of_a_pass
 from small_things import tiny_model

@@ -9,7 +9,7 @@ from anchorscope.engine import self_check
 from anchorscope.engine.door import Engine
 from anchorscope.engine.work import Variant
 from anchorscope.extract.axes import EXACT, HEADLINE, PASSES, passes_of, windowed
-from anchorscope.extract.run import run_workload
+from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.probe.delta import measure

@@ -15,7 +15,7 @@ from anchorscope.engine.packs import grow_tree
 from anchorscope.engine.work import Variant
 from anchorscope.extract.axes import COMPONENTS, POSITIONS, REPLACING
 from anchorscope.extract.interventions import QuestionTokens, patch_question, patch_random, replaced_prompt
-from anchorscope.extract.run import run_workload
+from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import build_replaced, build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from few_examples import examples, longest, prompts

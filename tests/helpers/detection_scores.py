@@ -6,13 +6,13 @@ import numpy as np
 import polars as pl
 
 from anchorscope.detect.compare import Run, gather_detection
-from anchorscope.detect.names import METHODS, OTHERS, SAMPLES, WITHOUT_STOP
-from anchorscope.detect.transfer import SCHEMA
+from anchorscope.detect.methods import METHODS, OTHERS
+from anchorscope.detect.scoring import TRANSFER
 from anchorscope.files.frames import write_frame
-from anchorscope.files.provenance import provenance
-from anchorscope.probe.probed import Pair
+from anchorscope.files.sealed_parquet import provenance
+from anchorscope.probe.examples import Pair
 
-BY_DEFAULT = tuple(name for name in METHODS if name not in (*SAMPLES, *WITHOUT_STOP))
+BY_DEFAULT = tuple(name for name, method in METHODS.items() if method.needs is None)
 SKILL = {"probe": 1.0, "stacked": 1.4, "mop": 0.4}
 Gathered = tuple[dict[str, pl.DataFrame], dict[str, object]]
 
@@ -65,7 +65,7 @@ def make_transfer(datasets: list[str], methods: tuple[str, ...] = BY_DEFAULT) ->
             for trained in [*others, *([OTHERS] if others else [])]:
                 auc = (0.7 if trained == OTHERS else 0.6) - number / 1000
                 rows.append((method, trained, tested, 120, 0, auc, auc - 0.05, auc + 0.05))
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    return pl.DataFrame(rows, schema=TRANSFER, orient="row")
 
 
 def make_detection(folder: Path, models: dict[str, str], datasets: list[str], missing: Pair | None = None) -> Gathered:

@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.estimate import ANSWERS, FLOWS, LABELS, OTHER_PROMPT, PATCHES
-from anchorscope.experiments.estimates import SCHEMA
+from anchorscope.experiments.estimate import FLOWS, LABELS, OTHER_PROMPT, PASSES
 from anchorscope.experiments.groups import RULES
+from anchorscope.experiments.means import SCHEMA
 from anchorscope.experiments.names import (
     ACCURACY,
     DELTA_P,
@@ -23,7 +23,7 @@ from anchorscope.experiments.names import (
     TWO_MODES,
     UNSURE,
 )
-from anchorscope.summarise.strata import POPULARITY
+from anchorscope.summarise.grouping import POPULARITY
 
 LEVELS = {"question": 40.0, "answer": 10.0, "gap": 30.0, None: 70.0}
 REFERENCE = 2  # the layer with the best AUC
@@ -40,8 +40,10 @@ def make_experiments(layers: dict[str, int], datasets: list[str], weights: str =
     anchors = ("question", "answer", "gap")
     strata = {ACCURACY: ("all", EQUAL_LOGIT, *POPULARITY)}
     units = {
-        "patching": [(FLIPS, condition, "all", anchor) for condition, anchor in product(PATCHES, anchors)],
-        "answer_only": [(DELTA_P, condition, "all", anchor) for condition, anchor in product(ANSWERS, anchors)],
+        **{
+            name: [(measure, condition, "all", anchor) for condition, anchor in product(PASSES[name][0], anchors)]
+            for name, measure in {"patching": FLIPS, "answer_only": DELTA_P}.items()
+        },
         "boundary": [
             (measure, EVERYONE, stratum, anchor)
             for measure in (ACCURACY, UNSURE, SUBJECT, LOGPROB)

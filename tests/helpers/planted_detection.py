@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
-from anchorscope.detect.methods import LayerProbes, probe_layers
-from anchorscope.detect.names import AMOUNTS, GATES
-from anchorscope.detect.reading import PASSES, Reading, reading_of
-from anchorscope.detect.reweighted_file import Reweighted
-from anchorscope.detect.score_methods import trainings_of
+from anchorscope.detect.fits import LayerProbes, probe_layers
+from anchorscope.detect.gates import PASSES
+from anchorscope.detect.reading import Reading, reading_of
+from anchorscope.detect.reweighting import AMOUNTS, GATES, Reweighted
+from anchorscope.detect.scoring import trainings_of
 from anchorscope.extract.axes import EXACT
 from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.strengths import fit_trainings
@@ -68,14 +68,15 @@ class World:
             if amount
         }
         names = self.examples.ids
+        rows = {name: self._answer() for name in names}
+        for row in rows.values():
+            row |= {"p_true": self.random.random(), "confidence": self.random.integers(10) / 9}
+        for row in rows.values():
+            row |= {"samples": [self._text(2) for _ in range(5)]}
         return reading_of(
             self.examples,
             draw,
-            answers={name: self._answer() for name in names},
-            asked={
-                name: {"p_true": self.random.random(), "confidence": self.random.integers(10) / 9} for name in names
-            },
-            samples={name: {"samples": [self._text(2) for _ in range(5)]} for name in names},
+            rows,
             answer_scores=True,
             reweighted=Reweighted(names, torch.from_numpy(self.random.normal(size=first.shape)).float(), moved),
         )

@@ -8,7 +8,7 @@ import torch
 from anchorscope.detect.detector_file import About, Trained
 from anchorscope.extract.axes import HEADLINE, PASSES, Headline
 from anchorscope.extract.store import ActivationWriter, file_of
-from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.models.manifest import Manifest
 from anchorscope.probe.fitting import Fitting
 

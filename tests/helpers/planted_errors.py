@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 
-from anchorscope.engine import attention, self_check
+from anchorscope.engine import packs, self_check
 from anchorscope.engine.packing import Branch, Pack
 from anchorscope.engine.parts import Parts
 from anchorscope.engine.self_check import _Trial
@@ -42,7 +42,7 @@ def with_biases(model: PreTrainedModel, parts: Parts) -> list[nn.Module]:
 @contextmanager
 def _attending(change: Callable[..., dict], after: Callable = lambda out: out) -> Iterator[None]:
     """Packed attention whose arguments or output are changed."""
-    original = attention.attend
+    original = packs.attend
 
     def changed(module: nn.Module, query: Any, key: Any, value: Any, *others: Any, **more: Any) -> tuple:
         given = {"query": query, "key": key, "value": value, **more}
@@ -51,11 +51,11 @@ def _attending(change: Callable[..., dict], after: Callable = lambda out: out) -
         out, weights = original(module, query, key, value, *others, **given)
         return after(out), weights
 
-    AttentionInterface.register(attention.NAME, changed)
+    AttentionInterface.register(packs.NAME, changed)
     try:
         yield
     finally:
-        AttentionInterface.register(attention.NAME, original)
+        AttentionInterface.register(packs.NAME, original)
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def prefix_off_by_one(trial: _Trial) -> Any:
             return {}
         keys, values = past.pools[layer]
         moved = torch.cat([keys[:shared].roll(1, 0), keys[shared:]])
-        return {"past": attention.Past({**past.pools, layer: (moved, values)})}
+        return {"past": packs.Past({**past.pools, layer: (moved, values)})}
 
     return _attending(change)
 

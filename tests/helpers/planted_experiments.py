@@ -11,21 +11,13 @@ import polars as pl
 import torch
 
 from anchorscope.experiments.claims import judge_experiment
-from anchorscope.experiments.estimate import (
-    SAMPLE,
-    Known,
-    answer_only_rows,
-    awareness_rows,
-    boundary_rows,
-    patching_rows,
-    saliency_rows,
-)
-from anchorscope.experiments.estimates import to_table
+from anchorscope.experiments.estimate import SAMPLE, awareness_rows, boundary_rows, pass_rows, saliency_rows
 from anchorscope.experiments.groups import RULES, Groups, read_groups
+from anchorscope.experiments.means import to_table
 from anchorscope.experiments.tell_groups import tell_groups
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.examples import assign_folds
-from anchorscope.summarise.bootstrap import Resamples, resample
+from anchorscope.summarise.curves import Resamples, resample
 
 HEADLINE = Headline("resid", "answer_last")
 LAYERS = 2
@@ -123,7 +115,7 @@ def patching(truth: str, seed: int) -> pl.DataFrame:
     passes = {"patch_question": question, "patch_random": others, "patch_right": question}
     scores = pl.concat(world.rows(changed, name) for name, changed in passes.items())
     scores = scores.with_columns(donor_popularity="popularity")
-    return to_table(patching_rows(scores, world.groups(), world.resamples()))
+    return to_table(pass_rows("patching", scores, world.groups(), world.resamples()))
 
 
 def answer_only(truth: str, seed: int) -> pl.DataFrame:
@@ -134,15 +126,15 @@ def answer_only(truth: str, seed: int) -> pl.DataFrame:
         name: world.moved(lambda logits: np.where(lost, 0.0, logits)) for name in ("answer_only", "answer_after_other")
     }
     scores = pl.concat(world.rows(changed, name) for name, changed in passes.items())
-    return to_table(answer_only_rows(scores, world.groups(), world.resamples()))
+    return to_table(pass_rows("answer_only", scores, world.groups(), world.resamples()))
 
 
 def boundary(truth: str, seed: int) -> pl.DataFrame:
     """Holds: those that depend on the question are more often right. Else: a push flips what was judged right."""
     right, push = ((0.85, 0.35), 0.0) if truth == HOLDS else ((0.5, 0.5), 1.5)
     world = World(seed, two_kinds=truth == HOLDS, right=right, push=push, signal=0.8)
-    values = {"accuracy": 100.0 * ~world.wrong, "popularity": np.log10(world.popularity)}
-    return to_table(boundary_rows(Known(values, np.ones(COUNT)), world.groups(), world.resamples()))
+    values = {"accuracy": 100.0 * ~world.wrong, "popularity": np.log10(world.popularity), "stands_for": np.ones(COUNT)}
+    return to_table(boundary_rows(pl.DataFrame(values), world.groups(), world.resamples()))
 
 
 def awareness(truth: str, seed: int) -> pl.DataFrame:

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from anchorscope.summarise.bootstrap import interval, resample
-from anchorscope.summarise.curves import curves
+from anchorscope.summarise.curves import curves, interval, resample
 from anchorscope.summarise.grouping import PlaceLogits, group
 
 

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import ArrayLike
 from transformers import PreTrainedModel
 
-from anchorscope.probe.logistic import TOLERANCE, FittedProbes
+from anchorscope.probe.logistic import CONSTANT, JITTER, TOLERANCE, FittedProbes, class_weights
 
 
 def assert_same(found: ArrayLike, expected: ArrayLike, rounding: float) -> None:
@@ -34,7 +34,8 @@ def of_a_pass(model: PreTrainedModel, tokens: int, states: torch.Tensor) -> floa
     config = model.config.get_text_config()
     head = getattr(config, "head_dim", config.hidden_size // config.num_attention_heads)
     heads = config.num_attention_heads * head
-    terms = 4 * config.hidden_size + head + 2 * tokens + heads + config.intermediate_size
+    inner = getattr(config, "intermediate_size", 4 * config.hidden_size)
+    terms = 4 * config.hidden_size + head + 2 * tokens + heads + inner
     return config.num_hidden_layers * terms * torch.finfo(states.dtype).eps * float(states.abs().max())
 
 
@@ -72,9 +73,9 @@ def of_a_slope(states: torch.Tensor, weight: torch.Tensor, strength: float) -> f
     return stop(strength) + logits + examples * eps * float(((states - middle) / spread).abs().max())
 
 
-def stop(strength: float) -> float:
+def stop(strength: float, tolerance: float = TOLERANCE) -> float:
     """The root mean square slope below which the solver stops."""
-    return TOLERANCE * min(max(strength, 0.1), 1.0)
+    return tolerance * min(max(strength, 0.1), 1.0)
 
 
 def of_a_fit(states: torch.Tensor, strengths: torch.Tensor) -> float:
@@ -89,3 +90,52 @@ def of_a_fit(states: torch.Tensor, strengths: torch.Tensor) -> float:
     length = float(((states - middle) / spread).square().sum(2).add(1).max().sqrt())
     slope = stop(float(strengths.min())) * (states.shape[2] + 1) ** 0.5
     return 2 * slope / float(strengths.min()) * length
+
+
+def of_probes(
+    probes: FittedProbes,
+    states: torch.Tensor,
+    labels: torch.Tensor,
+    train: torch.Tensor,
+    strengths: torch.Tensor,
+    said_of: torch.Tensor | None = None,
+    inner: bool = False,
+    tolerance: float = TOLERANCE,
+) -> float:
+    """Of the logits of probes [layers, probes] that were fitted to states [layers, examples, width] in two ways.
+
+    Labels are [examples], or those of each probe; `train` and `strengths` are as in `fit`. The logits are those of the
+    states, or of others that are `said_of`.
+
+    Where the slope is s and the curvature H, the logit of z is z H^-1 s away from that of the optimum. A fit ends where
+    the slope is the solver's tolerance and what rounding hides. A slope adds up what all examples miss, and the
+    penalties of standardised weights, whose scales are sums over all examples, too. It moves with the logits that it is
+    computed of, which add up as many terms as states are wide. Those of probes that learn from `inner` products move
+    further: by the products' own rounding, and by what is added to keep them regular, each times what an example has
+    to do with the weights, which is what it misses by the strength.
+    """
+    eps, (examples, width) = torch.finfo(probes.weight.dtype).eps, states.shape[1:]
+    read = states if said_of is None else said_of
+    most = 0.0
+    for (layer, number), strength in np.ndenumerate(strengths.double().numpy()):
+        inside, own = train[number].double(), (labels if labels.dim() == 1 else labels[number]).double()
+        (share,) = class_weights(own, inside[None])
+        mean = inside @ states[layer].double() / inside.sum()
+        spread = (inside @ (states[layer].double() - mean).square() / inside.sum()).sqrt()
+        used = spread > CONSTANT * mean.abs()
+        units = [(some[layer].double() - mean)[:, used] / spread[used] for some in (states, read)]
+        seen, said = (torch.nn.functional.pad(some, (0, 1), value=1.0) for some in units)
+        weight = probes.weight[layer, number].double()
+        at = torch.cat([(weight * spread)[used], (weight @ mean + probes.bias[layer, number])[None]])
+        chance = (seen @ at).sigmoid()
+        missed, bent = share * (chance - own).abs(), share * chance * (1 - chance)
+        penalty = torch.full_like(at, strength).index_fill(0, torch.tensor(len(at) - 1), 0.0)
+        turned = torch.linalg.solve(seen.mT * bent @ seen + penalty.diag(), said.mT).mT  # [said of, width + 1]
+        hidden = examples * eps * (missed @ seen.abs() + penalty * at.abs())
+        moved = (width + 1) * eps * (seen.abs() @ at.abs())
+        if inner:
+            moved += width * (JITTER * missed + (width + examples) * eps * missed.sum()) / strength
+        apart = turned.norm(dim=1) * stop(strength, tolerance) * (width + 1) ** 0.5 + turned.abs() @ hidden
+        apart += (turned @ seen.mT).abs() @ (bent * moved) + (float(moved.max()) if inner else 0.0)
+        most = max(most, float(apart.max()))
+    return 2 * most + of_logits(probes, read)

@@ -8,32 +8,25 @@ import numpy as np
 import polars as pl
 
 from anchorscope.draw.figures import RULE_TITLES, TEXT_ORDER
-from anchorscope.draw.views import View
+from anchorscope.draw.panels import View
 from anchorscope.extract.axes import COMPONENTS, Headline
 from anchorscope.files.frames import write_frame
-from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.probe.label_errors import DRAWS, ERRORS
-from anchorscope.report.chart import family_chart
+from anchorscope.report.chart import chart_section, family_chart
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import choose, examples_section, with_answers
 from anchorscope.report.figures import Link
-from anchorscope.report.page import Section, chart_section, provenance_section
+from anchorscope.report.page import Section
 from anchorscope.report.survives import survives_section
 from anchorscope.report.tables import (
-    accuracy,
-    deepest_layers,
-    distance_table,
-    form_table,
-    kept_questions,
-    named,
     numbers_section,
-    reference_auc,
-    text_alone,
+    provenance_section,
 )
 from anchorscope.summarise.accounts import POINTS
-from anchorscope.summarise.claims import STATEMENTS
-from anchorscope.summarise.push import LOGITS
-from anchorscope.summarise.strata import DISTANCE
+from anchorscope.summarise.claims import CLAIMS
+from anchorscope.summarise.grouping import LOGITS
+from anchorscope.summarise.parts import DISTANCE
 from anchorscope.summarise.verdict_on_kinds import COMPARED, EVERYONE, TWO_KINDS, UNDECIDED
 
 HEADLINE = Headline("resid", "answer_last")
@@ -239,10 +232,11 @@ def write_answers(path: Path, ids: list[str], words: str = "") -> Path:
 def make_claims(layers: dict[str, int], datasets: list[str]) -> dict:
     """Every claim for every model, on all datasets and on each."""
     verdicts = ("supported", "contradicted", "undecided")
+    statements = {claim.number: claim.statement for claim in CLAIMS.values()}
     rows = [
         {"claim": number, "model": model, "dataset": dataset, "logits": "measured", "verdict": verdicts[number % 3]}
         | {"effect": -12.34, "low": -15.0, "high": -9.5, "because": None, "in_logits": {"verdict": "supported"}}
-        for number, model, dataset in product(STATEMENTS, layers, [*datasets, None])
+        for number, model, dataset in product(statements, layers, [*datasets, None])
     ]
     ends = {"area_low": -15.0, "area_high": -9.5, "area_null": -10.0, "area_null_low": -12.0, "area_null_high": -8.0}
     beside = [
@@ -258,8 +252,13 @@ def make_claims(layers: dict[str, int], datasets: list[str]) -> dict:
         | {"within": [within], "told_apart": [told]}
         for model, dataset in product(layers, datasets)
     ]
-    statements = {str(key): value for key, value in STATEMENTS.items()}
-    return {"statements": statements, "claims": rows, "one_mechanism": beside, "kinds": kinds, "landmarks": []}
+    return {
+        "statements": {str(key): value for key, value in statements.items()},
+        "claims": rows,
+        "one_mechanism": beside,
+        "kinds": kinds,
+        "landmarks": [],
+    }
 
 
 def make_provenance(layers: dict[str, int], datasets: list[str]) -> dict:
@@ -295,22 +294,15 @@ def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words
         "forms": make_forms(list(layers), datasets),
         "label_errors": make_label_errors(layers, datasets),
     }
-    tables = {
-        "deepest": deepest_layers(summary, HEADLINE),
-        "auc": reference_auc(found["layers"], HEADLINE),
-        "text": text_alone(found["text"], HEADLINE),
-        "forms": form_table(found["forms"], HEADLINE),
-        "distances": distance_table(found["layers"], found["strata"], HEADLINE),
-        "accuracy": accuracy(
-            pl.DataFrame([{"model": one, "dataset": two, **counts} for one, two in product(layers, datasets)])
-        ),
-        "questions": kept_questions(pl.DataFrame({"dataset": datasets, "verdict": "kept", "rows": ASKED})),
+    asked = {
+        "examples": pl.DataFrame([{"model": one, "dataset": two, **counts} for one, two in product(layers, datasets)]),
+        "questions": pl.DataFrame({"dataset": datasets, "verdict": "kept", "rows": ASKED}),
     }
     contents = {
         "Claims": claims_section(make_claims(layers, datasets), models, titles),
         "What survives": survives_section(found, HEADLINE, models, titles),
         "ΔP by layer": chart_section(family_chart(summary, View(models, titles))),
-        "Numbers": numbers_section({name: named(frame, models, titles) for name, frame in tables.items()}),
+        "Numbers": numbers_section(found | asked, summary, HEADLINE, models, titles),
         "Examples": examples_section(examples),
         "What made it": provenance_section(
             make_provenance(layers, datasets), models, titles, Link("provenance.json", "provenance.json")

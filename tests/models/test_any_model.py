@@ -13,8 +13,7 @@ from safetensors.torch import load_file
 from anchorscope.answer.answers import answer_questions
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.engine.door import Engine
-from anchorscope.models.describe import describe
-from anchorscope.models.fetch import fetch
+from anchorscope.models.fetch import describe, fetch
 from anchorscope.models.loading import load_fetched_tokenizer, load_model
 from mutations import changed, sentence_of, spoilt, sweep, write
 from small_things import small_tokenizer, tiny_model

@@ -10,8 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from anchorscope.models.describe import describe
-from anchorscope.models.fetch import fetch
+from anchorscope.models.fetch import describe, fetch
 from anchorscope.models.loading import load_model, load_tokenizer, read_config
 from small_things import FAMILIES, tiny_model
 

@@ -15,12 +15,10 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 from anchorscope.files.identity import package_file
-from anchorscope.models.describe import check_config, describe
-from anchorscope.models.fetch import SPARE_TOKENIZER, fetch, fetch_model, reading_gguf_once
+from anchorscope.models.chat_template import prompt_style_of
+from anchorscope.models.fetch import SPARE_TOKENIZER, check_config, describe, fetch, fetch_model, reading_gguf_once
 from anchorscope.models.loading import load_fetched_tokenizer, load_model, load_tokenizer
-from anchorscope.models.manifest import Manifest
-from anchorscope.models.prompt_style import prompt_style_of
-from anchorscope.models.revision import hashes_of, revision_of
+from anchorscope.models.manifest import Manifest, hashes_of, revision_of
 from anchorscope.models.sizes import parameters
 from architectures import LAYERS, WIDTH, small_image_model
 from gguf_file import write_gguf

@@ -12,8 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import GptOssConfig, GptOssForCausalLM, PreTrainedModel
 
-from anchorscope.models.describe import describe
-from anchorscope.models.fetch import fetch
+from anchorscope.models.fetch import describe, fetch
 from anchorscope.models.loading import load_model
 from small_things import ROOT, one_at_a_time, tiny_model
 
@@ -26,7 +25,7 @@ import sys
 from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, TorchAoConfig
-from anchorscope.models.describe import describe
+from anchorscope.models.fetch import describe
 from anchorscope.models.fetch import fetch
 from anchorscope.models.loading import load_model
 from architectures import compare

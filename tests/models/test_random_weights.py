@@ -10,11 +10,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBa
 from anchorscope.answer.answers import answer_questions
 from anchorscope.answer.prompts import few_shot_prompt
 from anchorscope.engine.door import Engine
-from anchorscope.models.describe import describe
-from anchorscope.models.fetch import fetch
+from anchorscope.models.fetch import describe, fetch
 from anchorscope.models.loading import load_model, load_tokenizer, random_model
-from anchorscope.models.manifest import Manifest
-from anchorscope.models.salmon import salmon_of
+from anchorscope.models.manifest import Manifest, salmon_of
 from small_things import ROOT, tiny_model
 
 SHAPES = ROOT / "workflow/resources/shapes"

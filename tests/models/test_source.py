@@ -2,7 +2,7 @@
 
 import os
 
-from anchorscope.models.source import identity_of, source_of
+from anchorscope.models.manifest import identity_of, source_of
 
 
 def test_the_source_leaves_out_what_says_nothing_about_where_a_model_is_from():

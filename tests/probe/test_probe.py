@@ -16,7 +16,7 @@ from anchorscope.probe.logistic import FittedProbes, fit, fit_labellings, try_st
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error, delta_p, flips
 from anchorscope.probe.scores import out_of_fold, score
 from anchorscope.probe.strengths import STRENGTHS, choose_strengths, cross_fitting
-from rounding import assert_same, of_a_fit, of_a_slope, of_logits
+from rounding import assert_same, of_a_fit, of_a_slope, of_logits, of_probes
 
 RUNS = [("first", "clean"), ("first", "exact_question"), ("first", "random_question"), ("second", "clean")]
 RUNS.append(("second", "exact_question"))
@@ -116,37 +116,47 @@ def test_activations_far_from_zero_are_probed_as_exactly():
     features, labels = data(layers=2, examples=200, width=60, shift=0.7)
     features[:, :, ::3] += 300.0
     features[:, :, 4] *= 1e4
-    fitted = torch.sigmoid(fit_all(features, labels, 0.25).logits(features)).numpy()
-    for layer, states in enumerate(features.double().numpy()):
-        expected = chances(oracle(states, labels.numpy(), 0.25)(states))
-        np.testing.assert_allclose(fitted[layer, 0], expected, atol=1e-3)
+    probes = fit_all(features, labels, 0.25)
+    fitted = torch.sigmoid(probes.logits(features)).numpy()
+    expected = [[chances(oracle(states, labels.numpy(), 0.25)(states))] for states in features.double().numpy()]
+    # A chance moves by at most a quarter of its logit.
+    assert_same(fitted, expected, of_probes(probes, features, labels, all_of(labels), torch.full((2, 1), 0.25)) / 4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("width", [40, 400], ids=["narrow", "wide"])
-def test_strengths_tried_one_after_another_end_where_each_probe_alone_does(width):
+def test_strengths_tried_one_after_another_end_where_each_probe_alone_does(width, dtype):
     features, labels = data(layers=2, examples=150, width=width, shift=0.7)
+    features = features.to(dtype)
     groups, train = ((4.0, 0.25), (0.0625,)), torch.arange(150) % 3 != 0
     by_group = try_strengths(features=features, labels=labels, train=train, groups=groups, tolerance=1e-6)
     logits = torch.cat(list(by_group), dim=1)
     for number, strength in enumerate((4.0, 0.25, 0.0625)):
-        alone = fit(features=features, labels=labels, train=train[None], strengths=torch.full((2, 1), strength))
-        torch.testing.assert_close(logits[:, number], alone.logits(features[:, ~train])[:, 0], atol=2e-3, rtol=0)
+        strengths, left = torch.full((2, 1), strength), features[:, ~train]
+        alone = fit(features=features, labels=labels, train=train[None], strengths=strengths)
+        rounding = of_probes(alone, features, labels, train[None], strengths, said_of=left, inner=width > 100)
+        assert_same(logits[:, number], alone.logits(left)[:, 0], rounding)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("width", [20, 300], ids=["narrow", "wide"])
-def test_probes_that_learn_several_labellings_are_those_that_learn_each_alone(width):
+def test_probes_that_learn_several_labellings_are_those_that_learn_each_alone(width, dtype):
     """Against scikit-learn, with another strength for each layer."""
     features, labels = data(layers=2, examples=160, width=width, shift=0.7)
     features[:, :, 5] += 300.0
+    features = features.to(dtype)
     labellings = torch.stack([labels, labels ^ (torch.arange(160) % 40 == 3), labels.flip(0)])
     train, strengths = torch.arange(160) % 5 != 0, torch.tensor([1.0, 0.0625])
     fitted = fit_labellings(features, labels=labellings, train=train, strengths=strengths)
     assert fitted.converged.all()
     found = torch.sigmoid(fitted.logits(features)).numpy()
+    expected = np.empty(found.shape)
     for layer, states in enumerate(features.double().numpy()):
         for number, own in enumerate(labellings.numpy()):
-            expected = oracle(states[train], own[train], float(strengths[layer]))
-            np.testing.assert_allclose(found[layer, number], chances(expected(states)), atol=1e-3)
+            plain = oracle(states[train], own[train], float(strengths[layer]))
+            expected[layer, number] = chances(plain(states))
+    learnt = (labellings, train.expand(3, -1), strengths[:, None].expand(-1, 3))
+    assert_same(found, expected, of_probes(fitted, features, *learnt, inner=width > 128) / 4)
 
 
 def test_a_probe_that_has_not_arrived_says_so(monkeypatch):
@@ -158,9 +168,11 @@ def test_a_probe_that_has_not_arrived_says_so(monkeypatch):
 def test_a_constant_feature_changes_nothing():
     features, labels = data(layers=1, examples=80, width=5, shift=1.0)
     constant = torch.cat([features, torch.full((1, 80, 1), 3.7)], dim=2)
-    with_constant = fit_all(constant, labels, 0.1).logits(constant)
+    probes = fit_all(constant, labels, 0.1)
+    with_constant = probes.logits(constant)
     assert torch.isfinite(with_constant).all()
-    torch.testing.assert_close(with_constant, fit_all(features, labels, 0.1).logits(features), atol=1e-5, rtol=0)
+    rounding = of_probes(probes, constant, labels, all_of(labels), torch.full((1, 1), 0.1))
+    assert_same(with_constant, fit_all(features, labels, 0.1).logits(features), rounding)
 
 
 def test_a_feature_that_is_constant_in_training_alone_is_not_used():
@@ -170,11 +182,11 @@ def test_a_feature_that_is_constant_in_training_alone_is_not_used():
     train = (torch.arange(80) < 79)[None]
     strengths = torch.full((1, 1), 0.1)
     with_spike = torch.cat([features, spike], dim=2)
-    logits, without = (
-        fit(features=some, labels=labels, train=train, strengths=strengths).logits(some)
-        for some in (with_spike, features)
+    probes, without = (
+        fit(features=some, labels=labels, train=train, strengths=strengths) for some in (with_spike, features)
     )
-    torch.testing.assert_close(logits, without, atol=1e-4, rtol=0)
+    rounding = of_probes(without, features, labels, train, strengths)
+    assert_same(probes.logits(with_spike), without.logits(features), rounding)
 
 
 def test_the_search_gets_along_with_examples_that_are_alike():
@@ -192,7 +204,7 @@ def test_identical_activations_give_the_same_probability_to_all():
     features = torch.full((1, 40, 6), 1.3)
     probes = fit_all(features, torch.arange(40) % 2, 0.1)
     assert probes.converged.all()
-    torch.testing.assert_close(probes.logits(features), torch.zeros(1, 1, 40))
+    assert not probes.logits(features).any()
 
 
 def test_every_example_is_scored_only_by_probes_that_never_saw_it():
@@ -211,13 +223,19 @@ def test_every_example_is_scored_only_by_probes_that_never_saw_it():
             train = ~held if probe.half is None else ~held & (halves == probe.half).numpy()
             clean = states[probe.prompt, "clean"][1].double().numpy()
             expected = oracle(clean[train], labels.numpy()[train], float(scores.strengths[1, fold]))
-            tested = states[probe.prompt, intervention][1].double().numpy()[held]
-            np.testing.assert_allclose(logits[1][held], expected(tested), atol=1e-3)
-    clean = states["first", "clean"][1].double().numpy()
+            tested = states[probe.prompt, intervention][1:, held]
+            learnt = (states[probe.prompt, "clean"][1:], labels, torch.from_numpy(train)[None])
+            fitted = FittedProbes(*(part[1:, [fold]] for part in vars(scores.probes[probe]).values()))
+            rounding = of_probes(fitted, *learnt, strengths=scores.strengths[1:, [fold]], said_of=tested)
+            assert_same(logits[1][held], expected(tested[0].double().numpy()), rounding)
+    clean = states["first", "clean"][1:]
+    control = fit(clean, shuffled.float(), cross_fitting(folds).train, scores.strengths[1:])
+    rounding = of_probes(control, clean, shuffled, cross_fitting(folds).train, scores.strengths[1:])
     for fold in range(5):
         held = (folds == fold).numpy()
-        expected = oracle(clean[~held], shuffled.numpy()[~held], float(scores.strengths[1, fold]))
-        np.testing.assert_allclose(scores.shuffled[1][held], expected(clean[held]), atol=1e-3)
+        seen = clean[0].double().numpy()
+        expected = oracle(seen[~held], shuffled.numpy()[~held], float(scores.strengths[1, fold]))
+        assert_same(scores.shuffled[1][held], expected(seen[held]), rounding)
 
 
 def test_the_strength_is_the_one_that_a_plain_search_on_inner_folds_finds():
@@ -305,7 +323,7 @@ def test_the_interval_of_the_auc_is_the_one_that_resampling_clusters_gives():
         drawn = np.concatenate([members[index] for index in generator.integers(0, len(members), len(members))])
         over = logits[drawn][positive[drawn]][:, None] - logits[drawn][~positive[drawn]]
         areas.append((over > 0).mean() + (over == 0).mean() / 2)
-    np.testing.assert_allclose(
+    np.testing.assert_allclose(  # of two thousand draws
         [measured["auc_low"][0], measured["auc_high"][0]], np.quantile(areas, [0.025, 0.975]), atol=0.015
     )
 
@@ -349,5 +367,4 @@ def test_probes_that_are_read_back_are_those_that_were_fitted(tmp_path):
             seen = {run: vectors for (other, run), vectors in states.items() if other == prompt}
             for (probe, run), logits in out_of_fold(mine, seen, folds.roll(repeat)).items():
                 rounding = of_logits(found[probe], seen[run])
-                torch.testing.assert_close(logits, scores.logits[probe, run], rtol=0, atol=rounding)
-                assert (logits + 10 * rounding - scores.logits[probe, run]).abs().max() > rounding
+                assert_same(logits, scores.logits[probe, run], rounding)

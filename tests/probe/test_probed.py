@@ -6,8 +6,8 @@ import torch
 
 from anchorscope.files.frames import read_frame
 from anchorscope.files.sealed_parquet import made_from
+from anchorscope.probe.examples import TooFew, not_probed, too_few
 from anchorscope.probe.logistic import FittedProbes
-from anchorscope.probe.probed import TooFew, not_probed, too_few
 from anchorscope.probe.scores import each, joined
 from anchorscope.probe.strengths import Fitted
 from anchorscope.probe.written import write_derived, write_probed

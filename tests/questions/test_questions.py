@@ -225,7 +225,7 @@ def test_the_property_asked_about_is_kept_where_the_dataset_names_it():
 def test_csv_holds_the_other_layouts_but_triviaqas(layout, header, cells, tmp_path):
     with open(tmp_path / "mine.csv", "w", newline="") as file:
         csv.writer(file).writerows([header, cells])
-    assert normalize(read_csv(tmp_path / "mine.csv"), layout, 0, "f")[0]["gold"].to_list() == [["X"]]
+    assert normalize(pl.from_arrow(read_csv(tmp_path / "mine.csv")), layout, 0, "f")[0]["gold"].to_list() == [["X"]]
 
 
 HEADER = b"question,answers\n"
@@ -259,7 +259,7 @@ def test_a_line_of_csv_that_cannot_be_read_is_named(content, said, tmp_path):
 def test_a_row_that_cannot_be_read_is_named_by_its_line(name, content, line, tmp_path):
     file = tmp_path / name
     file.write_bytes(content)
-    raw = read_csv(file) if file.suffix == ".csv" else pl.from_arrow(read_lines(file))
+    raw = pl.from_arrow(read_csv(file) if file.suffix == ".csv" else read_lines(file))
     with pytest.raises(ValueError, match=rf"^Line {line} of .*{name} cannot be read as layout 'own' \(answers is 'y',"):
         normalize(raw, "own", 0, str(file), name_row=partial(name_row, file))
     file.unlink()

@@ -19,15 +19,13 @@ from PIL import Image
 
 from anchorscope.draw.figures import DRAW
 from anchorscope.draw.kinds import FIGURE_KINDS, kinds_drawn
-from anchorscope.draw.panels import FEW, looks, read_style, save
-from anchorscope.draw.views import View
+from anchorscope.draw.panels import FEW, View, looks, read_style, save
 from anchorscope.files.frames import read_frame, write_frame
-from anchorscope.report.chart import SHAPES, family_chart, javascript, records
+from anchorscope.report.chart import SHAPES, chart_section, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
-from anchorscope.report.examples import COUNT, Stretch, choose, examples_section, not_probed, stretches, with_answers
+from anchorscope.report.examples import COUNT, choose, examples_section, not_probed, stretches, with_answers
 from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures, opening_section
-from anchorscope.report.page import Section, chart_section, page
-from anchorscope.report.rendering import ENVIRONMENT
+from anchorscope.report.page import ENVIRONMENT, Section, page
 from anchorscope.report.survives import label_errors_sentence, survives_section
 from anchorscope.report.tables import (
     accuracy,
@@ -357,7 +355,7 @@ def test_answers_that_were_not_probed_are_shown_by_verdict_and_marked_so(tmp_pat
 
 
 def test_marks_stand_around_their_characters_and_the_rest_is_escaped():
-    plain, marked = (lambda text: Stretch(text, False)), (lambda text: Stretch(text, True))
+    plain, marked = (lambda text: (text, False)), (lambda text: (text, True))
     found = stretches("a <b> é", [(6, 7), (2, 5)])
     assert found == [plain("a "), marked("<b>"), plain(" "), marked("é")]
     assert stretches("none", []) == [plain("none")]

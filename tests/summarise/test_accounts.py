@@ -1,7 +1,7 @@
 """Four accounts of what the knockout does: their densities, their fits, and the verdict on kinds."""
 
 import json
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from statistics import NormalDist
 
 import numpy as np
@@ -13,7 +13,6 @@ from scipy.stats import multivariate_normal, multivariate_t
 
 from anchorscope.extract.axes import Headline
 from anchorscope.summarise.accounts import (
-    ACCOUNTS,
     FREEDOM,
     SMALLEST_SHARE,
     Account,
@@ -24,12 +23,14 @@ from anchorscope.summarise.accounts import (
     standardise,
     weigh,
 )
-from anchorscope.summarise.kinds_seen import PLANTED, SHARES
 from anchorscope.summarise.verdict_on_kinds import (
     BY_DEGREES,
     COMPARED,
     LEAST_GAIN,
     ONE_MECHANISM,
+    PLANTED,
+    SHARES,
+    TAILS,
     TWO_KINDS,
     UNDECIDED,
     VISIBLE,
@@ -40,6 +41,7 @@ from anchorscope.summarise.weigh_kinds import weigh_kinds
 from planted_kinds import planted
 from small_things import ROOT
 
+ACCOUNTS = tuple(Account(*one) for one in product((False, True), (False, True), TAILS))
 RECORD = json.loads((ROOT / "benchmarks" / "results" / "kinds-h200.json").read_text(encoding="utf-8"))["results"]
 
 

@@ -3,8 +3,8 @@
 import polars as pl
 import pytest
 
-from anchorscope.summarise.bottom_line import QUALITIES, bottom_line
 from anchorscope.summarise.claims import JudgedClaim
+from anchorscope.summarise.findings import QUALITIES, bottom_line
 from anchorscope.summarise.weigh_kinds import TOLD_SCHEMA
 
 CHANCE = "the probe is no better than chance"

@@ -8,24 +8,20 @@ import polars as pl
 import pytest
 import yaml
 
-from anchorscope.summarise.bootstrap import resample
 from anchorscope.summarise.claims import (
-    OF_EXPERIMENTS,
-    STATEMENTS,
+    CLAIMS,
     Findings,
     JudgedClaim,
     Run,
-    beside_null,
     judge_claims,
     larger_neighbours,
     reads_truth,
     verdict_on,
 )
 from anchorscope.summarise.claims_page import claims_page
-from anchorscope.summarise.curves import Estimate, curves, series_row
-from anchorscope.summarise.findings import compare
-from anchorscope.summarise.grouping import RoleResult
-from anchorscope.summarise.push import LOGITS
+from anchorscope.summarise.curves import Estimate, curves, resample, series_row
+from anchorscope.summarise.findings import beside_null, compare
+from anchorscope.summarise.grouping import LOGITS, RoleResult
 from anchorscope.summarise.verdict_on_kinds import COMPARED
 from small_things import ROOT
 
@@ -147,7 +143,7 @@ def test_a_claim_that_does_not_apply_says_why():
     alone = {row.claim: (row.model, row.verdict, row.effect, row.because) for row in judged([run()])}
     assert alone[4] == ("m", "does not apply", None, "the run has one model")
     assert alone[5] == ("m", "does not apply", None, "only one dataset was probed")
-    assert set(alone) == set(STATEMENTS) - set(OF_EXPERIMENTS)
+    assert set(alone) == {claim.number for claim in CLAIMS.values() if not claim.of_experiment} == {1, 2, 3, 4, 5, 6}
     equal = [row for row in judged([run("a"), run("b")]) if row.claim == 4]
     assert [(row.model, row.because) for row in equal] == [
         (model, "no figure shows a model beside a larger one") for model in "ab"
@@ -280,7 +276,7 @@ def test_the_page_shows_every_verdict_and_the_landmarks():
         note="Not the published datasets.",
     )
     page = claims_page(findings)
-    for statement in (text for claim, text in STATEMENTS.items() if claim not in OF_EXPERIMENTS):
+    for statement in (claim.statement for claim in CLAIMS.values() if not claim.of_experiment):
         assert statement[1:] in page
     assert "Not the published datasets." in page
     assert page.count("| supported |") == sum(row.verdict == "supported" for row in rows)
@@ -325,6 +321,6 @@ def test_a_claim_on_which_delta_p_and_the_logit_disagree_says_so():
     flat = run(answer=-2.0)
     far = replace(flat, answer=curve(-1.0, spread=0.01), bounds=1 / 25)
     row = next(row for row in judge_claims({"delta_p": [flat], "delta_logit": [far]}, []) if row.claim == 2)
-    assert (row.verdict, row.in_logits.verdict) == ("supported", "contradicted")
+    assert (row.verdict, row.in_logits["verdict"]) == ("supported", "contradicted")
     findings = Findings(bottom_line={}, claims=[row], one_mechanism=[], kinds=[], landmarks=[], weights={}, note="")
     assert "| **contradicted**: −1." in claims_page(findings)

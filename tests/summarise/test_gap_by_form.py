@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from anchorscope.probe.anchor_rules import ROLES
-from anchorscope.summarise.bootstrap import resample
-from anchorscope.summarise.forms import LOOKED_AT, MIN_EXAMPLES, MIN_PER_GROUP, forms_table
+from anchorscope.summarise.curves import resample
 from anchorscope.summarise.grouping import PlaceLogits
+from anchorscope.summarise.parts import LOOKED_AT, MIN_EXAMPLES, MIN_PER_GROUP, forms_table
 
 PROBES = ("full", "half_a", "second_b")
 DRAWS = 40

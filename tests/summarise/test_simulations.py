@@ -16,12 +16,10 @@ from anchorscope.probe.examples import assign_folds, assign_halves
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.quality import auc_with_interval, delta_p
 from anchorscope.probe.scores import Scores, each, score
-from anchorscope.summarise.bootstrap import Resamples, interval, resample
-from anchorscope.summarise.curves import Curve, curves, series_row
+from anchorscope.summarise.curves import Curve, Resamples, curves, interval, resample, series_row
 from anchorscope.summarise.dip import dip_test
-from anchorscope.summarise.grouping import PlaceLogits, group
-from anchorscope.summarise.push import LOGITS
-from anchorscope.summarise.two_kinds import unexplained_shifts
+from anchorscope.summarise.grouping import LOGITS, PlaceLogits, group
+from anchorscope.summarise.one_mechanism import unexplained_shifts
 from planted_logits import TRUTHS, gap_without, planted_logits
 
 RUNS = [(prompt, state) for prompt in ("first", "second") for state in ("clean", "exact_question")]
@@ -61,8 +59,8 @@ def names(count: int) -> list[str]:
 
 def by_rule(scores: Scores, side: np.ndarray, rule: str, drawn: Resamples, at: int | None = None) -> dict[str, Curve]:
     """With labels at one layer, or without `at` at the layer plotted."""
-    clean = {probe.name: scores.of(probe, "clean")[None] for probe in PROBES}
-    cut = {(probe.name, "exact_question"): scores.of(probe, "exact_question")[None] for probe in PROBES}
+    clean = {probe.name: scores.logits[probe, "clean"].numpy()[None] for probe in PROBES}
+    cut = {(probe.name, "exact_question"): scores.logits[probe, "exact_question"].numpy()[None] for probe in PROBES}
     place = PlaceLogits(clean, cut, folds=split(side)[0].numpy()[None])
     results = group(place, rule, "exact_question", "measured")
     return curves(results if at is None else [result.labelled_at(at) for result in results], drawn)
@@ -181,7 +179,7 @@ def false_alarms(kind: str, count: int, width: int, draws: int) -> dict[str, int
         scores = scored(states, side)
         for number in range(AT_ONCE):
             one = each(scores, lambda tensor, number=number: tensor[number : number + 1])
-            clean = one.of(FULL, "clean")
+            clean = one.logits[FULL, "clean"].numpy()
             reads = auc_with_interval(clean[None], side > 0, names(count))["auc_low"][0] > 0.5
             for rule in ("crossfit", "replicate"):
                 low, high = interval(by_rule(one, side, rule=rule, drawn=drawn)["gap"].delta_p.resampled)

@@ -5,7 +5,7 @@ import pytest
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import write_frame
-from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.summarise.tables import TABLES, as_text, gather, read_coverage
 
 PAIRS = [["m", "one"], ["m", "two"]]

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from anchorscope.text.compared_words import compared_words, texts
+from anchorscope.questions.normalize import mostly_english
 from anchorscope.text.content_words import WORD
 from anchorscope.text.grading import label
-from anchorscope.text.language import mostly_english
-from anchorscope.text.normal_words import LETTERS, bare_words, normal_words
+from anchorscope.text.normal_words import LETTERS, bare_words, compared_words, normal_words, texts
 from anchorscope.text.normal_words import WORD as ANY_WORD
 from anchorscope.text.refusals import is_refusal
 from anchorscope.text.short_answer import short_answer

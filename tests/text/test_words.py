@@ -8,9 +8,8 @@ import pytest
 
 from anchorscope.text.content_words import exact_question_spans
 from anchorscope.text.grading import label
-from anchorscope.text.normal_words import normal_words
+from anchorscope.text.normal_words import Span, normal_words
 from anchorscope.text.short_answer import short_answer
-from anchorscope.text.spans import Span
 from small_things import ROOT
 
 WORD = re.compile(r"[^\W_]+(?:[.'’&-][^\W_]+)*")

@@ -8,13 +8,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from anchorscope.detect.names import METHODS, SAMPLES, WITHOUT_STOP, layer_read
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from, read_table, write_table
+from anchorscope.detect.methods import METHODS
+from anchorscope.detect.reweighting import layer_read
+from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
 from small_run import base_config, jobs, snakemake, write_config, write_hard_questions, write_questions
 
 TABLES = ("detection", "transfer", "reliability", "coverage", "pathways")
-BY_DEFAULT = [name for name in METHODS if name not in (*SAMPLES, *WITHOUT_STOP)]
+BY_DEFAULT = [name for name, method in METHODS.items() if method.needs is None]
 pytestmark = pytest.mark.slow
 
 

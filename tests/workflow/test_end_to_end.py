@@ -59,10 +59,12 @@ def test_the_model_is_right_on_a_part_of_each_set(default_run):
 @of_the_whole
 @pytest.mark.parametrize("rule", ["flip", "replicate"])
 def test_question_anchored_lies_below_answer_anchored_in_the_middle_layers_of_most_sets(default_run, rule):
-    """By the interval of the gap, over all middle layers."""
-    gap = series(default_run, rule=rule, anchor="gap", intervention="exact_question")
-    below = gap.group_by("dataset").agg((pl.col("high") < 0).all())
-    assert below["high"].sum() >= 3, below
+    """In every middle layer, and by the interval of the mean over all layers."""
+    names = {"rule": rule, "anchor": "gap", "intervention": "exact_question", "labels": "plotted", "logits": "measured"}
+    below = series(default_run, **names).group_by("dataset").agg((pl.col("delta_p") < 0).all())
+    assert below["delta_p"].sum() >= 3, below
+    whole = pl.read_parquet(default_run / "results/series.parquet").filter(**names)
+    assert (whole["area_high"] < 0).sum() >= 3, whole
 
 
 @of_the_whole
@@ -79,7 +81,7 @@ def test_the_probe_reads_a_signal_that_the_knockout_destroys_in_most_sets(defaul
     best = layers.filter(component="resid", position="answer_last").filter("is_reference")
     clean = best.filter(intervention="clean")["auc"]
     cut = best.filter(intervention="exact_question")["auc"]
-    assert clean.min() > 0.65
+    assert best.filter(intervention="clean")["better_than_chance"].sum() >= 3
     assert (clean - cut > 0.1).sum() >= 3
     assert layers["unconverged_folds"].list.len().max() == 0
 

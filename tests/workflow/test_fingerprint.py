@@ -90,7 +90,7 @@ FRAMES = {
             {"weigh_kinds", "summarise", "draw", "report"},
         ),
         (
-            "summarise/bootstrap.py",
+            "summarise/curves.py",
             "quantile(0.025)",
             "quantile(0.05)",
             {"estimate", "weigh_kinds", "summarise", "report", "estimate_experiment"},
@@ -104,7 +104,7 @@ FRAMES = {
             {"normalize", "answer", "extract", "saliency", *ASKING, *OF_FORMS},
         ),
         ("files/logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
-        ("draw/figures.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "report"}),
+        ("draw/panels.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "report"}),
         ("detect/compare.py", "np.arange(1, 101)", "np.arange(2, 101)", {"compare_methods", "report"}),
         ("files/frames.py", "ROWS = 100_000", "ROWS = 50_000", FRAMES),
         ("questions/local_rows.py", "ROWS = 10_000", "ROWS = 5_000", {"fetch_questions", "normalize"}),
@@ -116,7 +116,12 @@ FRAMES = {
         ),
         ("engine/fused.py", "TRIAL = 64", "TRIAL = 32", {"answer", "extract", "saliency", *ASKING}),
         ("answer/answers.py", "MAX_NEW_TOKENS = 32", "MAX_NEW_TOKENS = 16", {"answer", "draw_samples"}),
-        ("choose/balance.py", "if balance else list(", "if not balance else list(", {"choose", "saliency"}),
+        (
+            "choose/balance.py",
+            "if balance else list(",
+            "if not balance else list(",
+            {"choose", "saliency", "probe", "count_examples", "report"},
+        ),
         ("experiments/saliency.py", "MOST = 500", "MOST = 400", {"saliency"}),
         ("report/figures.py", "WIDTH = 1400", "WIDTH = 1200", {"report"}),
         ("damage.py", "import sys", "import os\nimport sys", set()),
@@ -132,7 +137,7 @@ def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, 
 STAGES = {
     "text": {
         *("normalize", "answer", "extract", "read_text", "saliency", "train_detector"),
-        *(*OF_FORMS, *ASKING, *FITTING),
+        *(*OF_FORMS, *ASKING, "score_methods", "carry_over"),
     },
     "questions": {"fetch_questions", "normalize"},
     "models": {

@@ -13,12 +13,11 @@ from transformers import PreTrainedConfig
 
 import as_other_machines
 from anchorscope import __main__ as command
-from anchorscope.engine.batches import run_batches
-from anchorscope.files import disk
-from anchorscope.files.memory import give_back_freed_blocks
-from anchorscope.models import hardware
-from anchorscope.models.loading import read_config
-from anchorscope.models.precision import choose_dtype, float32_rate
+from anchorscope.engine.passes import run_batches
+from anchorscope.files import atomic
+from anchorscope.models import loading
+from anchorscope.models.loading import choose_dtype, float32_rate, read_config
+from anchorscope.probe.fitting import give_back_freed_blocks
 from small_run import base_config, copy_project, save_model, snakemake, write_config, write_questions
 from small_things import ROOT
 
@@ -80,8 +79,8 @@ def test_the_processor_is_named_wherever_it_runs(cpuinfo, python, expected, tmp_
     if cpuinfo:
         (tmp_path / "cpuinfo").write_text(cpuinfo)
     for name, value in zip(("processor", "machine"), python, strict=True):
-        monkeypatch.setattr(hardware.platform, name, lambda value=value: value)
-    assert hardware.processor(tmp_path / "cpuinfo") == expected
+        monkeypatch.setattr(loading.platform, name, lambda value=value: value)
+    assert loading.processor(tmp_path / "cpuinfo") == expected
 
 
 @pytest.mark.parametrize(("asked", "dtype"), [(lambda: True, torch.bfloat16), (lambda: False, torch.float32)])
@@ -144,7 +143,7 @@ def test_windows_is_not_asked_with_a_signal_whether_a_process_lives(monkeypatch)
     asked = []
     monkeypatch.setattr(os, "kill", lambda *arguments: asked.append(arguments))
     monkeypatch.setattr(os, "name", "nt")
-    assert disk._alive(4711)
+    assert atomic._alive(4711)
     assert not asked
 
 

@@ -22,8 +22,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.models.hardware import processor
-from anchorscope.text.language import NOT_ENGLISH
+from anchorscope.models.loading import processor
+from anchorscope.questions.normalize import NOT_ENGLISH
 from faults import damage
 from small_run import (
     COPIED,
@@ -338,9 +338,9 @@ def test_adding_a_dataset_runs_only_its_jobs_the_aggregation_and_the_figures(rer
     config["datasets"]["three"] = {"title": "Three", "layout": "nq", "source": "file", "path": "three.jsonl"}
     write_config(rerun, config)
     done = snakemake(rerun, "--dry-run")
-    assert jobs(done) == dict(
-        AGGREGATION, fetch_questions=1, normalize=1, answer=2, choose=2, extract=2, probe=1, estimate=1, weigh_kinds=1
-    )
+    prepared = {"fetch_questions": 1, "normalize": 1, "answer": 2, "choose": 2, "extract": 2}
+    judged = {"probe": 1, "read_text": 1, "estimate": 1, "weigh_kinds": 1}
+    assert jobs(done) == {**AGGREGATION, **prepared, **judged}
     assert set(re.findall(r"dataset=([\w-]+)", done.stdout + done.stderr)) == {"three"}
 
 
@@ -353,7 +353,8 @@ def test_a_new_prompt_reruns_what_was_run_under_it(rerun, prompt, reruns):
     texts = json.loads(path.read_text())
     texts["few_shot"][prompt].pop()
     path.write_text(json.dumps(texts))
-    assert jobs(snakemake(rerun, "--dry-run")) == {**reruns, "extract": 4, "probe": 2, **BELOW_PROBE, "provenance": 1}
+    probed = {"extract": 4, "probe": 2, "read_text": 2}
+    assert jobs(snakemake(rerun, "--dry-run")) == {**reruns, **probed, **BELOW_PROBE, "provenance": 1}
 
 
 @pytest.mark.slow
@@ -406,7 +407,7 @@ def test_more_questions_run_only_the_new_shards(rerun):
     config["questions"] = 180
     write_config(rerun, config)
     assert jobs(snakemake(rerun, "--dry-run")) == dict(
-        AGGREGATION, answer=2, choose=2, extract=2, probe=2, estimate=2, weigh_kinds=2
+        AGGREGATION, answer=2, choose=2, extract=2, probe=2, read_text=2, estimate=2, weigh_kinds=2
     )
 
 
@@ -538,7 +539,7 @@ def test_a_component_that_was_not_kept_is_extracted_with_all_that_follows(rerun)
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            "anchorscope/draw/figures.py",
+            "anchorscope/draw/panels.py",
             'GREY = "0.4"',
             'GREY = "0.5"',
             {"draw": 1, "report": 1},

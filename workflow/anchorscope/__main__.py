@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.detect.score_lines import EXAMPLE, ScoreSettings, score_lines
+from anchorscope.detect.score_lines import EXAMPLE, score_lines
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, HEADLINE, POSITIONS, Grid, is_knockout
 from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
@@ -28,14 +28,6 @@ def known_knockout(name: str) -> str:
     if not is_knockout(name):
         raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(CONTROLS)} and not of the form {EXACT}_w4")
     return name
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m anchorscope")
-    commands = parser.add_subparsers(required=True)
-    add_extract(commands)
-    add_score(commands)
-    return parser.parse_args()
 
 
 def add_command(commands: argparse._SubParsersAction, name: str, what: str) -> argparse.ArgumentParser:
@@ -90,24 +82,39 @@ def extract(options: argparse.Namespace) -> None:
     made = made_from(options.chosen)
     if made["stage"] != "choose":
         raise ValueError(f"{options.chosen} has no chosen examples; name a file of results/chosen.")
-    settings = ExtractSettings(
-        prompts=PromptSet.bundled(made["prompts"]["style"]),
-        grid=Grid.of(options.components, options.positions),
-        dtype=options.dtype,
-        threads=options.threads,
-        batch_tokens=options.batch_tokens,
-        knockout=options.knockout,
-        code=fingerprint(Path(__file__), read_sources([])),
+    extract_file(
+        options.chosen,
+        manifest=options.manifest,
+        folder=options.output,
+        settings=ExtractSettings(
+            prompts=PromptSet.bundled(made["prompts"]["style"]),
+            grid=Grid.of(options.components, options.positions),
+            dtype=options.dtype,
+            threads=options.threads,
+            batch_tokens=options.batch_tokens,
+            knockout=options.knockout,
+            code=fingerprint(Path(__file__), read_sources([])),
+        ),
     )
-    extract_file(options.chosen, manifest=options.manifest, folder=options.output, settings=settings)
 
 
 def score(options: argparse.Namespace) -> None:
-    settings = ScoreSettings(dtype=options.dtype, threads=options.threads, batch_tokens=options.batch_tokens)
-    score_lines(options.questions, options.detector, options.model, target=options.output, settings=settings)
+    score_lines(
+        options.questions,
+        options.detector,
+        options.model,
+        target=options.output,
+        dtype=options.dtype,
+        threads=options.threads,
+        batch_tokens=options.batch_tokens,
+    )
 
 
 if __name__ == "__main__":
-    options = parse()
+    parser = argparse.ArgumentParser(prog="python -m anchorscope")
+    commands = parser.add_subparsers(required=True)
+    add_extract(commands)
+    add_score(commands)
+    options = parser.parse_args()
     configure_logging(options.log)
     options.run(options)

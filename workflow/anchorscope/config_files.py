@@ -8,12 +8,12 @@ import math
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import yaml
 
-from anchorscope.files.plain import fault_of_file
-from anchorscope.files.reasons import reason_of
+from anchorscope.files.faults import fault_of_file, reason_of
 
 LARGEST = 500_000  # bytes, which take Snakemake seconds; config/paper.yaml has 5,000
 MOST_PARTS = 100_000  # keys and values of a config with every alias written out
@@ -35,13 +35,9 @@ def find_room_for_cache() -> None:
     The profiles call this: otherwise Snakemake ends in a traceback.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    try:
+    with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        writable = False
-    else:
-        writable = os.access(cache, os.W_OK)
-    if not writable:
+    if not cache.is_dir() or not os.access(cache, os.W_OK):
         os.environ["XDG_CACHE_HOME"] = str(Path(".snakemake/cache").absolute())
 
 
@@ -70,47 +66,43 @@ def file_mistakes(file: Path | str) -> list[str]:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         if not isinstance(root, yaml.MappingNode):
             return [f"{file} holds no keys; begin with a copy of config.yaml."]
-        if _parts(root, {}) > MOST_PARTS:
+        known: dict[yaml.Node, float] = {}
+        if _parts(root, known) > MOST_PARTS:
             return [f"{file} has aliases (*) that stand for too much, or for a part they stand in; write them out."]
         yaml.safe_load(text)
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         return [f"{file} is not UTF-8, as its line {line} shows; save it in that encoding."]
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a ValueError: 2024-13-45 looks like a date
-        return [f"{file} cannot be read as YAML: {_reason(error)}."]
-    return _repeated_keys(root, file)
+        reason = (
+            f"line {error.problem_mark.line + 1}, {error.problem}"
+            if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark
+            else reason_of(error)
+        )
+        return [f"{file} cannot be read as YAML: {reason}."]
+    return _repeated_keys(known, file)
 
 
-def _parts(node: yaml.Node, known: dict[int, float]) -> float:
-    """How many parts a node has with every alias written out: endlessly many if it stands in itself."""
-    if id(node) not in known:
-        known[id(node)] = math.inf
+def _parts(node: yaml.Node, known: dict[yaml.Node, float]) -> float:
+    """How many parts a node has with every alias written out: endlessly many if it stands in itself.
+
+    PyYAML has no limit of its own. `known` keeps the count of every node below.
+    """
+    if node not in known:
+        known[node] = math.inf
         pairs = node.value if isinstance(node, yaml.MappingNode) else ()
         children = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in pairs for part in pair]
-        known[id(node)] = 1 + sum(_parts(child, known) for child in children)
-    return known[id(node)]
+        known[node] = 1 + sum(_parts(child, known) for child in children)
+    return known[node]
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
-        return f"line {error.problem_mark.line + 1}, {error.problem}"
-    return reason_of(error)
-
-
-def _repeated_keys(root: yaml.Node, file: Path | str) -> list[str]:
+def _repeated_keys(parts: Iterable[yaml.Node], file: Path | str) -> list[str]:
     """A sentence for each key that stands twice in the same part of a YAML file: the first would be lost in silence."""
-    sentences, seen, parts = [], set(), [root]
-    while parts:
-        part = parts.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        if isinstance(part, yaml.SequenceNode):
-            parts += part.value
-        elif isinstance(part, yaml.MappingNode):
+    sentences = []
+    for part in parts:
+        if isinstance(part, yaml.MappingNode):
             names = [key.value for key, _ in part.value if isinstance(key, yaml.ScalarNode)]
             for name in dict.fromkeys(name for name in names if names.count(name) > 1 and name != "<<"):
                 lines = [str(key.start_mark.line + 1) for key, _ in part.value if key.value == name]
                 sentences.append(f"{file} has the key {name!r} twice, in lines {' and '.join(lines)}; keep one.")
-            parts += [value for _, value in part.value]
     return sentences

@@ -24,17 +24,11 @@ class Source(NamedTuple):
     """What matters of a file of code."""
 
     meaning: str  # a hash of its syntax tree
-    imports: list[list[str]]  # each a module, or a module and a name in it
-
-
-class Linked(NamedTuple):
-    """A file of code whose imports are found."""
-
-    meaning: str
     files: set[Path]  # of the library, that run when it is imported
 
 
-Sources = dict[Path, Linked]
+Sources = dict[Path, Source]
+Parsed = tuple[str, list[list[str]]]  # the meaning, and the imports: each a module, or a module and a name in it
 
 
 def read_sources(scripts: Iterable[Path], remembered: Path | None = None) -> Sources:
@@ -44,8 +38,8 @@ def read_sources(scripts: Iterable[Path], remembered: Path | None = None) -> Sou
     start of the workflow, and on a cluster every job's, would wait for that.
     """
     known = _remembered(remembered) if remembered else {}
-    found: dict[Path, Source] = {}
-    kept: dict[str, Source] = {}
+    found: dict[Path, Parsed] = {}
+    kept: dict[str, Parsed] = {}
     for path in [*PACKAGE.rglob("*.py"), *map(Path.resolve, scripts)]:
         text = path.read_bytes()
         key = hashlib.sha256(platform.python_version().encode() + text).hexdigest()
@@ -54,15 +48,16 @@ def read_sources(scripts: Iterable[Path], remembered: Path | None = None) -> Sou
         with suppress(OSError), atomic(remembered) as target:  # the next start then only parses them again
             target.write_text(json.dumps(kept), encoding="utf-8")
     return {
-        path: Linked(source.meaning, set().union(*(_files(path, found, *names) for names in source.imports)))
-        for path, source in found.items()
+        path: Source(meaning, set().union(*(_files(path, found, *names) for names in imports)))
+        for path, (meaning, imports) in found.items()
     }
 
 
-def _remembered(path: Path) -> dict[str, Source]:
+def _remembered(path: Path) -> dict[str, Parsed]:
     """Nothing if the file that keeps it is damaged."""
     try:
-        return {key: Source(*entry) for key, entry in json.loads(path.read_text(encoding="utf-8")).items()}
+        known = json.loads(path.read_text(encoding="utf-8"))
+        return {key: (meaning, imports) for key, (meaning, imports) in known.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
@@ -113,7 +108,7 @@ def _file(module: Path, known: Container[Path]) -> Path | None:
     return within if within in known else beside if beside in known else None
 
 
-def _read(text: bytes, path: Path) -> Source:
+def _read(text: bytes, path: Path) -> Parsed:
     """Parse a file. Docstrings are left out."""
     tree = ast.parse(text)
     imports = []
@@ -127,7 +122,7 @@ def _read(text: bytes, path: Path) -> Source:
         elif isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             node.body = node.body[ast.get_docstring(node, clean=False) is not None :]
     own = [names for names in imports if names[0].split(".")[0] == PACKAGE.name]
-    return Source(hashlib.sha256(ast.dump(tree).encode()).hexdigest(), own)
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest(), own
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:

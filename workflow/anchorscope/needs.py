@@ -18,10 +18,9 @@ from transformers import PreTrainedConfig
 from anchorscope.engine.door import GPU_TOKENS, KEPT_BYTES
 from anchorscope.extract.axes import HEADLINE, PASSES, Grid
 from anchorscope.extract.store import GROUP_BYTES, GROUP_EXAMPLES, example_bytes
-from anchorscope.files.plain import check_file
+from anchorscope.files.faults import check_file
 from anchorscope.models.gpus import cards
-from anchorscope.models.loading import read_config
-from anchorscope.models.precision import NEW_TOKENS, TOKENS_ANSWERED, TOKENS_EXTRACTED
+from anchorscope.models.loading import NEW_TOKENS, TOKENS_ANSWERED, TOKENS_EXTRACTED, read_config
 from anchorscope.models.sizes import cards_needed, parameters
 
 QUESTIONS, DATASETS = 4000, 4
@@ -94,14 +93,10 @@ def needs(config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16, grid: G
     )
 
 
-def hours(some: Needs) -> float:
-    """How long all datasets take on one card or one set of cards, with one job per dataset."""
-    questions = QUESTIONS * DATASETS
-    return (questions * (some.answer_seconds + some.extract_seconds) + STAGES * DATASETS * some.load_seconds) / 3600
-
-
 def line(name: str, some: Needs) -> str:
-    """A row of the table in docs/models.md."""
+    """A row of the table in docs/models.md. Time is that of all datasets on one card or one set of cards."""
+    computing = QUESTIONS * DATASETS * (some.answer_seconds + some.extract_seconds)
+    hours = (computing + STAGES * DATASETS * some.load_seconds) / 3600  # with one job per dataset
     cells = [
         name,
         f"{some.parameters / 1e9:.2f} B",
@@ -111,7 +106,7 @@ def line(name: str, some: Needs) -> str:
         f"{some.host_bytes / 1e9:.0f} GB",
         f"{some.example_bytes / 1e6:.1f} MB",
         f"{some.activation_bytes / 1e9:.0f} GB",
-        f"{60 * hours(some):.0f} min",
+        f"{60 * hours:.0f} min",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -124,24 +119,13 @@ def lacks(some: Needs, machine: Machine) -> list[str]:
         said.append(f"a GPU with {math.ceil(some.gpu_bytes / 1e9)} GB" if wanted == 1 else f"{wanted} GPUs of 80 GB")
     elif wanted > len(machine.cards):
         said.append(f"GPUs (it has {len(machine.cards)} of {wanted} such)")
-    parts = {
-        "memory": (machine.memory, some.host_bytes),
-        "free disk space": (machine.disk, some.weight_bytes + some.activation_bytes),
-    }
-    for name, (there, needed) in parts.items():
+    for name, there, needed in (
+        ("memory", machine.memory, some.host_bytes),
+        ("free disk space", machine.disk, some.weight_bytes + some.activation_bytes),
+    ):
         if there < needed:
             said.append(f"{name} (it has {there / 1e9:.0f} of {needed / 1e9:.0f} GB)")
     return said
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m anchorscope.needs",
-        description=f"Say what a run of a model takes, with {DATASETS} datasets of {QUESTIONS} questions in bfloat16 "
-        "on a GPU, and what this machine lacks for it.",
-    )
-    parser.add_argument("configs", nargs="+", type=Path, metavar="CONFIG.json", help="a model's config.json")
-    return parser.parse_args()
 
 
 def main(configs: list[Path]) -> None:
@@ -164,7 +148,13 @@ def main(configs: list[Path]) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        prog="python -m anchorscope.needs",
+        description=f"Say what a run of a model takes, with {DATASETS} datasets of {QUESTIONS} questions in bfloat16 "
+        "on a GPU, and what this machine lacks for it.",
+    )
+    parser.add_argument("configs", nargs="+", type=Path, metavar="CONFIG.json", help="a model's config.json")
     try:
-        main(parse().configs)
+        main(parser.parse_args().configs)
     except ValueError as error:
         sys.exit(str(error))

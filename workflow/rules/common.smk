@@ -28,20 +28,14 @@ if not sys.stderr.isatty():
 
 from anchorscope.draw.kinds import DETECTION_KINDS, kinds_drawn
 from anchorscope.experiments import NAMES as EXPERIMENT_NAMES
-from anchorscope.files.disk import temporary_fault
-from anchorscope.files.identity import (
-    canonical_json,
-    read_json,
-    sha256_of_file,
-)
-from anchorscope.files.provenance import VERSIONED
+from anchorscope.files.atomic import temporary_fault
+from anchorscope.files.identity import VERSIONED, canonical_json, read_json, sha256_of_file
 from anchorscope.fingerprint import fingerprint, read_sources
 from anchorscope.models.gpus import gpu_count
-from anchorscope.models.manifest import SALMON
-from anchorscope.models.source import identity_of, source_of
+from anchorscope.models.manifest import SALMON, identity_of, source_of
 from anchorscope.extract.axes import EXACT, REPLACING, Grid, knockouts_of
 from anchorscope.config_checks import mistakes, with_bundled_files
-from anchorscope.config_files import file_mistakes, refuse_files, stop_at
+from anchorscope.config_files import refuse_files, stop_at
 
 SOURCES = read_sources((ROOT / "scripts").glob("*.py"), remembered=Path(".snakemake", "anchorscope_sources.json"))
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
@@ -61,7 +55,7 @@ if not workflow.overwrite_configfiles and not workflow.modifier.skip_configfile:
     configfile: "config.yaml"
 
 
-stop_at([sentence for file in workflow.configfiles for sentence in file_mistakes(file)])
+refuse_files(workflow.configfiles)
 stop_at(mistakes(config, yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))))
 config.update(with_bundled_files(config))
 validate(config, str(SCHEMA))

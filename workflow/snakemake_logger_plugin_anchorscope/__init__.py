@@ -40,9 +40,8 @@ NOISE = (
 
 def is_shown(record: LogRecord) -> bool:
     """Whether Snakemake's own text of a message is printed."""
-    if record.levelno >= WARNING:
-        return True
-    return getattr(record, "event", None) in SHOWN and not str(record.msg).startswith(NOISE)
+    told = getattr(record, "event", None) in SHOWN and not str(record.msg).startswith(NOISE)
+    return record.levelno >= WARNING or told
 
 
 def cut(text: str, width: int) -> str:

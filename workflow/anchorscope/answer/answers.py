@@ -1,8 +1,9 @@
-"""The model's own answers: generated, graded, and with the tokens of the exact answer."""
+"""The answer stage: the model's own answers, generated, graded, and with the tokens of the exact answer."""
 
 import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 import torch
@@ -10,12 +11,16 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.donors import DONORS, Lengths, find_donors
-from anchorscope.answer.prompts import Demonstrations, Encoded, Prompt, decoded_offsets, encode, tokens_over
+from anchorscope.answer.prompts import Demonstrations, ModelSettings, Prompt, decoded_offsets, encode, tokens_over
 from anchorscope.engine.door import Engine
 from anchorscope.engine.work import Prompts, Said
+from anchorscope.files.logs import log
+from anchorscope.files.sealed_parquet import provenance, read_table, write_table
+from anchorscope.models.loading import leave_cards, load_fetched_tokenizer
+from anchorscope.models.manifest import Manifest
 from anchorscope.text.forms import answer_form, answer_in_question
 from anchorscope.text.grading import label
-from anchorscope.text.spans import Span
+from anchorscope.text.normal_words import Span
 
 MAX_NEW_TOKENS = 32
 SPANS = pa.list_(pa.struct([("start", pa.int64()), ("end", pa.int64()), ("kind", pa.string())]))
@@ -47,6 +52,37 @@ SCHEMA = pa.schema(
 )
 
 
+@dataclass(frozen=True)
+class AnswerSettings(ModelSettings):
+    """How a shard of questions is asked, under a single prompt."""
+
+    rows: tuple[int, int]  # the shard's first question, and the one after its last
+
+
+def answer_file(questions: Path | str, manifest: Path | str, target: Path | str, settings: AnswerSettings) -> None:
+    """Write the model's graded answers to a shard of questions.
+
+    Everything that needs no card is done before one is taken.
+    """
+    start, stop = settings.rows
+    shard = read_table(questions).slice(start, stop - start).to_pylist()
+    described = Manifest.read(manifest)
+    tokenizer = load_fetched_tokenizer(described)
+    ((name, prompt),) = settings.prompts.built(tokenizer).items()
+    asked = plan(tokenizer, prompt, shard)
+    engine = settings.engine(described)
+    made = settings.made("answer", described, engine)
+    generated = ask(engine, asked, MAX_NEW_TOKENS)
+    leave_cards(engine.model)
+    answers = grade_all(tokenizer, shard, generated, asked.lengths)
+    verdicts = answers.column("right").to_pylist()
+    log.info("%d right, %d wrong, %d refused", *(verdicts.count(verdict) for verdict in (True, False, None)))
+    odd = remarks(answers.column("answer").to_pylist(), settings.prompts.texts[name])
+    for remark in odd:
+        log.warning("%s", remark)
+    write_table(target, answers, provenance(**made, remarks=odd))
+
+
 def answer_questions(
     engine: Engine, tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[dict], max_new_tokens: int
 ) -> pa.Table:
@@ -67,13 +103,12 @@ class Asked:
 def plan(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[dict]) -> Asked:
     """Everything that needs no model."""
     encoded = encode(tokenizer, prompt, [question["question"] for question in questions])
-    lengths = [_lengths(item, question["spans"]) for item, question in zip(encoded, questions, strict=True)]
+    spans = ([Span(span["start"], span["end"]) for span in question["spans"]] for question in questions)
+    lengths = [
+        Lengths(len(item.tokens_of(exact)), len(item.question_tokens))
+        for item, exact in zip(encoded, spans, strict=True)
+    ]
     return Asked([item.ids for item in encoded], answer_ends(tokenizer), lengths)
-
-
-def _lengths(encoded: Encoded, spans: Sequence[dict]) -> Lengths:
-    exact = encoded.tokens_of([Span(span["start"], span["end"]) for span in spans])
-    return Lengths(len(exact), len(encoded.question_tokens))
 
 
 def answer_ends(tokenizer: PreTrainedTokenizerBase) -> list[int]:

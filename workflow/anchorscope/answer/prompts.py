@@ -8,11 +8,13 @@ from typing import Any, Self, cast
 
 from transformers import PreTrainedTokenizerBase
 
+from anchorscope.engine.door import Engine
+from anchorscope.files.faults import shortened
 from anchorscope.files.identity import read_json
-from anchorscope.files.reasons import shortened
+from anchorscope.models.chat_template import render_within_limits
+from anchorscope.models.loading import computed_on, load_model
 from anchorscope.models.manifest import Manifest
-from anchorscope.models.rendering import render_within_limits
-from anchorscope.text.spans import Span
+from anchorscope.text.normal_words import Span
 
 # Some chat templates print the date. A fixed one keeps prompts the same tomorrow.
 TEMPLATE_DATE = "26 Jul 2024"
@@ -100,20 +102,12 @@ def chat_prompt(tokenizer: PreTrainedTokenizerBase, instruction: str) -> Prompt:
 
 
 def _rendered(tokenizer: PreTrainedTokenizerBase, instruction: str) -> str:
-    def render() -> str:
-        return cast(
-            str,
-            tokenizer.apply_chat_template(
-                [{"role": "user", "content": instruction}],
-                tokenize=False,
-                add_generation_prompt=True,
-                enable_thinking=False,
-                date_string=TEMPLATE_DATE,
-            ),
-        )
-
+    asked = [{"role": "user", "content": instruction}]
+    how: dict[str, Any] = {"enable_thinking": False, "date_string": TEMPLATE_DATE}  # for the template itself
     try:
-        return render_within_limits(render)
+        return render_within_limits(
+            lambda: cast(str, tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True, **how))
+        )
     except ValueError as error:
         raise ValueError(
             f"The model's chat template cannot be rendered: {error}; mend it, or use `prompt: few_shot`."
@@ -218,12 +212,18 @@ class ModelSettings:
         shared = {name: getattr(params, name) for name in ("dtype", "batch_tokens", "code")}
         return cls(prompts=prompts, threads=threads, **shared, **others)
 
-    def made(self, stage: str, model: Manifest) -> dict[str, object]:
-        """What the outputs of a stage say of how they were made."""
+    def engine(self, model: Manifest) -> Engine:
+        """The model in memory, on cards where there are any, and what runs it."""
+        return Engine(load_model(model, self.dtype, self.threads), self.batch_tokens)
+
+    def made(self, stage: str, model: Manifest, engine: Engine | None = None) -> dict[str, object]:
+        """What the outputs of a stage say of how they were made; with an engine also on what."""
+        computed = {} if engine is None else {"computed": computed_on(engine.model)}
         return {
             "stage": stage,
             "model": model.as_json(),
             "prompts": self.prompts.as_json(),
             "dtype": self.dtype,
             "code": self.code,
+            **computed,
         }

@@ -26,22 +26,21 @@ from anchorscope.extract.axes import (
     knockouts_of,
     passes_of,
 )
-from anchorscope.extract.run import run_workload
+from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import build_workload, tell_uncut
 from anchorscope.extract.store import ActivationReader, ActivationWriter, file_of, remove_added
 from anchorscope.files.arguments import check_choices, check_whole, is_list, is_path, is_text
+from anchorscope.files.faults import shortened
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
-from anchorscope.files.provenance import provenance
-from anchorscope.files.reasons import shortened
-from anchorscope.files.sealed_parquet import made_from
-from anchorscope.models.hardware import computed_on
-from anchorscope.models.prompt_style import prompt_style_of
+from anchorscope.files.sealed_parquet import made_from, provenance
+from anchorscope.models.chat_template import prompt_style_of
+from anchorscope.models.loading import computed_on
 from anchorscope.probe.delta import measure
-from anchorscope.probe.probed import enough
+from anchorscope.probe.examples import enough
 from anchorscope.questions.normalize import normalize
 from anchorscope.summarise.estimates import estimate
-from anchorscope.summarise.notes import described
+from anchorscope.summarise.tables import described
 
 GIVEN = "given"  # where weights and questions come from, as far as anyone but the caller knows
 
@@ -207,7 +206,7 @@ def summarise(
     headline = reader.grid.places()[0]
     measured = measure(reader, folds=folds, repeats=repeats, seed=seed, where=f"{model} on {dataset}")
     delta, layers, *_ = enough(measured)
-    summary = estimate(delta, layers, Headline(*headline), draws=draws, seed=seed).summary
+    summary = estimate(delta, layers, Headline(*headline), draws=draws, seed=seed)["summary"]
     weights = made_from(file_of(paths[0], *headline))["model"]["weights"]
     return described(summary, model=model, weights=weights, dataset=dataset, source=GIVEN)
 

@@ -2,20 +2,19 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anchorscope.choose.counts import counted
 from anchorscope.files.logs import log
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from, read_table, write_table
+from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
 
 Balance = bool | Literal["property", "form"]  # as many right as wrong answers: of all, or within parts of them
 WITHIN = {"property": "property", "form": "question_form"}  # the column of answers that has these parts
+VERDICTS = {"right": True, "hallucinated": False, "refused": None}
 
 
 def balanced(ids: list[str], right: list[bool], within: Sequence[str | None], seed: int) -> list[int]:
@@ -66,3 +65,14 @@ def choose_file(answers: Path | str, target: Path | str, *, balance: Balance, se
         code=code,
     )
     write_table(target, analysed(judged, balance, seed).replace_schema_metadata(), made)
+
+
+def counted(answers: pa.Table) -> dict[str, int]:
+    """How many answers there are of each verdict."""
+    verdicts = answers["right"].to_pylist()
+    return {name: verdicts.count(verdict) for name, verdict in VERDICTS.items()}
+
+
+def before_balance(chosen: Iterable[Path | str]) -> Counter[str]:
+    """The same of all answers that some files of chosen examples were chosen from."""
+    return sum((Counter(made_from(path)["before_balance"]) for path in chosen), Counter())

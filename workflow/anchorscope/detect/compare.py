@@ -11,30 +11,13 @@ import numpy as np
 import polars as pl
 
 from anchorscope.detect.areas import areas, gains
-from anchorscope.detect.names import (
-    ENSEMBLE,
-    KIND_OF,
-    METHODS,
-    MOP,
-    MOP_HONEST,
-    MOP_LOGIT_GATE,
-    MOP_RANDOM_EXPERTS,
-    MOP_RANDOM_GATE,
-    OTHERS,
-    PR,
-    PR_HONEST,
-    PROBE,
-)
+from anchorscope.detect.methods import METHODS, OTHERS, PROBE
 from anchorscope.files.frames import read_frame
-from anchorscope.probe.probed import NOT_PROBED, Pair, not_probed
+from anchorscope.probe.examples import NOT_PROBED, Pair, not_probed
 from anchorscope.probe.quality import CALIBRATION_BINS
-from anchorscope.summarise.notes import described
+from anchorscope.summarise.tables import described
 
 COVERAGES = np.arange(1, 101) / 100
-ABLATIONS = (ENSEMBLE, MOP_RANDOM_GATE, MOP_LOGIT_GATE, MOP_RANDOM_EXPERTS)
-# What each method that knows pathways must be better than. The ablations of the mixture say nothing about reweighting,
-# which without a shift of attention is the plain probe.
-AGAINST = {MOP: ABLATIONS, MOP_HONEST: ABLATIONS, PR: (ENSEMBLE, PROBE), PR_HONEST: (ENSEMBLE, PROBE)}
 YES, NO, UNDECIDED = "yes", "no", "undecided"
 
 
@@ -89,16 +72,7 @@ def reliability(scored: Scored) -> pl.DataFrame:
     bins = long.group_by("method", "bin", maintain_order=True).agg(
         n=pl.len(), p=pl.col("p").mean(), hallucinated_share=pl.col("hallucinated").mean()
     )
-    order = {name: place for place, name in enumerate(scored.methods)}
-    return bins.sort(pl.col("method").replace_strict(order, return_dtype=pl.Int32), "bin")
-
-
-def calibration_errors(bins: pl.DataFrame) -> pl.DataFrame:
-    """The expected calibration error of each method, from its `reliability`."""
-    apart = (pl.col("p") - pl.col("hallucinated_share")).abs()
-    return bins.group_by("method", maintain_order=True).agg(
-        calibration_error=(pl.col("n") * apart).sum() / pl.col("n").sum()
-    )
+    return bins.sort(pl.col("method").cast(pl.Enum(scored.methods)), "bin")
 
 
 def risks(scores: np.ndarray, hallucinated: np.ndarray) -> np.ndarray:
@@ -135,10 +109,12 @@ def compare(scored: Scored) -> pl.DataFrame:
     behind = _gains(scored, PROBE, scored.methods)  # how far each is behind the probe
     curves = np.stack([risks(scores, scored.hallucinated) for scores in scored.scores])  # [methods, examples]
     examples = len(scored.hallucinated)
+    apart = pl.col("n") * (pl.col("p") - pl.col("hallucinated_share")).abs()
+    errors = reliability(scored).group_by("method").agg(calibration_error=apart.sum() / pl.col("n").sum())
     table = pl.DataFrame(
         {
             "method": scored.methods,
-            "kind": [KIND_OF[method] for method in scored.methods],
+            "kind": [METHODS[method].kind for method in scored.methods],
             "n": [examples] * len(scored.methods),
             "hallucinated_share": [float(scored.hallucinated.mean())] * len(scored.methods),
             **areas(scored.scores, hallucinated=scored.hallucinated, clusters=scored.clusters, folds=scored.folds),
@@ -152,23 +128,17 @@ def compare(scored: Scored) -> pl.DataFrame:
     )
     return table.with_columns(
         pl.when(pl.col("method") != PROBE).then(pl.col(name)).alias(name) for name in ("gain", "gain_low", "gain_high")
-    ).join(calibration_errors(reliability(scored)), on="method", how="left", maintain_order="left")
+    ).join(errors, on="method", how="left", maintain_order="left")
 
 
 def pathways(scored: Scored) -> pl.DataFrame:
     """One row per method that knows pathways and per rival without that knowledge: the gain, and whether it is one."""
-    gained = {method: _gains(scored, method, rivals) for method, rivals in AGAINST.items()}
-    return pl.concat(
-        pl.DataFrame(
-            {
-                "method": method,
-                "against": AGAINST[method],
-                **gain,
-                "helps": list(map(verdict, gain["gain_low"], gain["gain_high"])),
-            }
-        )
-        for method, gain in gained.items()
+    rivals = {name: method.rivals for name, method in METHODS.items() if method.rivals}
+    found = pl.concat(
+        pl.DataFrame({"method": name, "against": others, **_gains(scored, name, others)})
+        for name, others in rivals.items()
     )
+    return found.with_columns(helps=pl.Series(list(map(verdict, found["gain_low"], found["gain_high"]))))
 
 
 def _gains(scored: Scored, method: str, rivals: Sequence[str]) -> dict[str, np.ndarray]:
@@ -227,14 +197,11 @@ def gather_detection(
 
 def with_published(detection: pl.DataFrame, run: Run) -> pl.DataFrame:
     """The table with the published AUC beside the run's, for the published models on the published questions."""
-
-    def published(row: dict) -> float | None:
-        if row["source"] == "bundled":
-            return None
-        methods = run.published.get(run.models[row["model"]]["source"].get("hub", ""), {})
-        return methods.get(row["method"], {}).get(run.layouts[row["dataset"]])
-
-    values = [published(row) for row in detection.select("model", "dataset", "source", "method").iter_rows(named=True)]
+    of_model = {name: run.published.get(made["source"].get("hub", ""), {}) for name, made in run.models.items()}
+    values = [
+        None if source == "bundled" else of_model[model].get(method, {}).get(run.layouts[dataset])
+        for model, dataset, source, method in detection.select("model", "dataset", "source", "method").iter_rows()
+    ]
     return detection.with_columns(pl.Series("published", values, pl.Float64))
 
 

@@ -23,10 +23,10 @@ from anchorscope.extract.sequences import place_of
 from anchorscope.extract.store import DTYPES
 from anchorscope.files.arguments import check_texts, check_whole
 from anchorscope.files.logs import log, meter
-from anchorscope.models.revision import tokenizer_hash
+from anchorscope.models.manifest import tokenizer_hash
 from anchorscope.probe.scores import each
 from anchorscope.text.grading import label
-from anchorscope.text.tidy import tidy
+from anchorscope.text.normal_words import tidy
 
 PORTION = 2048  # answers that are tokenised at once; while a GPU runs them, the next are
 

@@ -11,9 +11,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from anchorscope.files.atomic import atomic
-from anchorscope.files.plain import check_file
-from anchorscope.files.reasons import reason_of
-from anchorscope.probe.probed import NOT_PROBED
+from anchorscope.files.faults import check_file, reason_of
+from anchorscope.probe.examples import NOT_PROBED
 
 ABOUT, SEAL = "anchorscope_detector", "anchorscope_seal"  # keys of the header
 
@@ -59,18 +58,16 @@ class About:
     dtype: str = "auto"  # that its states were computed in; files of earlier versions do not say
 
 
-def write_detector(target: Path | str, trained: Trained, about: About, made_from: dict[str, str]) -> None:
-    """Write a detector; the file is whole or absent. `made_from` is its provenance."""
-    _write(target, vars(trained), {**made_from, ABOUT: json.dumps(asdict(about), sort_keys=True)})
+def write_detector(
+    target: Path | str, trained: Trained | None, about: About | dict[str, str], made_from: dict[str, str]
+) -> None:
+    """Write a detector; the file is whole or absent. `made_from` is its provenance.
 
-
-def write_none(target: Path | str, reason: str, made_from: dict[str, str]) -> None:
-    """Write a file without probes that says why there are none."""
-    _write(target, {}, {**made_from, ABOUT: json.dumps({NOT_PROBED: reason})})
-
-
-def _write(target: Path | str, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
-    there = {name: values.contiguous().cpu() for name, values in tensors.items()}
+    Where there are no probes, `about` says by `not_probed` why.
+    """
+    described = about if isinstance(about, dict) else asdict(about)
+    header = {**made_from, ABOUT: json.dumps(described, sort_keys=True)}
+    there = {name: values.contiguous().cpu() for name, values in vars(trained).items()} if trained else {}
     with atomic(target) as temporary:
         temporary.write_bytes(_in_order(save(there, {**header, SEAL: _seal(header, there)})))
 

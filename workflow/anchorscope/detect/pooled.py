@@ -41,14 +41,20 @@ def _normal(text: str) -> str:
 
 
 class PooledReader:
-    """Reads the vectors of some datasets, one dataset after the other."""
+    """Reads the vectors of some datasets, one dataset after the other. No two examples have the same id."""
 
     def __init__(self, readers: Mapping[str, ActivationReader]):
         first, *_ = self.readers = list(readers.values())
         self.grid, self.layers, self.width = first.grid, first.layers, first.width
         self.dtype = str(first.dtype).removeprefix("torch.")
-        self.keys = _pooled({dataset: reader.keys for dataset, reader in readers.items()})
         self.datasets = np.repeat(list(readers), [len(reader.keys) for reader in self.readers])  # of each example
+        keys = [key for reader in self.readers for key in reader.keys]
+        # The id of a question is made from its text.
+        clusters = joint_clusters([key["id"] for key in keys], [key["subject"] or key["id"] for key in keys])
+        self.keys = [
+            {**key, "id": f"{dataset}/{key['id']}", "subject": cluster}
+            for dataset, key, cluster in zip(self.datasets, keys, clusters, strict=True)
+        ]
 
     def read_passes(self, component: str, position: str, passes: Sequence[Pass], layers: range) -> dict[Pass, Tensor]:
         """Vectors of several passes at once, each [layers, examples, width]."""
@@ -60,16 +66,3 @@ def by_dataset(files: Sequence[str], datasets: Sequence[str]) -> dict[str, Seque
     """The files of each dataset, from a list in which those of one stand together, equally many of each."""
     each = len(files) // len(datasets)
     return {name: files[number * each : (number + 1) * each] for number, name in enumerate(datasets)}
-
-
-def _pooled(keys: Mapping[str, list[dict]]) -> list[dict]:
-    """The keys of all datasets, with ids that no other dataset has.
-
-    Examples that share a question or a subject are one cluster: the id of a question is made from its text.
-    """
-    every = [(dataset, key) for dataset, some in keys.items() for key in some]
-    clusters = joint_clusters([key["id"] for _, key in every], [key["subject"] or key["id"] for _, key in every])
-    return [
-        {**key, "id": f"{dataset}/{key['id']}", "subject": cluster}
-        for (dataset, key), cluster in zip(every, clusters, strict=True)
-    ]

@@ -11,10 +11,8 @@ from anchorscope.answer.answers import MAX_NEW_TOKENS, ask_again, plan
 from anchorscope.answer.donors import own_draw
 from anchorscope.answer.prompts import ModelSettings, decode
 from anchorscope.engine.door import Engine
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import read_table, write_table
-from anchorscope.models.hardware import computed_on
-from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
+from anchorscope.files.sealed_parquet import provenance, read_table, write_table
+from anchorscope.models.loading import computed_on, leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 
 NEEDED = ["id", "question", "spans"]

@@ -4,17 +4,16 @@ import json
 import math
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
-from anchorscope.detect.detector import Detector, load_detector
+from anchorscope.detect.detector import load_detector
 from anchorscope.files.atomic import write_text
-from anchorscope.files.plain import check_file, fault_of_file
-from anchorscope.models.describe import describe
+from anchorscope.files.faults import check_file, fault_of_file
+from anchorscope.models.fetch import describe
 from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
-from anchorscope.questions import json_rows
-from anchorscope.text.tidy import tidy
+from anchorscope.questions.local_rows import json_rows, name_row, read_csv
+from anchorscope.text.normal_words import tidy
 
 ASKED = ("question", "answer")  # the keys that each row must have
 SCORE = "hallucinated"  # the key that is added
@@ -22,29 +21,42 @@ STANDARD_INPUT = "-"
 EXAMPLE = '{"question": "who wrote Emma", "answer": "Jane Austen"}'
 
 
-@dataclass(frozen=True)
-class ScoreSettings:
-    """How a model is run."""
-
-    dtype: str
-    threads: int
-    batch_tokens: int | None  # computed together; None for what suits the device
-
-
 def score_lines(
-    questions: str, detector: Path | str, model: Path, target: Path | None, settings: ScoreSettings
+    questions: str,
+    detector: Path | str,
+    model: Path,
+    target: Path | None,
+    *,
+    dtype: str,
+    threads: int,
+    batch_tokens: int | None,
 ) -> None:
-    """Score the rows of a file, or of the standard input, to lines of JSON in a file or on the standard output."""
+    """Score the rows of a file, or of the standard input, to lines of JSON in a file or on the standard output.
+
+    So many `batch_tokens` are computed together; None for what suits the device.
+    """
     if target is not None:
         target = _checked(target)
     rows = read_rows(questions)
-    scores = _scores(rows, load_detector(detector), model, settings)
-    lines = [json.dumps({**row, SCORE: score}, ensure_ascii=False) for row, score in zip(rows, scores, strict=True)]
-    text = "".join(f"{line}\n" for line in lines)
+    loaded = load_detector(detector)
+    described = _described(model)
+    if described.revision and described.revision != loaded.about.revision:
+        raise ValueError(
+            f"The detector is for the weights {loaded.about.revision} of {loaded.about.model}, but {model} has "
+            f"{described.revision}; use the model that it was trained on."
+        )
+    tokenizer = load_fetched_tokenizer(described)
+    weights = load_model(described, loaded.about.dtype if dtype == "auto" else dtype, threads)
+    texts = [[row[name] for row in rows] for name in ASKED]
+    scores = loaded.score(weights, tokenizer, *texts, batch_tokens=batch_tokens).tolist()
+    leave_cards(weights)
+    # An empty answer or a refusal has no probability.
+    scored = [{**row, SCORE: None if math.isnan(score) else score} for row, score in zip(rows, scores, strict=True)]
+    text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in scored)
     if target is None:
         sys.stdout.buffer.write(text.encode())
-        return
-    write_text(target, text)
+    else:
+        write_text(target, text)
 
 
 def _checked(target: Path) -> Path:
@@ -69,17 +81,15 @@ def read_rows(questions: str) -> list[dict]:
 
 def _table_rows(path: str) -> list[dict]:
     """The rows of a CSV file, read as question files are. An empty answer is one: it gets no score."""
-    from anchorscope.questions.local_rows import name_row, read_csv  # a GPU node that scores JSON Lines may lack polars
-
     table = read_csv(path)
-    missing = [name for name in ASKED if name not in table.columns]
+    missing = [name for name in ASKED if name not in table.column_names]
     if missing:
         raise ValueError(
             f"The first line of {path} names no column {missing[0]!r}; each row needs {' and '.join(ASKED)}."
         )
-    if SCORE in table.columns:
+    if SCORE in table.column_names:
         raise ValueError(f"The first line of {path} names a column {SCORE!r}; rename it, for the score goes there.")
-    rows = [row | {name: row[name] or "" for name in ASKED} for row in table.iter_rows(named=True)]
+    rows = [row | {name: row[name] or "" for name in ASKED} for row in table.to_pylist()]
     for number, row in enumerate(rows, 1):
         if fault := _fault(row):
             raise ValueError(f"{name_row(path, number)} {fault}.")
@@ -88,7 +98,7 @@ def _table_rows(path: str) -> list[dict]:
 
 def _line_rows(data: bytes, where: str) -> list[dict]:
     rows = []
-    for number, row in json_rows.read_rows(data, where, EXAMPLE):
+    for number, row in json_rows(data, where, EXAMPLE):
         if fault := _fault(row):
             raise ValueError(f"Line {number} of {where} {fault}.")
         rows.append(row)
@@ -107,23 +117,6 @@ def _fault(row: dict) -> str | None:
     except ValueError:
         return "holds a number that is not finite, which JSON has no word for"
     return f"has a key {SCORE!r} already; rename it, for the score goes there" if SCORE in row else None
-
-
-def _scores(rows: list[dict], detector: Detector, model: Path, settings: ScoreSettings) -> list[float | None]:
-    """The probability of each row; None for an empty answer or a refusal."""
-    described = _described(model)
-    if described.revision and described.revision != detector.about.revision:
-        raise ValueError(
-            f"The detector is for the weights {detector.about.revision} of {detector.about.model}, but {model} has "
-            f"{described.revision}; use the model that it was trained on."
-        )
-    tokenizer = load_fetched_tokenizer(described)
-    dtype = detector.about.dtype if settings.dtype == "auto" else settings.dtype
-    loaded = load_model(described, dtype, settings.threads)
-    texts = [[row[name] for row in rows] for name in ASKED]
-    scores = detector.score(loaded, tokenizer, *texts, batch_tokens=settings.batch_tokens)
-    leave_cards(loaded)
-    return [None if math.isnan(score) else score for score in scores.tolist()]
 
 
 def _described(model: Path) -> Manifest:

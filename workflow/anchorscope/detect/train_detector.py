@@ -4,7 +4,6 @@ The probes are as in the probe stage, but of all datasets of a model together; s
 what they were trained on, how well they tell, and what they must not be used for.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,20 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.detect.detector_file import About, Trained, write_detector, write_none
+from anchorscope.detect.detector_file import About, Trained, write_detector
 from anchorscope.detect.pooled import PooledReader
 from anchorscope.extract.axes import EXACT
 from anchorscope.extract.store import open_activations
 from anchorscope.files.atomic import write_text
-from anchorscope.files.identity import canonical_json
+from anchorscope.files.identity import hash_of
 from anchorscope.files.logs import log
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from
+from anchorscope.files.sealed_parquet import made_from, provenance
 from anchorscope.models.manifest import Manifest
 from anchorscope.probe.delta import States, in_chunks
-from anchorscope.probe.examples import Examples, examples_of
+from anchorscope.probe.examples import NOT_PROBED, Examples, TooFew, enough, examples_of
 from anchorscope.probe.fitting import Fitting
-from anchorscope.probe.probed import TooFew, enough
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
 from anchorscope.probe.scores import each, joined
 from anchorscope.probe.strengths import VALIDATED, Fitted, cross_fitting, fit_trainings
@@ -37,21 +34,48 @@ CLEAN = ("first", "clean")
 # The search for a strength ends earlier than in the probe stage, which probes fewer examples: weak penalties of many
 # examples are most of the work, and no loss that has once risen by so much was seen to fall below the best again.
 CLEARLY_WORSE = 1.03
-HEADINGS = (
-    "| dataset | right | hallucinated | AUC | 95 % interval | calibration error | best layer |",
-    "|---|---|---|---|---|---|---|",
-)
-MEASURED = (
-    "Every example was scored by probes that never saw it, nor another question about its subject; the layer was "
-    "chosen without it, too. AUC has a 95 % interval by DeLong, questions about one subject counted together. The best "
-    "layer is the one with the highest such AUC on these examples, which is why `score` does not go by it."
-)
-LIMITS = """\
+CARD = """\
+# A detector of hallucinated answers for {model.name}
+
+One linear probe for each of the {model.layers} layers of {model.name} ({about.architecture}, width {model.width}). \
+It reads `{about.component}` at `{about.position}` and gives the probability that an answer is hallucinated. \
+`score` reads layer {about.layer}, which told best on folds inside the training data.
+
+{warnings}## How well it tells
+
+| dataset | right | hallucinated | AUC | 95 % interval | calibration error | best layer |
+|---|---|---|---|---|---|---|
+{qualities}
+
+Every example was scored by probes that never saw it, nor another question about its subject; the layer was chosen \
+without it, too. AUC has a 95 % interval by DeLong, questions about one subject counted together. The best layer is \
+the one with the highest such AUC on these examples, which is why `score` does not go by it.
+
+## What it was trained on
+
+{about.examples} questions of {origins}, each with the greedy answer of {about.model} under the `{about.style}` \
+prompt. An answer is hallucinated where no accepted answer stands in it. Refusals were left out. The penalty of each \
+layer's probe was chosen on inner folds.
+
+{skipped}## What it must not be used for
+
 - Another model, another tokenizer or another prompt than these: the states would be others.
 - A rate of hallucinations: a probability supposes that half of the answers are hallucinated, as in training.
 - A verdict on its own. It ranks answers; it does not know whether one is true.
 - Text that the model did not write: it can be scored, but how well was not measured. The same holds for sampled
-  answers, long answers and other kinds of questions."""
+  answers, long answers and other kinds of questions.
+
+## What fixes it
+
+| what | fingerprint or version |
+|---|---|
+{fixed}
+"""
+RANDOM = "**The weights of this model are random. What the detector says means nothing.**\n\n"
+BUNDLED = (
+    "**{}: questions that come with Anchorscope, chosen so that SmolLM2-135M is right on about half. They show that "
+    "the detector works, not how well it does on yours.**\n\n"
+)
 
 
 @dataclass(frozen=True)
@@ -96,8 +120,8 @@ def train_detector(
         code=fitting.code,
     )
     if len(skipped) == len(readers):
-        write_none(target, " ".join(skipped.values()), made)
-        write_card(card, described, None, [], made)
+        write_detector(target, None, {NOT_PROBED: " ".join(skipped.values())}, made)
+        write_text(card, f"# No detector for {described.name}\n\n{left_out(skipped)}\n")
         return
     reader = PooledReader({name: reader for name, reader in readers.items() if name not in skipped})
     examples = enough(examples_of(reader.keys, **splits, where=f"{described.name} on all datasets"))
@@ -118,7 +142,9 @@ def train_detector(
         dtype=reader.dtype,
     )
     write_detector(target, fitted.trained, about, made)
-    write_card(card, described, about, qualities(fitted, examples, reader.datasets), made)
+    write_text(
+        card, card_of(described, about, qualities(fitted, examples, reader.datasets), json.loads(made["anchorscope"]))
+    )
 
 
 def cross_fit(reader: PooledReader, examples: Examples, on_card: bool) -> CrossFitted:
@@ -168,87 +194,43 @@ def _standardised(fitted: Fitted, number: int, seen: Tensor) -> Trained:
 def qualities(fitted: CrossFitted, examples: Examples, datasets: np.ndarray) -> list[str]:
     """How well the cross-fitted probes tell, over all examples and on each dataset: rows of the card's table."""
     names = dict.fromkeys(datasets.tolist())
-    parts = [("all", np.ones(len(datasets), bool)), *((name, datasets == name) for name in names)]
-    return [_quality(name, who, fitted, examples) for name, who in parts]
-
-
-def _quality(name: str, who: np.ndarray, fitted: CrossFitted, examples: Examples) -> str:
-    logits, hallucinated = fitted.chosen[who], examples.hallucinated[who]
-    area = auc_with_interval(logits[None, None], hallucinated, list(compress(examples.clusters, who)))
-    (found,), (low,), (high,) = (area[end] for end in ("auc", "auc_low", "auc_high"))
-    best = np.argmax(auc(fitted.logits[:, who], hallucinated))
-    return (
-        f"| {name} | {(~hallucinated).sum()} | {hallucinated.sum()} | {found:.3f} | {low:.3f} to {high:.3f} "
-        f"| {calibration_error(logits, hallucinated):.3f} | {best} |"
-    )
-
-
-def write_card(
-    target: Path | str, model: Manifest, about: About | None, qualities: Sequence[str], made: dict[str, str]
-) -> None:
-    """Write the card as Markdown. `made` is the detector's provenance; `about` is None where there is no detector."""
-    origin = json.loads(made["anchorscope"])
-    skipped = "\n".join(f"Left out: {reason}" for reason in origin["skipped"].values())
-    if about is None:
-        parts = [f"# No detector for {model.name}", skipped]
-    else:
-        parts = [
-            f"# A detector of hallucinated answers for {model.name}",
-            _what(model, about),
-            *_warnings(model, origin["sources"], about),
-            "## How well it tells",
-            "\n".join([*HEADINGS, *qualities]),
-            MEASURED,
-            "## What it was trained on",
-            _data(about, origin["sources"]),
-            skipped,
-            "## What it must not be used for",
-            LIMITS,
-            "## What fixes it",
-            _fixed(about, origin),
-        ]
-    write_text(target, "\n\n".join(filter(None, parts)) + "\n")
-
-
-def _what(model: Manifest, about: About) -> str:
-    return (
-        f"One linear probe for each of the {model.layers} layers of {model.name} ({about.architecture}, width "
-        f"{model.width}). "
-        f"It reads `{about.component}` at `{about.position}` and gives the probability that an answer is hallucinated. "
-        f"`score` reads layer {about.layer}, which told best on folds inside the training data."
-    )
-
-
-def _warnings(model: Manifest, sources: dict[str, str], about: About) -> list[str]:
-    said = []
-    if model.weights == "random":
-        said.append("**The weights of this model are random. What the detector says means nothing.**")
-    bundled = [name for name in about.datasets if sources[name] == "bundled"]
-    if bundled:
-        said.append(
-            f"**{', '.join(bundled)}: questions that come with Anchorscope, chosen so that SmolLM2-135M is right on "
-            "about half. They show that the detector works, not how well it does on yours.**"
+    rows = []
+    for name, who in [("all", np.ones(len(datasets), bool)), *((name, datasets == name) for name in names)]:
+        logits, hallucinated = fitted.chosen[who], examples.hallucinated[who]
+        area = auc_with_interval(logits[None, None], hallucinated, list(compress(examples.clusters, who)))
+        (found,), (low,), (high,) = (area[end] for end in ("auc", "auc_low", "auc_high"))
+        best = np.argmax(auc(fitted.logits[:, who], hallucinated))
+        rows.append(
+            f"| {name} | {(~hallucinated).sum()} | {hallucinated.sum()} | {found:.3f} | {low:.3f} to {high:.3f} "
+            f"| {calibration_error(logits, hallucinated):.3f} | {best} |"
         )
-    return said
+    return rows
 
 
-def _data(about: About, sources: dict[str, str]) -> str:
-    origins = ", ".join(f"{name} ({sources[name]})" for name in about.datasets)
-    return (
-        f"{about.examples} questions of {origins}, each with the greedy answer of {about.model} under the "
-        f"`{about.style}` prompt. An answer is hallucinated where no accepted answer stands in it. Refusals were left "
-        "out. The penalty of each layer's probe was chosen on inner folds."
-    )
+def left_out(skipped: Mapping[str, str]) -> str:
+    """Which datasets were left out, and why."""
+    return "\n".join(f"Left out: {reason}" for reason in skipped.values())
 
 
-def _fixed(about: About, origin: dict) -> str:
-    prompt = hashlib.sha256(canonical_json([about.style, about.prompt]).encode()).hexdigest()[:16]
-    rows = {
+def card_of(model: Manifest, about: About, qualities: Sequence[str], made: Mapping) -> str:
+    """The card as Markdown. `made` is what the detector was made from."""
+    sources, skipped = made["sources"], left_out(made["skipped"])
+    bundled = ", ".join(name for name in about.datasets if sources[name] == "bundled")
+    prompt = hash_of([about.style, about.prompt])
+    fixed = {
         "weights": f"{about.weights}, {about.revision}",
         "tokenizer": about.tokenizer,
         "prompt": f"{about.style}, {prompt}",
-        "folds, seed": f"{origin['folds']}, {origin['seed']}",
-        "code": origin["code"],
-        **origin["versions"],
+        "folds, seed": f"{made['folds']}, {made['seed']}",
+        "code": made["code"],
+        **made["versions"],
     }
-    return "\n".join(["| what | fingerprint or version |", "|---|---|", *(f"| {k} | {v} |" for k, v in rows.items())])
+    return CARD.format(
+        model=model,
+        about=about,
+        warnings=RANDOM * (model.weights == "random") + (BUNDLED.format(bundled) if bundled else ""),
+        qualities="\n".join(qualities),
+        origins=", ".join(f"{name} ({sources[name]})" for name in about.datasets),
+        skipped=f"{skipped}\n\n" if skipped else "",
+        fixed="\n".join(f"| {name} | {value} |" for name, value in fixed.items()),
+    )

@@ -2,75 +2,18 @@
 
 import textwrap
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from anchorscope.detect.names import (
-    KIND_OF,
-    KINDS,
-    MEAN_LOGPROB,
-    METHODS,
-    MOP,
-    OTHERS,
-    OUTPUT,
-    P_TRUE,
-    PR,
-    PROBE,
-    SAMPLES,
-    STACKED,
-)
-from anchorscope.draw.panels import COLUMN, label_rows, looks, sheet
-from anchorscope.draw.views import Tables, View, finish, grid
+from anchorscope.detect.methods import KINDS, LEARNT, METHODS, OTHERS, PROBE, TITLES
+from anchorscope.draw.panels import COLUMN, Tables, View, grid, looks
 
-METHOD_TITLES = {
-    "answer_length": "length of the answer",
-    "question_words": "words of the question",
-    "answer_words": "words of the answer",
-    "both_words": "words of both",
-    "mean_logprob": "mean log probability",
-    "min_logprob": "lowest log probability",
-    "sum_logprob": "total log probability",
-    "mean_entropy": "mean entropy",
-    "max_entropy": "highest entropy",
-    "answer_mean_logprob": "mean log prob., no stop",
-    "answer_min_logprob": "lowest log prob., no stop",
-    "answer_sum_logprob": "total log prob., no stop",
-    "answer_mean_entropy": "mean entropy, no stop",
-    "answer_max_entropy": "highest entropy, no stop",
-    "p_true": "P(True)",
-    "confidence": "stated confidence",
-    "agreement": "agreement of samples",
-    "cluster_entropy": "entropy over clusters",
-    "lexical_spread": "spread of words",
-    "probe": "plain probe",
-    "mean_difference": "difference of means",
-    "saplma": "SAPLMA",
-    "question_probe": "probe of the question",
-    "best_layer": "best layer's probe",
-    "mean_logit": "mean over layers",
-    "stacked": "stacked layers",
-    "mop": "MoP",
-    "mop_honest": "MoP, honest",
-    "mop_random_gate": "MoP, random gate",
-    "mop_logit_gate": "MoP, logit gate",
-    "mop_random_experts": "MoP, random experts",
-    "ensemble": "ensemble of probes",
-    "pr": "PR",
-    "pr_honest": "PR, honest",
-}
-KIND_TITLES = {
-    "text": "text alone",
-    "output": "the model's own probabilities",
-    "samples": "samples",
-    "one_layer": "states of one layer",
-    "many_layers": "states of all layers",
-    "pathways": "pathways, and their ablations",
-}
 AT_PROBE, CHANCE = "the plain probe's AUC", 0.5
-CURVES = (MEAN_LOGPROB, P_TRUE, PROBE, STACKED, MOP, PR)
+CURVES = ("mean_logprob", "p_true", PROBE, "stacked", "mop", "pr")
 LINE = 0.055  # of the style's row height, for one method
 FEWEST = 5  # examples in a bin that is drawn
 MAP_LINE = 0.09  # of the style's row height, for one row of a map
@@ -85,11 +28,17 @@ def draw_detection(tables: Tables, view: View) -> Figure:
     methods = [name for name in METHODS if name in set(rows["method"])]
     heights = {name: len(methods) - place for place, name in enumerate(methods)}
     height = max(1.0, LINE * len(methods) + 0.15)
-    with grid(
+
+    def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
+        _draw_areas(panel, rows.filter(**cell), heights, view)
+        panel.set_yticks(list(heights.values()), [TITLES[name] for name in heights])
+
+    return grid(
         view,
         table,
         view.by_model(table),
-        view.by_dataset("{}"),
+        draw,
+        columns=view.by_dataset("{}"),
         heading="how well each method tells hallucinated from right answers, out of fold, with 95 % intervals",
         below="AUC",
         level=None,
@@ -97,19 +46,15 @@ def draw_detection(tables: Tables, view: View) -> Figure:
         row_height=height,
         sharex=True,
         together=1,
+        ylim=(0.3, len(methods) + 0.7),
         last=AT_PROBE,
-    ) as (figure, cells):
-        for panel, cell in cells:
-            _draw_areas(panel, rows.filter(**cell), heights, view)
-        cells[0][0].set_yticks(list(heights.values()), [METHOD_TITLES[name] for name in heights])
-        cells[0][0].set_ylim(0.3, len(methods) + 0.7)
-    return figure
+    )
 
 
 def _draw_areas(panel: Axes, rows: pl.DataFrame, heights: Mapping[str, int], view: View) -> None:
     """A point and its interval for each method, coloured by its kind, and a line where the plain probe is."""
-    for (kind, title), look in zip(KIND_TITLES.items(), looks(view.style, len(KIND_TITLES)), strict=True):
-        mine = rows.filter(kind=kind)
+    for wanted, look, title in view.series("kind", KINDS):
+        mine = rows.filter(**wanted)
         if mine.is_empty():
             continue
         places = [heights[method] for method in mine["method"]]
@@ -119,7 +64,7 @@ def _draw_areas(panel: Axes, rows: pl.DataFrame, heights: Mapping[str, int], vie
         panel.axvline(area, color="0.35", linestyle="--", linewidth=0.8, zorder=0, label=AT_PROBE)
     panel.axvline(CHANCE, color="0.6", linewidth=0.8, zorder=0)
     panel.grid(False, axis="y")
-    borders = np.flatnonzero(np.diff([list(KINDS).index(KIND_OF[name]) for name in heights]))
+    borders = np.flatnonzero(np.diff([list(KINDS).index(METHODS[name].kind) for name in heights]))
     from_side_to_side = panel.get_yaxis_transform()
     panel.hlines(len(heights) - borders - 0.5, 0, 1, color="0.85", linewidth=0.6, zorder=0, transform=from_side_to_side)
 
@@ -127,47 +72,48 @@ def _draw_areas(panel: Axes, rows: pl.DataFrame, heights: Mapping[str, int], vie
 def draw_transfer(tables: Tables, view: View) -> Figure:
     """The AUC of every trained method on each dataset (columns) after training on each of them (rows)."""
     table = view.of(tables["transfer"])
-    methods = [name for name in METHODS if name in set(table["method"]).difference(OUTPUT, SAMPLES)]
+    methods = [name for name in LEARNT if name in set(table["method"])]
     tested_on = {name: title for name, title in view.datasets.items() if name in set(table["dataset"])}
     trained_on = {**tested_on, **({OTHERS: "all others"} if len(tested_on) > 1 else {})}
     across, letters = IN_COLUMN if view.style.width == COLUMN else ON_PAGE
     columns = min(len(methods), across)
-    deep = -(-len(methods) // columns)  # rows of maps per model
+    starts = range(0, len(methods), columns)  # of each row of a model's maps
+    models = view.by_model(tables["detection"])
+    lines = [
+        (title if len(models) > 1 else "", {**model, "start": start}) for title, model in models for start in starts
+    ]
+
+    def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
+        place = cell["start"] + cell["column"]
+        panel.set_visible(place < len(methods))
+        if place < len(methods):
+            method = methods[place]
+            _draw_map(panel, table.filter(model=cell["model"], method=method), list(trained_on), list(tested_on))
+            panel.set_title(textwrap.fill(TITLES[method], letters), fontsize="small")
+            if place + columns >= len(methods) and models[-1][1]["model"] == cell["model"]:  # the lowest of a column
+                panel.tick_params(axis="x", labelbottom=True, rotation=90)
+                panel.xaxis.set_in_layout(cell["start"] == starts[-1])  # the other labels stand where there is no map
+        panel.set_yticks(range(len(trained_on)), trained_on.values())
+        panel.set_xticks(range(len(tested_on)), tested_on.values())
+
+    titles = ", ".join(title for title, _ in models)
+    alone = "" if len(tested_on) > 1 else "\none dataset: there is nothing to carry over"
+    shared = "\nblank: the datasets share too much to learn from one for the other"
+    blank = shared if table["auc"].null_count() else ""
     height = max(0.2, MAP_LINE * len(trained_on))
-    with sheet(
-        view.style,
-        columns,
-        rows=deep * len(view.models),
+    return grid(
+        view,
+        tables["detection"],
+        lines,
+        draw,
+        columns=[("", {"column": column}) for column in range(columns)],
+        heading=f"{titles}: AUC in %, trained on (rows) and tested on (columns){alone}{blank}",
+        below="",
+        level=None,
         first_height=height + 0.15,
         row_height=height,
         sharex=True,
-        sharey=True,
-    ) as (figure, panels):
-        titles = view.titles(tables["detection"])
-        for block, model, title in zip(panels.reshape(-1, deep, columns), view.models, titles, strict=True):
-            for panel, method in zip(block.flat, methods, strict=False):
-                _draw_map(panel, table.filter(model=model, method=method), list(trained_on), list(tested_on))
-                panel.set_title(textwrap.fill(METHOD_TITLES[method], letters), fontsize="small")
-            for line in block if len(titles) > 1 else ():
-                label_rows(line[0], title, len(panels))
-            _end_block(block, len(methods), last=block[-1, 0] is panels[-1, 0])
-        panels[0, 0].set_yticks(range(len(trained_on)), trained_on.values())
-        panels[0, 0].set_xticks(range(len(tested_on)), tested_on.values())
-        heading = f"{', '.join(titles)}: AUC in %, trained on (rows) and tested on (columns)"
-        alone = "" if len(tested_on) > 1 else "\none dataset: there is nothing to carry over"
-        shared = "\nblank: the datasets share too much to learn from one for the other"
-        blank = shared if table["auc"].null_count() else ""
-        finish(figure, panels[:0], view, summary=tables["detection"], heading=heading + alone + blank)
-    return figure
-
-
-def _end_block(block: np.ndarray, maps: int, last: bool) -> None:
-    """Hide the panels behind a model's maps; below the lowest maps of the last model, name the datasets."""
-    for panel in block.flat[maps:]:
-        panel.set_visible(False)
-    for panel in block.flat[max(0, maps - block.shape[1]) : maps] if last else ():
-        panel.tick_params(axis="x", labelbottom=True, rotation=90)
-        panel.xaxis.set_in_layout(panel in block[-1])  # the other labels stand where there is no map
+    )
 
 
 def _draw_map(panel: Axes, rows: pl.DataFrame, trained_on: list[str], datasets: list[str]) -> None:
@@ -186,29 +132,39 @@ def _draw_map(panel: Axes, rows: pl.DataFrame, trained_on: list[str], datasets: 
 def draw_reliability(tables: Tables, view: View) -> Figure:
     """Whether probabilities are what they say, and how many hallucinated answers are left when doubtful ones go."""
     bins, curves = view.of(tables["reliability"]), view.of(tables["coverage"])
+    said, kept = "P(hallucinated), %", "answers kept, %"
     columns = [
-        (f"{title}, {kind}", model)
+        (f"{title}, {kind}", {**model, "below": below})
         for title, model in view.by_model(tables["detection"])
-        for kind in ("reliability", "risk by coverage")
+        for kind, below in (("reliability", said), ("risk by coverage", kept))
     ]
-    heading = (
-        f"left: how many were hallucinated, by what was said, in ten bins of at least {FEWEST} answers; "
-        "right: how many are, among the answers that a method doubts least"
+
+    def draw(panel: Axes, cell: dict[str, Any]) -> None:
+        below = cell.pop("below")
+        every = curves.filter(**cell)
+        for method, look in zip(CURVES, looks(view.style, len(CURVES)), strict=True):
+            if below == said:
+                mine = bins.filter(pl.col("n") >= FEWEST, method=method, **cell)
+                panel.plot(100 * mine["p"], 100 * mine["hallucinated_share"], **look)
+            else:
+                mine = every.filter(method=method)
+                label = TITLES[method] if len(mine) else None
+                panel.plot(100 * mine["coverage"], 100 * mine["risk"], **{**look, "marker": ""}, label=label)
+        if below == kept:
+            panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
+        elif not every.is_empty():
+            panel.plot([0, 100], [0, 100], color="0.6", linewidth=0.8, marker="", zorder=0)
+
+    return grid(
+        view,
+        tables["detection"],
+        view.by_dataset("{}, hallucinated, %"),
+        draw,
+        columns=columns,
+        heading=f"left: how many were hallucinated, by what was said, in ten bins of at least {FEWEST} answers; "
+        "right: how many are, among the answers that a method doubts least",
+        level=None,
+        below="",
+        row_height=0.7,
+        together=1,
     )
-    lines = view.by_dataset("{}, hallucinated, %")
-    with grid(
-        view, tables["detection"], lines, columns, heading=heading, below="", level=None, row_height=0.7, together=1
-    ) as (figure, cells):
-        for (left, cell), (right, _) in zip(cells[::2], cells[1::2], strict=True):
-            for method, look in zip(CURVES, looks(view.style, len(CURVES)), strict=True):
-                said = bins.filter(pl.col("n") >= FEWEST, method=method, **cell)
-                left.plot(100 * said["p"], 100 * said["hallucinated_share"], **look)
-                mine = curves.filter(method=method, **cell)
-                label = METHOD_TITLES[method] if len(mine) else None
-                right.plot(100 * mine["coverage"], 100 * mine["risk"], **{**look, "marker": ""}, label=label)
-            if not curves.filter(**cell).is_empty():
-                left.plot([0, 100], [0, 100], color="0.6", linewidth=0.8, marker="", zorder=0)
-            right.axhline(0, color="0.6", linewidth=0.8, zorder=0)
-        for number, panel in enumerate(figure.axes[-len(columns) :]):
-            panel.set_xlabel("answers kept, %" if number % 2 else "P(hallucinated), %")
-    return figure

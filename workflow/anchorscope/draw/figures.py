@@ -7,6 +7,7 @@ such a function and add a record to `kinds.FIGURE_KINDS`.
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +19,25 @@ from matplotlib.figure import Figure
 from anchorscope.draw import detection, experiments
 from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS
 from anchorscope.draw.panels import (
+    ANCHOR_LETTERS,
     FEW,
+    GREY,
+    Series,
+    Strip,
     Style,
+    Tables,
+    View,
     changed_settings,
-    draw_curve,
+    draw_curves,
+    grid,
     looks,
-    name_panels,
+    name_dotted,
+    name_panel,
     read_style,
 )
-from anchorscope.draw.views import ANCHOR_LETTERS, ONE_MECHANISM, Strip, Tables, View, grid
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, Headline, window_of
 from anchorscope.files.arguments import is_list, is_text
-from anchorscope.files.reasons import shortened
+from anchorscope.files.faults import shortened
 from anchorscope.models.manifest import SALMON
 from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge_all
 
@@ -45,13 +53,10 @@ class Quantity:
 
 
 TEXT_ORDER = ("before_answer", "answer_last", "final")  # of the positions
-GREY = "0.4"
 SURE = (pl.col("n") >= FEW) & pl.col("better_than_chance")  # the rest is drawn faint
 CONTROL = "control"
 SHUFFLED = "shuffled labels"
 UNCHANGED = "unchanged"
-KEPT, LOST, ONE_CURVE = "if evidence is kept", "if it is lost", "all examples"
-RANDOM_WEIGHTS = "random weights"
 RULE_TITLES = {
     "flip": "anchors by verdict flip at each layer",
     "fixed": "anchors by verdict flip at the reference layer",
@@ -172,14 +177,16 @@ def _titles(summary: pl.DataFrame, column: str, given: Sequence[str] | Mapping[s
 
 
 def _family(summary: pl.DataFrame, view: View, shown: Shown) -> Figure:
-    rows, cut = view.of(summary), intervention_title(shown.intervention)
+    rows = view.of(summary)
     common = "" if shown.logits == "measured" else f"; {TAKEN_OUT[shown.logits]}"
-    heading = f"{cut}; {RULE_TITLES[shown.rule]}{common}"
-    with grid(view, summary, [(shown.quantity.title, {})], heading=heading) as (figure, cells):
-        for panel, cell in cells:
-            _draw_anchors(panel, rows.filter(**cell), view, shown)
-        cells[0][0].set_ylim(limits(rows, shown.quantity))
-    return figure
+    return grid(
+        view,
+        summary,
+        [(shown.quantity.title, {})],
+        lambda panel, cell: _draw_anchors(panel, rows.filter(**cell), view, shown),
+        heading=f"{intervention_title(shown.intervention)}; {RULE_TITLES[shown.rule]}{common}",
+        ylim=limits(rows, shown.quantity),
+    )
 
 
 def draw_family(tables: Tables, view: View) -> Figure:
@@ -201,16 +208,17 @@ def draw_honest(tables: Tables, view: View) -> Figure:
         (f"ΔP, {CONTROL}", {"shown": replace(honest, intervention="random_question")}),
     ]
     reach = {quantity: limits(rows, quantity) for quantity in QUANTITIES.values()}
+
+    def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
+        shown, model = cell["shown"], cell["model"]
+        _draw_anchors(panel, rows.filter(model=model), view, shown, null=shown.quantity is not change)
+        if shown.intervention == EXACT:
+            salmons = shown.of(summary).filter(anchor="question")
+            _draw_salmons(panel, salmons, view, model=model, value=shown.quantity.value)
+        panel.set_ylim(reach[shown.quantity])
+
     heading = f"{RULE_TITLES['replicate']}; control: as many other words cut"
-    with grid(view, summary, lines, heading=heading, row_height=0.7, sharey="row") as (figure, cells):
-        for panel, cell in cells:
-            shown, model = cell["shown"], cell["model"]
-            _draw_anchors(panel, rows.filter(model=model), view, shown, null=shown.quantity is not change)
-            if shown.intervention == EXACT:
-                salmons = shown.of(summary).filter(anchor="question")
-                _draw_salmons(panel, salmons, view, model=model, value=shown.quantity.value)
-            panel.set_ylim(reach[shown.quantity])
-    return figure
+    return grid(view, summary, lines, draw, heading=heading, row_height=0.7, sharey="row")
 
 
 GAP = f"gap: Question-Anchored minus Answer-Anchored, in points of ΔP; {RULE_TITLES['replicate']}"
@@ -218,16 +226,21 @@ GAP = f"gap: Question-Anchored minus Answer-Anchored, in points of ΔP; {RULE_TI
 
 def draw_push(tables: Tables, view: View) -> Figure:
     """The honest gap as measured, and with what the knockout does to all examples alike taken out."""
-    rows = view.of(tables["summary"]).filter(rule="replicate", labels="plotted", intervention=EXACT, anchor="gap")
-    lines = [(f"gap, {title}", {"logits": logits}) for logits, title in TAKEN_OUT.items()]
-    with grid(view, tables["summary"], lines, heading=GAP, row_height=0.8, together=1) as (figure, cells):
-        for panel, cell in cells:
-            for dataset, look in view.looks_of_datasets().items():
-                mine = rows.filter(dataset=dataset, **cell).with_columns(sure=SURE)
-                draw_curve(panel, mine, "delta_p", ends=("low", "high"), look=look, label=view.datasets[dataset])
-                _draw_null(panel, mine, look)
-            _name_dotted(panel, ONE_MECHANISM)
-    return figure
+    rows = _gaps(tables, view).filter(intervention=EXACT)
+    return grid(
+        view,
+        tables["summary"],
+        [(f"gap, {title}", {"logits": logits}) for logits, title in TAKEN_OUT.items()],
+        lambda panel, cell: draw_curves(panel, rows.filter(**cell), view.one_per_dataset(), "delta_p", null=True),
+        heading=GAP,
+        row_height=0.8,
+        together=1,
+    )
+
+
+def _gaps(tables: Tables, view: View) -> pl.DataFrame:
+    """The gaps under the honest rule."""
+    return view.of(tables["summary"]).filter(rule="replicate", labels="plotted", anchor="gap").with_columns(sure=SURE)
 
 
 def draw_words(tables: Tables, view: View) -> Figure:
@@ -242,26 +255,38 @@ def draw_windows(tables: Tables, view: View) -> Figure:
 
 
 def _by_knockout(tables: Tables, view: View, knockouts: Sequence[str]) -> Figure:
-    """The gap under the honest rule, a row of panels for each dataset, a curve for each knockout that was measured."""
-    rows = view.of(tables["summary"]).filter(rule="replicate", labels="plotted", logits="measured", anchor="gap")
-    measured = [name for name in knockouts if name in set(rows["intervention"])]
-    lines = view.by_dataset("gap, {}")
-    with grid(view, tables["summary"], lines, heading=GAP, row_height=0.7, together=1) as (figure, cells):
-        for panel, cell in cells:
-            for name, look in zip(measured, looks(view.style, len(measured)), strict=True):
-                mine = rows.filter(intervention=name, **cell).with_columns(sure=SURE)
-                draw_curve(panel, mine, "delta_p", ends=("low", "high"), look=look, label=intervention_title(name))
-    return figure
+    """The honest gap, a row of panels for each dataset, a curve for each knockout that was measured."""
+    rows = _gaps(tables, view).filter(logits="measured")
+    measured = {name: intervention_title(name) for name in knockouts if name in set(rows["intervention"])}
+    series = view.series("intervention", measured)
+    return grid(
+        view,
+        tables["summary"],
+        view.by_dataset("gap, {}"),
+        lambda panel, cell: draw_curves(panel, rows.filter(**cell), series, "delta_p"),
+        heading=GAP,
+        row_height=0.7,
+        together=1,
+    )
 
 
 def draw_lines(tables: Tables, view: View) -> Figure:
     """What the knockout does to each example: its logit under it against its clean one, and the curve of each kind."""
     examples = view.of(tables["deepest"]).filter(intervention=EXACT)
     verdicts = {pair: found.verdict for pair, found in judge_all(tables["accounts"]).items()}
-    with grid(
+
+    def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
+        mine = examples.filter(**cell)
+        if not mine.is_empty():
+            fitted = tables["accounts"].filter(layer=mine["layer"][0], **cell).row(0, named=True)
+            verdict = verdicts.get((cell["model"], cell["dataset"]), "not judged")
+            _draw_logits(panel, mine, fitted, pair=looks(view.style, len(ANCHOR_LETTERS)), verdict=verdict)
+
+    return grid(
         view,
         tables["summary"],
         view.by_dataset("{}, cut"),
+        draw,
         heading='logits of "hallucinated" with the exact question words cut, against clean ones; at the deepest layer',
         below="clean logit",
         level=None,
@@ -270,14 +295,7 @@ def draw_lines(tables: Tables, view: View) -> Figure:
         sharey=False,
         together=1,
         last=UNCHANGED,
-    ) as (figure, cells):
-        for panel, cell in cells:
-            mine = examples.filter(**cell)
-            if not mine.is_empty():
-                fitted = tables["accounts"].filter(layer=mine["layer"][0], **cell).row(0, named=True)
-                verdict = verdicts.get((cell["model"], cell["dataset"]), "not judged")
-                _draw_logits(panel, mine, fitted, pair=looks(view.style, len(ANCHOR_LETTERS)), verdict=verdict)
-    return figure
+    )
 
 
 def _draw_logits(panel: Axes, examples: pl.DataFrame, lines: dict, *, pair: list[dict], verdict: str) -> None:
@@ -290,10 +308,10 @@ def _draw_logits(panel: Axes, examples: pl.DataFrame, lines: dict, *, pair: list
     ends = np.array([-reach, reach])
     style: dict[str, Any] = {"color": "0.15", "linewidth": 1.0, "marker": ""}
     if verdict == TWO_KINDS:
-        panel.plot(lines["at_clean"], lines["kept_curve"], "-", **style, label=KEPT)
-        panel.plot(ends, [lines["level_lost"]] * 2, "--", **style, label=LOST)
+        panel.plot(lines["at_clean"], lines["kept_curve"], "-", **style, label="if evidence is kept")
+        panel.plot(ends, [lines["level_lost"]] * 2, "--", **style, label="if it is lost")
     else:
-        panel.plot(lines["at_clean"], lines["one_curve"], "-.", **style, label=ONE_CURVE)
+        panel.plot(lines["at_clean"], lines["one_curve"], "-.", **style, label="all examples")
     panel.plot(ends, ends, ":", color="0.6", linewidth=0.8, marker="", label=UNCHANGED)
     panel.axhline(0, color="0.6", linewidth=0.6, zorder=0)
     panel.axvline(0, color="0.6", linewidth=0.6, zorder=0)
@@ -306,35 +324,41 @@ def draw_auc(tables: Tables, view: View) -> Figure:
     layers = view.of(tables["layers"]).with_columns(sure=pl.lit(True))
     salmons = tables["layers"].filter(intervention="clean")
     chosen = looks(view.style, len(ANCHOR_LETTERS) * len(view.datasets))
+
+    def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
+        for number, (dataset, title) in enumerate(view.datasets.items()):
+            of_question, of_answer = chosen[2 * number : 2 * number + 2]
+            cut = {**of_answer, "color": of_question["color"]}
+            mine = layers.filter(dataset=dataset, **cell).sort("layer")
+            both: list[Series] = [
+                ({"intervention": "clean"}, of_question, f"{title}, clean"),
+                ({"intervention": EXACT}, cut, f"{title}, cut"),
+            ]
+            draw_curves(panel, mine, both, "auc", ("auc_low", "auc_high"))
+            clean = mine.filter(intervention="clean")
+            panel.plot(clean["layer"], clean["auc_shuffled"], color=of_question["color"], linestyle=":", marker="")
+        name_dotted(panel, SHUFFLED)
+        _draw_salmons(panel, salmons, view, model=cell["model"], value="auc")
+
     heading = "clean, and with the exact question words cut; dotted: probes that learnt shuffled labels"
     lines: list[Strip] = [("AUC of the probe", {})]
-    with grid(view, tables["summary"], lines, heading=heading, level=0.5, last=SHUFFLED) as (figure, cells):
-        for panel, cell in cells:
-            for number, (dataset, title) in enumerate(view.datasets.items()):
-                of_question, of_answer = chosen[2 * number : 2 * number + 2]
-                cut = {**of_answer, "color": of_question["color"]}
-                mine = layers.filter(dataset=dataset, **cell).sort("layer")
-                for intervention, look, state in (("clean", of_question, "clean"), (EXACT, cut, "cut")):
-                    rows = mine.filter(intervention=intervention)
-                    draw_curve(panel, rows, "auc", ends=("auc_low", "auc_high"), look=look, label=f"{title}, {state}")
-                clean = mine.filter(intervention="clean")
-                panel.plot(clean["layer"], clean["auc_shuffled"], color=of_question["color"], linestyle=":", marker="")
-            _name_dotted(panel, SHUFFLED)
-            _draw_salmons(panel, salmons, view, model=cell["model"], value="auc")
-    return figure
+    return grid(view, tables["summary"], lines, draw, heading=heading, level=0.5, last=SHUFFLED)
 
 
 def draw_share(tables: Tables, view: View) -> Figure:
     """How many examples are Question-Anchored at each layer."""
     rows = Shown().of(view.of(tables["summary"])).with_columns(pl.col("^share.*$") * 100).filter(anchor="question")
-    lines: list[Strip] = [("Question-Anchored, %", {})]
-    with grid(view, tables["summary"], lines, heading=RULE_TITLES["flip"], level=None, together=1) as (figure, cells):
-        for panel, cell in cells:
-            for dataset, look in view.looks_of_datasets().items():
-                mine, ends = rows.filter(dataset=dataset, **cell), ("share_low", "share_high")
-                draw_curve(panel, mine, "share", ends=ends, look=look, label=view.datasets[dataset])
-        cells[0][0].set_ylim(0, None)
-    return figure
+    series, ends = view.one_per_dataset(), ("share_low", "share_high")
+    return grid(
+        view,
+        tables["summary"],
+        [("Question-Anchored, %", {})],
+        lambda panel, cell: draw_curves(panel, rows.filter(**cell), series, "share", ends),
+        heading=RULE_TITLES["flip"],
+        level=None,
+        ylim=(0, None),
+        together=1,
+    )
 
 
 def draw_grid(tables: Tables, view: View) -> Figure:
@@ -344,30 +368,41 @@ def draw_grid(tables: Tables, view: View) -> Figure:
         [name for name in known if name in set(summary[column])]
         for column, known in (("component", COMPONENTS), ("position", TEXT_ORDER))
     )
-    models = view.by_model(summary)
-    lines = [(f"ΔP, {name}", {"component": name, **model}) for _, model in models for name in components]
-    columns: list[Strip] = [(name, {"position": name}) for name in positions]
-    heading = f"{INTERVENTION_TITLES[EXACT]}; {RULE_TITLES['flip']}"
-    with grid(view, tables["summary"], lines, columns, heading=heading, row_height=0.6, sharex="row") as (
-        figure,
-        cells,
-    ):
-        for panel, cell in cells:
-            _draw_anchors(panel, summary.filter(**cell), view, Shown())
-        for number, (title, _) in enumerate(models):
-            first = number * len(components) * len(columns)
-            name_panels(figure.axes[first : first + len(columns)], [f"{title}, {position}" for position in positions])
-        cells[0][0].set_ylim(limits(summary))
-    return figure
+    models = dict(zip(view.models, view.titles(summary), strict=True))
+    lines = [(f"ΔP, {name}", {"component": name, "model": model}) for model in models for name in components]
+
+    def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
+        _draw_anchors(panel, summary.filter(**cell), view, Shown())
+        if cell["component"] == components[0]:
+            name_panel(panel, f"{models[cell['model']]}, {cell['position']}", len(positions))
+
+    return grid(
+        view,
+        tables["summary"],
+        lines,
+        draw,
+        columns=[(name, {"position": name}) for name in positions],
+        heading=f"{INTERVENTION_TITLES[EXACT]}; {RULE_TITLES['flip']}",
+        ylim=limits(summary),
+        row_height=0.6,
+        sharex="row",
+    )
 
 
 def draw_distribution(tables: Tables, view: View) -> Figure:
     """Every example's delta P at the deepest layer, under the knockout by anchor and under the control."""
     examples = view.of(tables["deepest"])
-    with grid(
+
+    def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
+        mine = examples.filter(**cell)
+        if not mine.is_empty():
+            _draw_histogram(panel, mine, looks(view.style, len(ANCHOR_LETTERS)))
+
+    return grid(
         view,
         tables["summary"],
         view.by_dataset("{}, %"),
+        draw,
         heading=f"at the deepest layer; {RULE_TITLES['flip']}",
         below="ΔP",
         level=None,
@@ -375,22 +410,17 @@ def draw_distribution(tables: Tables, view: View) -> Figure:
         sharex=True,
         together=1,
         last=CONTROL,
-    ) as (figure, cells):
-        for panel, cell in cells:
-            mine = examples.filter(**cell)
-            if not mine.is_empty():
-                _draw_histogram(panel, mine, looks(view.style, len(ANCHOR_LETTERS)))
-    return figure
+    )
 
 
 def _draw_salmons(panel: Axes, rows: pl.DataFrame, view: View, *, model: str, value: str) -> None:
     """The same answers through random weights of the model's shape, a thin curve per dataset, where that was made."""
-    for dataset, look in view.looks_of_datasets().items():
-        mine = rows.filter(model=f"{model}{SALMON}", dataset=dataset, **vars(view.headline)).sort("layer")
+    for wanted, look, _ in view.one_per_dataset():
+        mine = rows.filter(model=f"{model}{SALMON}", **wanted, **vars(view.headline)).sort("layer")
         if not mine.is_empty():
             style = {"color": look["color"], "linestyle": "-.", "linewidth": 0.8, "marker": ""}
             panel.plot(mine["layer"], mine[value], **style)
-            panel.plot([], [], **{**style, "color": GREY}, label=RANDOM_WEIGHTS)
+            panel.plot([], [], **{**style, "color": GREY}, label="random weights")
 
 
 def _draw_histogram(panel: Axes, examples: pl.DataFrame, pair: list[dict]) -> None:
@@ -413,29 +443,13 @@ def _say_above(panel: Axes, text: str) -> None:
 
 def _draw_anchors(panel: Axes, rows: pl.DataFrame, view: View, shown: Shown, *, null: bool = False) -> None:
     """Two curves per dataset, from the rows of a model; with `null`, also where one mechanism would put them."""
-    rows, quantity = shown.of(rows), shown.quantity
-    series = [(dataset, anchor) for dataset in view.datasets for anchor in ANCHOR_LETTERS]
-    for (dataset, anchor), look in zip(series, looks(view.style, len(series)), strict=True):
-        mine = rows.filter(dataset=dataset, anchor=anchor)
-        label = f"{ANCHOR_LETTERS[anchor]} {view.datasets[dataset]}"
-        draw_curve(panel, mine, quantity.value, ends=(quantity.low, quantity.high), look=look, label=label)
-        if null:
-            _draw_null(panel, mine, look)
-    if null:
-        _name_dotted(panel, ONE_MECHANISM)
-
-
-def _draw_null(panel: Axes, rows: pl.DataFrame, look: dict) -> None:
-    """Where one mechanism would put a curve, where that is known."""
-    band = rows.drop_nulls("null").sort("layer")
-    layer, middle, low, high = (band[name].to_numpy() for name in ("layer", "null", "null_low", "null_high"))
-    panel.fill_between(layer, low, high, color=GREY, alpha=0.15, linewidth=0, zorder=0)
-    panel.plot(layer, middle, color=look["color"], linestyle=":", marker="")
-
-
-def _name_dotted(panel: Axes, label: str) -> None:
-    """One entry of the legend for the dotted lines of all colours."""
-    panel.plot([], [], color=GREY, linestyle=":", marker="", label=label)
+    every = list(product(view.datasets.items(), ANCHOR_LETTERS.items()))
+    series: list[Series] = [
+        ({"dataset": dataset, "anchor": anchor}, look, f"{letter} {title}")
+        for ((dataset, title), (anchor, letter)), look in zip(every, looks(view.style, len(every)), strict=True)
+    ]
+    ends = (shown.quantity.low, shown.quantity.high)
+    draw_curves(panel, shown.of(rows), series, shown.quantity.value, ends, null=null)
 
 
 def limits(rows: pl.DataFrame, quantity: Quantity = QUANTITIES["delta_p"]) -> tuple[float, float]:

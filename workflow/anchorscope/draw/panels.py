@@ -1,17 +1,16 @@
-"""What all figures share: their style, panels, curves with bands, one legend below, and how they are saved."""
+"""What all figures share: their style, what they show, panels, curves with bands, one legend below, and how they are
+saved.
+"""
 
 import logging
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import cycle, islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle, islice, product
 from logging.handlers import BufferingHandler
 from pathlib import Path
-from types import MappingProxyType
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
-import matplotlib
 import matplotlib.style
 import numpy as np
 import polars as pl
@@ -22,13 +21,15 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import atomic
-from anchorscope.files.plain import fault_of_file
-from anchorscope.files.reasons import shortened
+from anchorscope.files.faults import fault_of_file, shortened
+from anchorscope.summarise.wording import mark_random, notes
 
 BUNDLED_STYLE = Path(__file__).resolve().parents[2] / "resources" / "figures.mplstyle"
 FEW = 20  # groups of fewer examples are drawn faint, and so are layers whose probe is no better than chance
 FAINT = 0.25
+GREY = "0.4"
 MARKED = 8  # about how many layers of a curve have a marker
 COLUMN = 3.3  # inches: one column of a two-column page
 COLUMN_SCALE = 0.8  # type and lines are that much smaller there
@@ -38,11 +39,19 @@ FIXED = {
     "pdf.fonttype": 42,
     "svg.hashsalt": "anchorscope",  # the same figure gives the same file
     "text.parse_math": False,  # dollar signs in a title do not make it a formula
-    "figure.autolayout": False,  # `sheet` lays the figure out
+    "figure.autolayout": False,  # `grid` lays the figure out
     "figure.constrained_layout.use": False,
 }
 LOOKS = ("axes.", "figure.", "font.", "grid.", "legend.", "lines.", "patch.", "text.", "xtick.", "ytick.")
+ANCHOR_LETTERS = {"question": "Q", "answer": "A"}
+ONE_MECHANISM = "if one mechanism"
+PUBLISHED = Headline("resid", "answer_last")
+LAYER = "Layer"  # the x axis of most figures
 
+Tables = dict[str, pl.DataFrame]  # those of a run, by name
+Strip = tuple[str, dict[str, Any]]  # a row or column of panels: its title, and what its panels show
+Series = tuple[dict[str, Any], dict, str]  # a curve: which rows it is of, its look and its label
+Draw = Callable[[Axes, dict[str, Any]], object]  # draws in a panel what it shows
 Share = bool | Literal["row", "col"]  # which panels share an axis
 Size = Literal["axes.titlesize", "axes.labelsize", "legend.fontsize", "figure.titlesize"]  # keys of a style
 
@@ -63,10 +72,10 @@ def changed_settings() -> dict:
     return {name: now[name] for name in usual if name.startswith(LOOKS) and now[name] != usual[name]}
 
 
-def read_style(path: Path | str | None = None, column: bool = False, changed: Mapping = MappingProxyType({})) -> Style:
+def read_style(path: Path | str | None = None, column: bool = False, changed: Mapping | None = None) -> Style:
     """Read a style file, or one of matplotlib's styles by its name; without `path`, the bundled one, with changes."""
     if path is None:
-        params = {**_read_params(BUNDLED_STYLE), **changed}
+        params = {**_read_params(BUNDLED_STYLE), **(changed or {})}
     elif str(path) in matplotlib.style.library:
         params = {**_read_params(BUNDLED_STYLE), **matplotlib.style.library[str(path)]}
     else:
@@ -103,35 +112,12 @@ def _read_params(path: Path) -> dict:
     return params
 
 
-@contextmanager
-def sheet(
-    style: Style,
-    columns: int,
-    *,
-    rows: int = 1,
-    first_height: float = 1.0,
-    row_height: float = 1.0,
-    sharex: Share = False,
-    sharey: Share = False,
-) -> Iterator[tuple[Figure, np.ndarray]]:
-    """A figure and its panels [rows, columns], to be drawn on in the style.
-
-    The first row is `first_height` times as high as the style says, each other one `row_height` times.
-    """
-    with matplotlib.rc_context(style.params):
-        size = (max(style.width, NARROWEST * columns), style.height * (first_height + row_height * (rows - 1)))
-        figure = Figure(figsize=size, dpi=matplotlib.rcParams["savefig.dpi"], layout="constrained")
-        yield figure, figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
-        figure.draw_without_rendering()
-        figure.set_layout_engine(None)  # the layout is final, whatever the format; "none" would draw every file twice
-
-
 def looks(style: Style, count: int) -> list[dict]:
     """The looks of the first `count` series, over again where the style has fewer."""
     return list(islice(cycle(style.looks), count))
 
 
-def draw_curve(panel: Axes, rows: pl.DataFrame, value: str, *, ends: tuple[str, str], look: dict, label: str) -> None:
+def _draw_curve(panel: Axes, rows: pl.DataFrame, value: str, *, ends: tuple[str, str], look: dict, label: str) -> None:
     """A line with its band, faint where `rows` are not `sure`; each curve's markers begin one layer later."""
     rows = rows.sort("layer")
     layer, sure = rows["layer"].to_numpy(), rows["sure"].to_numpy()
@@ -144,34 +130,149 @@ def draw_curve(panel: Axes, rows: pl.DataFrame, value: str, *, ends: tuple[str, 
     panel.fill_between(layer, low, high, where=sure, color=look["color"], alpha=0.15, linewidth=0)
 
 
-def name_panels(line: Sequence[Axes], titles: Iterable[str]) -> None:
-    """Titles over a row of panels, folded to their width."""
-    room = 0.85 * _figure(line[0]).get_figwidth() / len(line)  # the rest is for the axes' numbers
-    for panel, title in zip(line, titles, strict=True):
-        panel.set_title(_folded(title, room, "axes.titlesize"))
+def draw_curves(
+    panel: Axes,
+    rows: pl.DataFrame,
+    series: Iterable[Series],
+    value: str,
+    ends: tuple[str, str] = ("low", "high"),
+    *,
+    null: bool = False,
+) -> None:
+    """Several curves, each of its own rows; with `null`, also where one mechanism would put them."""
+    for wanted, look, label in series:
+        mine = rows.filter(**wanted)
+        _draw_curve(panel, mine, value, ends=ends, look=look, label=label)
+        if null:
+            _draw_null(panel, mine, look)
+    if null:
+        name_dotted(panel, ONE_MECHANISM)
 
 
-def label_rows(panel: Axes, text: str, rows: int) -> None:
-    """The label of a row of panels, folded to its height."""
-    panel.set_ylabel(_folded(text, 0.7 * _figure(panel).get_figheight() / rows, "axes.labelsize"))
+def _draw_null(panel: Axes, rows: pl.DataFrame, look: dict) -> None:
+    """Where one mechanism would put a curve, where that is known."""
+    band = rows.drop_nulls("null").sort("layer")
+    layer, middle, low, high = (band[name].to_numpy() for name in ("layer", "null", "null_low", "null_high"))
+    panel.fill_between(layer, low, high, color=GREY, alpha=0.15, linewidth=0, zorder=0)
+    panel.plot(layer, middle, color=look["color"], linestyle=":", marker="")
 
 
-def _figure(panel: Axes) -> Figure:
-    return cast(Figure, panel.figure)  # no panel here is in a subfigure
+def name_dotted(panel: Axes, label: str) -> None:
+    """One entry of the legend for the dotted lines of all colours."""
+    panel.plot([], [], color=GREY, linestyle=":", marker="", label=label)
 
 
-def count_layers(panels: np.ndarray) -> None:
-    """Put layers, as whole numbers, on the x axis."""
-    room = panels.flat[0].figure.get_figwidth() / panels.shape[1]  # inches of a panel
-    for panel in panels.flat:
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=max(3, int(2 * room))))
+@dataclass(frozen=True)
+class View:
+    """What a figure shows: models and datasets by name and title, in order, and the probe that is read."""
+
+    models: Mapping[str, str]
+    datasets: Mapping[str, str]
+    headline: Headline = PUBLISHED
+    note: str = ""
+    style: Style = field(default_factory=read_style)
+
+    def of(self, table: pl.DataFrame) -> pl.DataFrame:
+        """The part of a table that the figure shows; a table of the headline alone does not name it."""
+        shown = table.filter(pl.col("model").is_in(list(self.models)), pl.col("dataset").is_in(list(self.datasets)))
+        headline = {name: value for name, value in vars(self.headline).items() if name in table.columns}
+        return shown.filter(**headline)
+
+    def titles(self, table: pl.DataFrame) -> list[str]:
+        """The models' titles; those of models with random weights say so."""
+        weights = dict(table.select("model", "weights").unique().iter_rows())
+        return list(mark_random(self.models, weights).values())
+
+    def by_model(self, table: pl.DataFrame) -> list[Strip]:
+        """A column of panels for each model."""
+        return [(title, {"model": name}) for name, title in zip(self.models, self.titles(table), strict=True)]
+
+    def by_dataset(self, title: str) -> list[Strip]:
+        """A row of panels for each dataset, whose title stands in the braces."""
+        return [(title.format(name), {"dataset": dataset}) for dataset, name in self.datasets.items()]
+
+    def series(self, column: str, titles: Mapping[str, str]) -> list[Series]:
+        """A curve for each value of a column, which has a title."""
+        chosen = zip(titles.items(), looks(self.style, len(titles)), strict=True)
+        return [({column: name}, look, title) for (name, title), look in chosen]
+
+    def one_per_dataset(self) -> list[Series]:
+        """The only curve of each dataset, which looks as its Question-Anchored one where there are two."""
+        every = looks(self.style, len(ANCHOR_LETTERS) * len(self.datasets))[:: len(ANCHOR_LETTERS)]
+        chosen = zip(self.datasets.items(), every, strict=True)
+        return [({"dataset": dataset}, look, title) for (dataset, title), look in chosen]
 
 
-def say_where_nothing_is(panels: np.ndarray, why: str) -> None:
-    """Say on panels without a curve why there is none."""
-    for panel in panels.flat:
-        if not any(np.isfinite(line.get_ydata()).any() for line in panel.get_lines()[:-1]) and not panel.patches:
-            panel.text(0.5, 0.5, why, transform=panel.transAxes, ha="center", color="0.5")
+def grid(
+    view: View,
+    summary: pl.DataFrame,
+    rows: Sequence[Strip],
+    draw: Draw,
+    *,
+    columns: Sequence[Strip] | None = None,
+    heading: str,
+    below: str = LAYER,
+    level: float | None = 0,
+    ylim: tuple[float, float | None] | None = None,
+    first_height: float = 1.0,
+    row_height: float = 1.0,
+    sharex: Share = "col",
+    sharey: Share = True,
+    together: int = len(ANCHOR_LETTERS),
+    last: str = ONE_MECHANISM,
+    nothing: str = "not probed",
+) -> Figure:
+    """A figure: `draw` draws in each panel, and gets it with what it shows.
+
+    Rows and columns (without any, the models) have titles, the x axes a label `below` the last row (a column may have
+    one of its own), and every panel a line at the `level` from which curves are seen. The first row is `first_height`
+    times as high as the style says, each other one `row_height` times. Panels without a curve say that there is
+    `nothing`, and why.
+    """
+    columns = view.by_model(summary) if columns is None else columns
+    width = max(view.style.width, NARROWEST * len(columns))
+    height = view.style.height * (first_height + row_height * (len(rows) - 1))
+    with matplotlib.rc_context(view.style.params):
+        figure = Figure(figsize=(width, height), dpi=matplotlib.rcParams["savefig.dpi"], layout="constrained")
+        panels = figure.subplots(len(rows), len(columns), squeeze=False, sharex=sharex, sharey=sharey)
+        _label(panels, rows, columns, below)
+        for panel, ((_, across), (_, down)) in zip(panels.flat, product(rows, columns), strict=True):
+            draw(panel, {**across, **down})
+        if ylim:
+            panels[0, 0].set_ylim(ylim)
+        for panel in panels.flat:
+            if level is not None:
+                panel.axhline(level, color="0.6", linewidth=0.8, zorder=0)
+            curves = any(np.isfinite(line.get_ydata()).any() for line in panel.get_lines()[:-1])
+            if not (curves or panel.patches or panel.images):
+                panel.text(0.5, 0.5, nothing, transform=panel.transAxes, ha="center", color="0.5")
+        add_legend(figure, together, last)
+        # With what a reader must know before taking the figure for the published one.
+        lines = "\n".join([heading, *notes(summary, view.models, view.datasets), view.note]).splitlines()
+        figure.suptitle("\n".join(_folded(line, width, "figure.titlesize") for line in lines), color="0.35")
+        figure.draw_without_rendering()
+        figure.set_layout_engine(None)  # the layout is final, whatever the format; "none" would draw every file twice
+    return figure
+
+
+def _label(panels: np.ndarray, rows: Sequence[Strip], columns: Sequence[Strip], below: str) -> None:
+    """Titles of rows and columns, and of the x axes, which count layers in whole numbers."""
+    figure = panels[0, 0].figure
+    for panel, (title, _) in zip(panels[:, 0], rows, strict=True):
+        panel.set_ylabel(_folded(title, 0.7 * figure.get_figheight() / len(rows), "axes.labelsize"))
+    for upper, lower, (title, shown) in zip(panels[0], panels[-1], columns, strict=True):
+        name_panel(upper, title, len(columns))
+        lower.set_xlabel(shown.get("below", below))
+    if below == LAYER:
+        ticks = max(3, int(2 * figure.get_figwidth() / len(columns)))
+        for panel in panels.flat:
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=ticks))
+
+
+def name_panel(panel: Axes, title: str, columns: int) -> None:
+    """The title over a panel, folded to its width where there are so many columns."""
+    width = cast(Figure, panel.figure).get_figwidth()  # no panel here is in a subfigure
+    panel.set_title(_folded(title, 0.85 * width / columns, "axes.titlesize"))  # the rest is for the axes' numbers
 
 
 def add_legend(figure: Figure, together: int, last: str = "") -> None:
@@ -197,13 +298,6 @@ def add_legend(figure: Figure, together: int, last: str = "") -> None:
         columnspacing=1.0,
         handlelength=3.0,
     )
-
-
-def add_heading(figure: Figure, *lines: str) -> None:
-    """Small lines above the panels."""
-    parts = [line for text in lines for line in text.splitlines()]
-    folded = [_folded(line, figure.get_figwidth(), "figure.titlesize") for line in parts]
-    figure.suptitle("\n".join(folded), color="0.35")
 
 
 def _letter(size: Size) -> float:

@@ -3,21 +3,14 @@
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import IO, cast
+from itertools import repeat
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import progress
 
-
-@dataclass(frozen=True)
-class Sheet:
-    """One figure to draw, at one width, into one file per format."""
-
-    kind: str
-    column: bool  # as wide as a column; else as a page
-    files: list[str]
+Files = dict[str, list[str]]  # of each kind of figure, by its name; `_column` behind it: as wide as a column
 
 
 @dataclass(frozen=True)
@@ -32,51 +25,39 @@ class Source:
     style: str  # a file
 
 
-def sheets_of(outputs: Mapping[str, Sequence[str]]) -> list[Sheet]:
-    """The sheets behind a job's outputs: the files of each kind at each width, by name."""
-    return [
-        Sheet(name.removesuffix("_column"), name.endswith("_column"), list(paths)) for name, paths in outputs.items()
-    ]
+def draw_all(files: Files, source: Source, processes: int) -> None:
+    """Draw every figure, in several processes that run this module."""
+    count = min(processes, len(files))
+    shares = [dict(list(files.items())[number::count]) for number in range(count)]
+    with ThreadPoolExecutor(count) as threads:
+        for done in progress(threads.map(_draw_apart, shares, repeat(source)), count, "drawing"):
+            messages = done.stderr.strip().splitlines()
+            if done.returncode:
+                raise RuntimeError(messages[-1] if messages else "A process that drew figures was killed.")
 
 
-def draw_all(sheets: list[Sheet], source: Source, processes: int) -> None:
-    """Draw every sheet, in several processes that run this module."""
-    count = min(processes, len(sheets))
-    started = [_start(sheets[number::count], source) for number in range(count)]
-    for process in progress(started, count, "drawing"):
-        messages = process.communicate()[1].strip().splitlines()
-        if process.returncode:
-            raise RuntimeError(messages[-1] if messages else "A process that drew figures was killed.")
+def _draw_apart(files: Files, source: Source) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", __spec__.name]
+    return subprocess.run(command, input=json.dumps([files, asdict(source)]), stderr=subprocess.PIPE, text=True)
 
 
-def _start(sheets: list[Sheet], source: Source) -> subprocess.Popen:
-    process = subprocess.Popen(
-        [sys.executable, "-m", __spec__.name], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    with cast(IO[str], process.stdin) as pipe:
-        pipe.write(json.dumps([[asdict(sheet) for sheet in sheets], asdict(source)]))
-    process.stdin = None  # or `communicate` would write to it
-    return process
-
-
-def draw(sheets: list[Sheet], source: Source) -> None:
-    """Draw some sheets, one after another."""
+def draw(files: Files, source: Source) -> None:
+    """Draw some figures, one after another."""
     # Seconds to import, which the process that starts the others need not wait for.
     from anchorscope.draw.figures import DRAW
-    from anchorscope.draw.panels import read_style, save
-    from anchorscope.draw.views import View
+    from anchorscope.draw.panels import View, read_style, save
     from anchorscope.files.frames import read_frame
 
     tables = {name: read_frame(file) for name, file in source.tables.items()}
-    for sheet in sheets:
-        style = read_style(source.style, column=sheet.column)
+    for name, paths in files.items():
+        style = read_style(source.style, column=name.endswith("_column"))
         view = View(source.models, source.datasets, headline=source.headline, note=source.note, style=style)
-        figure = DRAW[sheet.kind](tables, view)
-        for file in sheet.files:
-            save(figure, file, style)
+        figure = DRAW[name.removesuffix("_column")](tables, view)
+        for path in paths:
+            save(figure, path, style)
 
 
 if __name__ == "__main__":
-    sheets, source = json.load(sys.stdin)
+    files, source = json.load(sys.stdin)
     headline = Headline(**source.pop("headline"))
-    draw([Sheet(**sheet) for sheet in sheets], Source(headline=headline, **source))
+    draw(files, Source(headline=headline, **source))

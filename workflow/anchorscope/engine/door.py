@@ -8,13 +8,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from anchorscope.engine.batches import run_batches
 from anchorscope.engine.continuing import Continuing, Head, find_head
 from anchorscope.engine.gradients import ready
 from anchorscope.engine.packs import Packs
 from anchorscope.engine.parts import check_components, find_parts, in_eval_mode
-from anchorscope.engine.plain import Rows
-from anchorscope.engine.recorder import Recorder
+from anchorscope.engine.passes import Recorder, Rows, run_batches
 from anchorscope.engine.scores import own_attention
 from anchorscope.engine.self_check import Path, choose_path, relative_difference, shortest_window
 from anchorscope.engine.work import Item, Prompts, Route, Said, Verdicts, Work, beginning, shared_tokens
@@ -177,10 +175,10 @@ class Engine:
         """The path of a work with a window: packed only where that gives what plain batches give of one item."""
         longest = max(work.items, key=lambda item: len(item[0][0].ids))
         trial = replace(work, items=[longest], components=["resid"])
-        found: list[Tensor] = []
+        found: list[list[Tensor]] = []
         for way in (path, path.plain()):
-            self.states(trial, lambda batch, blocks: found.append(_by_layer(blocks)), path=way)
-        packed, plain = found
+            self.states(trial, lambda batch, blocks: found.append(blocks), path=way)
+        packed, plain = (torch.cat([block[0].flatten(1).float().cpu() for block in blocks]) for blocks in found)
         if path.same(packed, plain):
             return path
         difference = relative_difference(packed, plain, self.model.dtype)
@@ -208,8 +206,3 @@ def check_length(tokens: int, config: PreTrainedConfig) -> None:
 def _longest(items: Sequence[Item]) -> list[int]:
     longest: np.ndarray = max((variant.ids for item in items for trunk in item for variant in trunk), key=len)
     return longest.tolist()
-
-
-def _by_layer(blocks: list[Tensor]) -> Tensor:
-    """[layers, width] of one item, all vectors side by side."""
-    return torch.cat([block[0].flatten(1).float().cpu() for block in blocks])

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
-from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.packing import to_device
 from anchorscope.engine.parts import MODULES, Parts, decoder_of, hooked, input_device, layers_listed
+from anchorscope.engine.passes import out_of_memory
 from anchorscope.engine.scores import Scores
 from anchorscope.engine.self_check import allowed, relative_difference
 from anchorscope.engine.work import Probes, Route, Verdicts, shared_tokens
@@ -43,7 +43,7 @@ class Gradients:
         """Flows [layers, flows, rows], each a mean over the layers up to that one, and states [layers, rows, width]."""
         batch = Batch.of(routes, self.shared, reuse=self.prefix is not None)
         past = None if self.prefix is None else self._past(self.prefix, batch)
-        last = torch.tensor([len(route.ids) - known - 1 for route, known in zip(routes, batch.known, strict=True)])
+        last = torch.tensor([columns[-1] - batch.before for columns in batch.columns])
         with torch.enable_grad():
             states, weights = self._forward(batch, past, last)
             queries, keys = _masks(routes, batch)
@@ -122,8 +122,7 @@ class Batch:
     positions: np.ndarray  # of each token in its own sequence, [rows, columns]
     real: np.ndarray  # bool: which columns before the last gap are tokens of the row, [rows, columns]
     before: int  # columns before the queries, or none where all are run with gradients
-    shared: int  # columns before the first gap
-    known: list[int]  # of each row, how many of its tokens stand in the columns before the queries
+    columns: list[np.ndarray]  # of each row, where its tokens stand
 
     @classmethod
     def of(cls, routes: list[Route], shared: int, reuse: bool) -> "Batch":
@@ -132,18 +131,13 @@ class Batch:
         before, after = max(known), max(len(route.ids) - start for route, start in zip(routes, known, strict=True))
         tokens, positions = np.zeros((2, len(routes), before + after), np.int64)
         real = np.ones(tokens.shape, bool)
-        for row, (route, start) in enumerate(zip(routes, known, strict=True)):
-            gap = before - start
-            columns = np.arange(len(route.ids))
-            columns[shared:] += gap
-            tokens[row, columns], positions[row, columns] = route.ids, np.arange(len(route.ids))
-            positions[row, columns[-1] :] = len(route.ids) - 1
-            real[row, shared : shared + gap] = False
-        return cls(tokens, positions, real, before=before, shared=shared, known=known)
-
-    def column(self, row: int, place: int) -> int:
-        """Where a token of a row stands."""
-        return place if place < self.shared else place + self.before - self.known[row]
+        columns = [np.arange(len(route.ids)) for route in routes]
+        for row, (route, own, start) in enumerate(zip(routes, columns, known, strict=True)):
+            own[shared:] += before - start
+            tokens[row, own], positions[row, own] = route.ids, np.arange(len(route.ids))
+            positions[row, own[-1] :] = len(route.ids) - 1
+            real[row, shared : shared + before - start] = False
+        return cls(tokens, positions, real, before=before, columns=columns)
 
 
 def _masks(routes: list[Route], batch: Batch) -> tuple[Tensor, Tensor]:
@@ -151,10 +145,10 @@ def _masks(routes: list[Route], batch: Batch) -> tuple[Tensor, Tensor]:
     rows, columns = batch.tokens.shape
     queries = torch.zeros(rows, columns - batch.before)
     keys = torch.zeros(len(routes[0].keys), rows, columns)
-    for row, (route, known) in enumerate(zip(routes, batch.known, strict=True)):
-        queries[row, route.start - known : len(route.ids) - known] = 1
+    for row, (route, own) in enumerate(zip(routes, batch.columns, strict=True)):
+        queries[row, own[route.start :] - batch.before] = 1
         for flow, places in enumerate(route.keys):
-            keys[flow, row, [batch.column(row, place) for place in places]] = 1
+            keys[flow, row, own[places]] = 1
     return queries, keys
 
 

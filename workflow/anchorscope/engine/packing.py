@@ -8,7 +8,6 @@ another in one pack, which also knows which token may see which.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -93,14 +92,13 @@ def to_device(array: np.ndarray, device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
-class Ragged(NamedTuple):
-    """What a kernel for sequences of different lengths is given, one sequence per branch."""
-
-    key_places: Tensor  # of each branch, end to end
-    query_bounds: Tensor  # where each branch's queries begin
-    key_bounds: Tensor  # where each branch's keys begin
-    most_queries: int
-    most_keys: int
+def laid_out(biases: dict[tuple[int, int], np.ndarray], shape: tuple[int, int, int], device: torch.device) -> Tensor:
+    """Biases [1 or heads, some queries, keys], by row and first query, in one tensor: [rows, 1 or heads, ...]."""
+    rows, queries, keys = shape
+    added = np.zeros((rows, max(map(len, biases.values()), default=1), queries, keys), np.float32)
+    for (row, start), own in biases.items():
+        added[row, :, start : start + own.shape[1]] = own
+    return to_device(added, device)
 
 
 class Padded:
@@ -162,11 +160,7 @@ class Padded:
                 if branch.bias is not None:
                     found[number, start] = branch.bias.on(branch.positions, keys[number])
                 start += len(branch.tokens)
-        heads = max((len(own) for own in found.values()), default=1)
-        added = np.zeros((len(self.trees), heads, self.width, keys.shape[1]), np.float32)
-        for (number, start), own in found.items():
-            added[number, :, start : start + own.shape[1]] = own
-        return to_device(added, self.keys.device)
+        return laid_out(found, (len(self.trees), self.width, keys.shape[1]), self.keys.device)
 
 
 @dataclass(frozen=True)
@@ -179,7 +173,12 @@ class Placed:
     device: torch.device
 
     @cached_property
-    def ragged(self) -> Ragged:
+    def ragged(self) -> tuple[Tensor, Tensor, Tensor, int, int]:
+        """What a kernel for sequences of different lengths is given, one sequence per branch.
+
+        The pool places of the keys of each branch, end to end; where its queries and where its keys begin; and the most
+        queries and keys that one has.
+        """
         new = self.pool + np.arange(sum(tree.size for tree in self.trees))
         trunks = [
             part
@@ -201,13 +200,8 @@ class Placed:
             to_device(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), self.device)
             for counts in (queries, seen)
         )
-        return Ragged(
-            key_places=to_device(places[_end_to_end(begins, lengths)], self.device),
-            query_bounds=query_bounds,
-            key_bounds=key_bounds,
-            most_queries=int(queries.max()),
-            most_keys=int(seen.max()),
-        )
+        key_places = to_device(places[_end_to_end(begins, lengths)], self.device)
+        return key_places, query_bounds, key_bounds, int(queries.max()), int(seen.max())
 
     @cached_property
     def padded(self) -> list[Padded]:

@@ -160,9 +160,12 @@ def find_parts(model: PreTrainedModel) -> Parts:
     kind, width, count = config.model_type, config.hidden_size, config.num_hidden_layers
     seen = _watch(model)
     attending = {module for _, around in seen.attended for module in around}
-    blocks = _blocks(model, seen, attending, count=count, width=width)
-    if not blocks:
-        why = _why_no_blocks(model, seen, attending, count=count, width=width)
+    lists = [some for some in decoder_of(model).modules() if isinstance(some, nn.ModuleList)]
+    blocks = next(
+        (list(some) for some in lists if len(some) == count and _are_blocks(some, seen, attending, width)), None
+    )
+    if blocks is None:
+        why = _why_no_blocks(lists, seen, attending, count=count, width=width)
         raise ValueError(f"{kind} models cannot be measured: {why}.")
     mlp = _mlp_name(blocks, seen, attending, width=width)
     found = [_block(module, seen, attending, width=width, mlp=mlp) for module in blocks]
@@ -193,27 +196,18 @@ def _watch(model: PreTrainedModel) -> _Seen:
     return seen
 
 
-def _blocks(
-    model: PreTrainedModel, seen: _Seen, attending: set[nn.Module], count: int, width: int
-) -> list[nn.Module] | None:
-    """The list of modules that ran once each and gave states, some of them with attention in a child."""
+def _are_blocks(some: nn.ModuleList, seen: _Seen, attending: set[nn.Module], width: int) -> bool:
+    """Whether these modules ran once each and gave states, some of them with attention in a child."""
+    attends = any(child in attending for module in some for child in module.children())
+    gave = Counter(module for module, output in seen.ended if _are_states(output, width))
     ran = Counter(module for module, _ in seen.ended)
-    gave = {module for module, output in seen.ended if _are_states(output, width)}
-    for some in decoder_of(model).modules():
-        if not isinstance(some, nn.ModuleList) or len(some) != count:
-            continue
-        attends = any(child in attending for module in some for child in module.children())
-        if attends and all(ran[module] == 1 and module in gave for module in some):
-            return list(some)
-    return None
+    return attends and all(ran[module] == gave[module] == 1 for module in some)
 
 
-def _why_no_blocks(model: PreTrainedModel, seen: _Seen, attending: set[nn.Module], count: int, width: int) -> str:
+def _why_no_blocks(lists: list[nn.ModuleList], seen: _Seen, attending: set[nn.Module], count: int, width: int) -> str:
     """What a model has in place of blocks."""
     ran, outputs = Counter(module for module, _ in seen.ended), dict(seen.ended)
-    for some in decoder_of(model).modules():
-        if not isinstance(some, nn.ModuleList):
-            continue
+    for some in lists:
         if any(ran[module] > 1 for module in some if module in attending):
             return "their layers run several times each, so that no state is that of one layer"
         handed = first_tensor(outputs.get(some[0])) if len(some) == count else None

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.parts import Block, Parts
+from anchorscope.engine.passes import out_of_memory
 
 ROOM = 1 / 64  # of the largest number of a dtype: beyond it, what a layer makes of a state may be none
 NOISE = 5.0  # what must not be seen is given states so many times the size of others, and of another direction

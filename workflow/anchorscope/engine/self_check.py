@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from anchorscope.engine.attention import compute_prefix, packed_attention, run_decoder
-from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.packing import Branch, Pack, Tree, trunk
+from anchorscope.engine.packs import compute_prefix, packed_attention, run_decoder
 from anchorscope.engine.parts import Parts, decoder_of, find_parts, input_device, layers_listed
-from anchorscope.engine.plain import Row, run_rows
+from anchorscope.engine.passes import out_of_memory, run_rows
 from anchorscope.engine.same_states import Watched, noise_like, replaced, states_among, watching
 from anchorscope.engine.scores import own_attention
+from anchorscope.engine.work import Variant
 from anchorscope.files.logs import log
 
 # How far rounding moves what attention gives, relative to it, where nothing shows that it moves further.
@@ -91,8 +91,7 @@ def choose_path(model: PreTrainedModel, ids: list[int], shared: int) -> Path:
     if len(ids) <= shortest_window(model.config):
         ids, shared = without_middle(ids, shared)
     try:
-        parts = find_parts(model)
-        return _Trial(model, parts, np.asarray(ids, np.int64), shared=shared).path(kind)
+        return _Trial(model, find_parts(model), np.asarray(ids, np.int64), shared=shared).path(kind)
     except (RuntimeError, TypeError, AttributeError, KeyError, IndexError) as error:  # from the model's own code
         if out_of_memory(error):
             raise
@@ -130,8 +129,7 @@ class _Trial:
         self.shared = min(shared, max(0, len(ids) - 2))
         places = [*range(1, len(ids) - 2)][-5::2]  # some of the last tokens, but not the very last
         self.cut = [place for place in places if place >= self.shared] or places
-        layers = range(len(parts.blocks))
-        self.rows = [Row(ids, self.cut, layers), Row(ids[: max(1, len(ids) - 1)], [], layers)]
+        self.rows = [Variant(ids, read=[], cut=self.cut), Variant(ids[: max(1, len(ids) - 1)], read=[])]
         self.fork = min(self.cut, default=len(ids) - 1)
         # Watched are the tokens of the first row, then those of the second.
         self.after = [place for place in range(self.fork, len(ids)) if place not in self.cut]

@@ -1,11 +1,11 @@
-"""Claims 7 to 11, one for each experiment, judged like the others: by where intervals lie.
+"""The claims of the experiments, one for each and by its name, judged like the others: by where intervals lie.
 
 A claim has several parts, such as an effect and the same beyond its control. It is supported when all of them are, and
 contradicted when one is.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -25,9 +25,11 @@ from anchorscope.experiments.names import (
     TWO_MODES,
 )
 from anchorscope.files.frames import read_frame
-from anchorscope.probe.probed import Pair
+from anchorscope.probe.examples import Pair
 from anchorscope.summarise.claims import (
     BELOW_ZERO,
+    CHANCE,
+    CLAIMS,
     NEAR_ZERO,
     Effect,
     JudgedClaim,
@@ -35,12 +37,12 @@ from anchorscope.summarise.claims import (
     Region,
     averaged,
     reads_truth,
-    verdict_on,
+    weakest,
 )
+from anchorscope.summarise.tables import Coverage
 
 ABOVE_ZERO: Region = (0.0, np.inf)
 FEW = "a group has fewer than 20 examples in every layer"
-CHANCE = "the probe is no better than chance"
 LEVEL = 5.0  # percent: a dip that is rarer than this with one mode speaks for two, and the other way round
 
 
@@ -58,54 +60,41 @@ class Wanted:
     needed: bool = True  # else it is left out where it was not measured
 
 
-# By experiment: the claim's number and its parts.
-CLAIMS = {
+# By experiment; of saliency, `_modes` knows the parts.
+PARTS = {
     "patching": (
-        7,
-        (
-            Wanted("Q minus A", FLIPS, "patch_question"),
-            Wanted("Q minus A at equal clean logit", FLIPS, "patch_question", stratum=EQUAL_LOGIT),
-            Wanted("Q minus A, less that of other words", FLIPS, "patch_question", less="patch_random"),
-        ),
+        Wanted("Q minus A", FLIPS, "patch_question"),
+        Wanted("Q minus A at equal clean logit", FLIPS, "patch_question", stratum=EQUAL_LOGIT),
+        Wanted("Q minus A, less that of other words", FLIPS, "patch_question", less="patch_random"),
     ),
     "answer_only": (
-        8,
-        (
-            Wanted("Q minus A", DELTA_P, "answer_only", region=BELOW_ZERO),
-            Wanted("A", DELTA_P, "answer_only", anchor="answer", region=(-NEAR_ZERO, NEAR_ZERO)),
-            Wanted("Q minus A after another question", DELTA_P, "answer_after_other", region=BELOW_ZERO),
-        ),
+        Wanted("Q minus A", DELTA_P, "answer_only", region=BELOW_ZERO),
+        Wanted("A", DELTA_P, "answer_only", anchor="answer", region=(-NEAR_ZERO, NEAR_ZERO)),
+        Wanted("Q minus A after another question", DELTA_P, "answer_after_other", region=BELOW_ZERO),
     ),
     "boundary": (
-        9,
-        (
-            Wanted("accuracy", ACCURACY, EVERYONE),
-            Wanted("accuracy at equal clean logit", ACCURACY, EVERYONE, stratum=EQUAL_LOGIT),
-            Wanted("popularity", SUBJECT, EVERYONE, needed=False),
-            Wanted("popularity at equal clean logit", SUBJECT, EVERYONE, stratum=EQUAL_LOGIT, needed=False),
-        ),
+        Wanted("accuracy", ACCURACY, EVERYONE),
+        Wanted("accuracy at equal clean logit", ACCURACY, EVERYONE, stratum=EQUAL_LOGIT),
+        Wanted("popularity", SUBJECT, EVERYONE, needed=False),
+        Wanted("popularity at equal clean logit", SUBJECT, EVERYONE, stratum=EQUAL_LOGIT, needed=False),
     ),
     "awareness": (
-        10,
-        (
-            Wanted("states less clean logit", GAIN, SIGNED, anchor=None),
-            Wanted("states less clean logit and its size", GAIN, LOGIT, anchor=None),
-        ),
+        Wanted("states less clean logit", GAIN, SIGNED, anchor=None),
+        Wanted("states less clean logit and its size", GAIN, LOGIT, anchor=None),
     ),
 }
-MODES = 11  # the claim about saliency
 
 
-def judge_all(
-    files: Mapping[str, Sequence[str]], pairs: Sequence[Pair], probed: Sequence[Pair], layers: pl.DataFrame
-) -> list[JudgedClaim]:
+def judge_all(files: Mapping[str, Sequence[str]], coverage: Coverage, layers: pl.DataFrame) -> list[JudgedClaim]:
     """The claims of all experiments, each with one file of estimates per pair; `layers` has the headline's rows."""
     readable = {
-        (model, dataset) for model, dataset in probed if reads_truth(layers.filter(model=model, dataset=dataset))
+        (model, dataset)
+        for model, dataset in coverage.probed()
+        if reads_truth(layers.filter(model=model, dataset=dataset))
     }
     judged = []
     for experiment, paths in files.items():
-        tables = {pair: read_frame(path) for pair, path in zip(pairs, paths, strict=True) if pair in probed}
+        tables = {pair: read_frame(path) for pair, path in coverage.files_of_probed(paths).items()}
         judged += judge_experiment(experiment, tables, readable)
     return judged
 
@@ -115,76 +104,64 @@ def judge_experiment(experiment: str, tables: Mapping[Pair, pl.DataFrame], reada
 
     `tables` are estimates of each model on each dataset; in those that are `readable`, the probe is better than chance.
     """
+    number = CLAIMS[experiment].number
     if experiment == "saliency":
-        return [_modes(pair, table, pair in readable) for pair, table in tables.items()]
-    claim, parts = CLAIMS[experiment]
+        return [
+            _modes(JudgedClaim(number, *pair, rule=None), table, pair in readable) for pair, table in tables.items()
+        ]
     judged = []
     for model in dict.fromkeys(model for model, _ in tables):
         own = [pair for pair in tables if pair[0] == model]
         for some in [*([pair] for pair in own), *([own] if len(own) > 1 else [])]:
             dataset = some[0][1] if len(some) == 1 else None
             usable = [tables[pair] for pair in some if pair in readable]
-            judged += [_judge(claim, model, dataset, rule, parts, usable) for rule in RULE_NAMES]
+            judged += [
+                _judge(JudgedClaim(number, model, dataset, rule=rule), PARTS[experiment], usable) for rule in RULE_NAMES
+            ]
     return judged
 
 
-def _judge(
-    claim: int, model: str, dataset: str | None, rule: str, wanted: tuple[Wanted, ...], tables: list[pl.DataFrame]
-) -> JudgedClaim:
+def _judge(claim: JudgedClaim, wanted: tuple[Wanted, ...], tables: list[pl.DataFrame]) -> JudgedClaim:
     """By one rule, averaged over some datasets."""
-    names: dict = {"claim": claim, "model": model, "dataset": dataset, "logits": "measured", "rule": rule}
     if not tables:
-        return JudgedClaim(**names, verdict="undecided", because=CHANCE)
-    found = [_part(part, [effect for table in tables if (effect := _effect(part, table, rule))]) for part in wanted]
+        return replace(claim, because=CHANCE)
+    found = [_part(one, tables, str(claim.rule)) for one in wanted]
     parts = [part for part, one in zip(found, wanted, strict=True) if one.needed or part.effect is not None]
-    if parts[0].effect is None:
-        return JudgedClaim(**names, verdict="undecided", because=FEW)
-    first, verdicts = parts[0], {part.verdict for part in parts}
-    return JudgedClaim(
-        **names,
-        verdict=next(verdict for verdict in ("contradicted", "undecided", "supported") if verdict in verdicts),
-        effect=first.effect,
-        low=first.low,
-        high=first.high,
-        parts=parts,
-    )
+    first = parts[0]
+    if first.effect is None:
+        return replace(claim, because=FEW)
+    verdict = weakest(part.verdict for part in parts)
+    return replace(claim, verdict=verdict, effect=first.effect, low=first.low, high=first.high, parts=parts)
+
+
+def _part(wanted: Wanted, tables: list[pl.DataFrame], rule: str) -> Part:
+    """A part averaged over datasets."""
+    effects = [found for table in tables if (found := _effect(wanted, table, rule))]
+    if not effects:
+        return Part(wanted.title)
+    return Part(wanted.title, **averaged(effects, wanted.region))
 
 
 def _effect(wanted: Wanted, table: pl.DataFrame, rule: str) -> Effect | None:
     """The mean over layers of what a part is about, and its resamples."""
-    first = _mean_over_layers(wanted, table, rule, wanted.condition)
+    names = {"measure": wanted.measure, "stratum": wanted.stratum, "rule": rule}
+    rows = table.filter(
+        pl.col("layer").is_null(), pl.col("value").is_not_null(), pl.col("anchor").eq_missing(wanted.anchor), **names
+    )
+    found = {row["condition"]: (row["value"], np.array(row["resampled"], np.float64)) for row in rows.to_dicts()}
+    first = found.get(wanted.condition)
     if wanted.less is None or first is None:
         return first
-    second = _mean_over_layers(wanted, table, rule, wanted.less)
+    second = found.get(wanted.less)
     return second and (first[0] - second[0], first[1] - second[1])
 
 
-def _mean_over_layers(wanted: Wanted, table: pl.DataFrame, rule: str, condition: str) -> Effect | None:
-    names = {"measure": wanted.measure, "condition": condition, "stratum": wanted.stratum, "rule": rule}
-    row = table.filter(
-        pl.col("layer").is_null(), pl.col("value").is_not_null(), pl.col("anchor").eq_missing(wanted.anchor), **names
-    )
-    return None if row.is_empty() else (row["value"][0], np.array(row["resampled"][0].to_list(), dtype=np.float64))
-
-
-def _part(wanted: Wanted, effects: list[Effect]) -> Part:
-    """A part averaged over datasets."""
-    if not effects:
-        return Part(wanted.title, "undecided")
-    effect, low, high = averaged(effects)
-    return Part(wanted.title, verdict_on(low, high, wanted.region), effect, low, high)
-
-
-def _modes(pair: Pair, table: pl.DataFrame, readable: bool) -> JudgedClaim:
-    """Claim 11: two modes of the flow from the question, and not of the flow from as many other words."""
-    model, dataset = pair
-    names: dict = {"claim": MODES, "model": model, "dataset": dataset, "logits": "measured", "rule": None}
-    chances = {
-        (row["condition"], row["measure"]): row["value"] for row in table.filter(stratum="all").iter_rows(named=True)
-    }
+def _modes(claim: JudgedClaim, table: pl.DataFrame, readable: bool) -> JudgedClaim:
+    """Two modes of the flow from the question, and not of the flow from as many other words."""
+    rows = table.filter(stratum="all").iter_rows(named=True)
+    chances = {(row["condition"], row["measure"]): row["value"] for row in rows}
     if not readable or not chances:
-        because = "there are fewer than 20 examples" if readable else CHANCE
-        return JudgedClaim(**names, verdict="undecided", because=because)
+        return replace(claim, because="there are fewer than 20 examples" if readable else CHANCE)
     exact, two = chances["exact", ONE_MODE], chances["exact", TWO_MODES]
     others = chances.get(("random", ONE_MODE), 100.0)
     verdict = "supported" if exact < LEVEL else "contradicted" if two < LEVEL else "undecided"
@@ -193,5 +170,4 @@ def _modes(pair: Pair, table: pl.DataFrame, readable: bool) -> JudgedClaim:
         Part("of so small a dip with two clear modes, %", verdict, two),
         Part("with one mode, for as many other words, %", "supported" if others >= LEVEL else "undecided", others),
     ]
-    whole = "undecided" if verdict == "supported" and others < LEVEL else verdict
-    return JudgedClaim(**names, verdict=whole, effect=exact, parts=parts)
+    return replace(claim, verdict=weakest(part.verdict for part in parts), effect=exact, parts=parts)

@@ -17,15 +17,15 @@ also compared with those of samples that do have two clear modes: one that is sm
 against two.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.estimates import Curve, Sample, rows, rows_of_groups, to_table
-from anchorscope.experiments.groups import RULES, Grouping, Groups, read_groups
+from anchorscope.experiments.groups import RULES, Groups, read_groups
+from anchorscope.experiments.means import Curve, rows, rows_of_groups, to_table
 from anchorscope.experiments.names import (
     ABSOLUTE,
     ACCURACY,
@@ -56,77 +56,55 @@ from anchorscope.experiments.names import (
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.probe.quality import auc, delta_logit, delta_p, flips
-from anchorscope.summarise.bootstrap import Resamples, resample
-from anchorscope.summarise.curves import Estimate
+from anchorscope.summarise.curves import Estimate, Resamples, resample, resampled_auc
 from anchorscope.summarise.dip import LARGEST_SIMULATED, SIMULATIONS, dip_test, dips
-from anchorscope.summarise.grouping import by_layer
-from anchorscope.summarise.reference import resampled_auc
-from anchorscope.summarise.strata import POPULARITY, thirds
+from anchorscope.summarise.grouping import POPULARITY, by_layer, thirds
 
-PATCHES = ("patch_question", "patch_random", "patch_right")
-ANSWERS = ("answer_only", "answer_after_other")
-CHOSEN_NEEDED = ["id", "stands_for", "logprobs"]
 SAMPLE = {"sample": pl.List(pl.Float32)}  # a column that only saliency has
 FLOWS = ("exact", "random")
 CLEAR = 4.0  # standard deviations between two clear modes; two examples in three are in one, one in the other
 LABELS = {"all": None, "right": False, "hallucinated": True}  # strata by the answer
 FEWEST = 20  # examples without which nothing is said of a distribution
 Files = Mapping[str, str | list[str]]  # by name: delta, layers, and what the experiment measured
+Change = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of clean and changed logits
+# By experiment: the conditions that new passes make, and what is measured of each.
+PASSES: dict[str, tuple[tuple[str, ...], dict[str, Change]]] = {
+    "patching": (
+        ("patch_question", "patch_random", "patch_right"),
+        {FLIPS: lambda clean, changed: 100.0 * flips(clean, changed)},
+    ),
+    "answer_only": (("answer_only", "answer_after_other"), {DELTA_P: delta_p, DELTA_LOGIT: delta_logit}),
+}
 
 
-def patching_rows(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> Iterator[dict]:
-    """How often each patch flips the verdict, by group and layer, for all examples and for parts of them."""
-    for condition, unit, rule, grouping in _units(scores, PATCHES, groups):
-        clean, changed = _logits(unit, rule)
-        flipped = 100.0 * flips(clean, changed)
-        for stratum, members in _strata(unit, clean, groups).items():
-            counted = np.isfinite(changed) & members
-            if counted.any():
-                sample, matched = _sample(grouping, counted), grouping.labelling if stratum == "all" else None
-                names = {"measure": FLIPS, "condition": condition, "stratum": stratum, "rule": rule}
-                yield from rows_of_groups(flipped, sample, resamples, matched, **names)
+def pass_rows(experiment: str, scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> Iterator[dict]:
+    """What each condition that was run does to verdicts, by group and layer; of patching also for parts of examples.
 
-
-def answer_only_rows(scores: pl.DataFrame, groups: Groups, resamples: Resamples) -> Iterator[dict]:
-    """How far the probe's confidence in its clean verdict moves without the question, by group and layer."""
-    for condition, unit, rule, grouping in _units(scores, ANSWERS, groups):
-        clean, changed = _logits(unit, rule)
-        sample = _sample(grouping, np.isfinite(changed))
-        for measure, change in ((DELTA_P, delta_p), (DELTA_LOGIT, delta_logit)):
-            names = {"measure": measure, "condition": condition, "stratum": "all", "rule": rule}
-            yield from rows_of_groups(change(clean, changed), sample, resamples, None, **names)
-
-
-def _units(
-    scores: pl.DataFrame, conditions: tuple[str, ...], groups: Groups
-) -> Iterator[tuple[str, pl.DataFrame, str, Grouping]]:
-    """The rows of each condition that was run, sorted by repeat, layer and id, with each rule's groups."""
+    Patching: how often the verdict flips. Answer-only input: how far the probe's confidence in its clean verdict moves.
+    """
+    conditions, measures = PASSES[experiment]
+    of_patches = experiment == "patching"
+    known = scores.with_columns(pl.col("^logit_.*$").cast(pl.Float64).fill_null(np.nan))
     for condition in conditions:
-        unit = scores.filter(intervention=condition).sort("repeat", "layer", "id")
-        if not unit.is_empty():
-            _check_examples(unit, groups)
-            for rule, grouping in groups.by_rule.items():
-                yield condition, unit, rule, grouping
-
-
-def _check_examples(unit: pl.DataFrame, groups: Groups) -> None:
-    own = unit.head(len(groups.examples))["id"]
-    if not own.equals(groups.examples["id"]) or len(unit) != groups.by_rule["flip"].labelling.size:
-        raise ValueError("The experiment's scores and the delta table hold different examples; delete one of them.")
-
-
-def _logits(unit: pl.DataFrame, rule: str) -> tuple[np.ndarray, np.ndarray]:
-    """Clean and changed logits of the probe that measures under a rule, [repeats, layers, examples]."""
-    probe = RULES[rule].measures.name
-    clean, changed = (
-        by_layer(unit.with_columns(pl.col(name).cast(pl.Float64).fill_null(np.nan)), name)
-        for name in (f"logit_clean_{probe}", f"logit_ko_{probe}")
-    )
-    return clean, changed
-
-
-def _sample(grouping: Grouping, counted: np.ndarray) -> Sample:
-    return Sample(grouping.question_anchored, counted, np.ones(counted.shape[-1]), grouping.trained)
+        unit = known.filter(intervention=condition).sort("repeat", "layer", "id")
+        if unit.is_empty():
+            continue
+        own = unit.head(len(groups.examples))["id"]
+        if not own.equals(groups.examples["id"]) or len(unit) != groups.by_rule["flip"].labelling.size:
+            raise ValueError("The experiment's scores and the delta table hold different examples; delete one of them.")
+        for rule, grouping in groups.by_rule.items():
+            probe = RULES[rule].measures.name
+            clean, changed = (by_layer(unit, f"logit_{state}_{probe}") for state in ("clean", "ko"))
+            strata = _strata(unit, clean, groups) if of_patches else {"all": np.ones(len(own), bool)}
+            for stratum, members in strata.items():
+                some = replace(grouping, counted=np.isfinite(changed) & members)
+                if not some.counted.any():
+                    continue
+                names = {"condition": condition, "stratum": stratum, "rule": rule}
+                matched = of_patches and stratum == "all"
+                for measure, change in measures.items():
+                    values = change(clean, changed)
+                    yield from rows_of_groups(values, some, resamples, matched=matched, measure=measure, **names)
 
 
 def _strata(unit: pl.DataFrame, clean: np.ndarray, groups: Groups) -> dict[str, np.ndarray]:
@@ -150,16 +128,11 @@ def _strata(unit: pl.DataFrame, clean: np.ndarray, groups: Groups) -> dict[str, 
     }
 
 
-@dataclass(frozen=True)
-class Known:
-    """What is known of each analysed example besides its group, [examples] each; NaN where it is not."""
+def read_known(groups: Groups, chosen: pl.DataFrame, unsure: pl.DataFrame) -> pl.DataFrame:
+    """What is known of each analysed example besides its group: measures, and how many answers it stands for.
 
-    values: dict[str, np.ndarray]  # by measure
-    stands_for: np.ndarray
-
-
-def read_known(groups: Groups, chosen: pl.DataFrame, unsure: pl.DataFrame) -> Known:
-    """From the chosen examples, and the answers to the question that allows "I don't know"."""
+    From the chosen examples, and the answers to the question that allows "I don't know". NaN where it is not known.
+    """
     every = groups.examples.join(chosen, on="id", how="left", maintain_order="left").join(
         unsure.select("id", unsure=100.0 * pl.col("refused").cast(pl.Float64)),
         on="id",
@@ -172,26 +145,23 @@ def read_known(groups: Groups, chosen: pl.DataFrame, unsure: pl.DataFrame) -> Kn
         SUBJECT: pl.when(pl.col("popularity") > 0).then(pl.col("popularity").cast(pl.Float64).log10()),
         LOGPROB: pl.col("logprobs").list.mean().cast(pl.Float64),  # the token that ended the answer included
     }
-    found = every.select("stands_for", **columns).fill_null(np.nan)
-    return Known({name: found[name].to_numpy() for name in columns}, found["stands_for"].to_numpy())
+    return every.select("stands_for", **columns).fill_null(np.nan)
 
 
-def boundary_rows(known: Known, groups: Groups, resamples: Resamples) -> Iterator[dict]:
+def boundary_rows(known: pl.DataFrame, groups: Groups, resamples: Resamples) -> Iterator[dict]:
     """Each measure by group and layer, over all answers and at equal clean logit; accuracy also by popularity."""
     third = thirds(groups.popularity, groups.popularity)
     for rule, grouping in groups.by_rule.items():
-        inside = grouping.question_anchored
-        for measure, column in known.values.items():
-            values = np.broadcast_to(column, inside.shape)
+        for measure in (name for name in known.columns if name != "stands_for"):
+            values = np.broadcast_to(known[measure].to_numpy(), grouping.counted.shape)
             strata = {"all": np.isfinite(values)}
             if measure == ACCURACY:
                 strata |= {name: strata["all"] & (third == number) for number, name in enumerate(POPULARITY)}
             for stratum, counted in strata.items():
                 if counted.any():
-                    sample = Sample(inside, counted, known.stands_for, grouping.trained)
+                    some = replace(grouping, counted=counted, stands_for=known["stands_for"].to_numpy())
                     names = {"measure": measure, "condition": EVERYONE, "stratum": stratum, "rule": rule}
-                    matched = grouping.labelling if stratum == "all" else None
-                    yield from rows_of_groups(values, sample, resamples, matched, **names)
+                    yield from rows_of_groups(values, some, resamples, matched=stratum == "all", **names)
 
 
 def awareness_rows(told: pl.DataFrame, resamples: Resamples) -> Iterator[dict]:
@@ -242,9 +212,9 @@ def saliency_rows(values: pl.DataFrame, layer: int, seed: int) -> Iterator[dict]
         for stratum, wrong in LABELS.items():
             some = own if wrong is None else own.filter(hallucinated=wrong)
             sample = some["value"].cast(pl.Float64).to_numpy()
-            names = {"condition": flow, "stratum": stratum, "layer": layer, "n": len(sample)}
             if len(sample) < FEWEST:
                 continue
+            names = {"condition": flow, "stratum": stratum, "layer": layer, "n": len(sample)}
             depth, chance = dip_test(sample, seed)
             found = {DIP: depth, ONE_MODE: 100 * chance, TWO_MODES: 100 * chance_of_two(depth, len(sample), seed)}
             for measure, value in found.items():
@@ -277,11 +247,10 @@ def estimate_experiment(experiment: str, files: Files, headline: Headline, draws
     groups = read_groups(read_frame(str(files["delta"])), headline)
     resamples = resample(groups.examples["cluster"].to_list(), len(groups.folds), draws, seed)
     if experiment == "boundary":
-        chosen = pl.concat(read_frame(path, CHOSEN_NEEDED) for path in files["chosen"])
+        chosen = pl.concat(read_frame(path, ["id", "stands_for", "logprobs"]) for path in files["chosen"])
         unsure = pl.concat(read_frame(path, ["id", "refused"]) for path in files["unsure"])
         return to_table(boundary_rows(read_known(groups, chosen, unsure), groups, resamples))
     measured = read_frame(str(files["measured"]))
     if experiment == "awareness":
         return to_table(awareness_rows(measured, resamples))
-    of_passes = {"patching": patching_rows, "answer_only": answer_only_rows}
-    return to_table(of_passes[experiment](measured, groups, resamples))
+    return to_table(pass_rows(experiment, measured, groups, resamples))

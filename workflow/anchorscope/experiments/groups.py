@@ -27,6 +27,8 @@ class Grouping:
     labelling: np.ndarray  # clean logits of the probe that labels
     measuring: np.ndarray  # clean logits of the probe that measures
     trained: float  # the share of the examples that the smaller of its probes learnt from
+    counted: np.ndarray  # bool: part of an estimate
+    stands_for: np.ndarray  # [examples], how many answers each of them stands for
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ def read_groups(delta: pl.DataFrame, headline: Headline) -> Groups:
                 labelling=place.clean[role.labels.name],
                 measuring=place.clean[role.measures.name],
                 trained=trained_on(role, place.folds),
+                counted=np.ones(place.clean[role.labels.name].shape, bool),
+                stands_for=np.ones(place.folds.shape[1]),
             )
             for rule, role in RULES.items()
         },

@@ -21,16 +21,13 @@ from anchorscope.extract.axes import CONTROLS, EXACT, Headline, Pass
 from anchorscope.extract.job import NEEDED
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, open_activations
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from, read_table, write_table
-from anchorscope.models.hardware import computed_on
-from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
+from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
+from anchorscope.models.loading import computed_on, leave_cards, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 from anchorscope.probe.anchor_rules import FULL
-from anchorscope.probe.examples import examples_of
+from anchorscope.probe.examples import enough, examples_of, too_few
 from anchorscope.probe.kept import read_probes
 from anchorscope.probe.logistic import FittedProbes
-from anchorscope.probe.probed import enough, too_few
 
 MOST = 500  # examples of a dataset
 PASSES: dict[str, Pass] = {"exact": ("first", EXACT), "random": ("first", CONTROLS[EXACT])}  # whose cut tokens are keys

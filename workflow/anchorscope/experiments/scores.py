@@ -8,14 +8,13 @@ import polars as pl
 import torch
 
 from anchorscope.extract.axes import EXACT, REPLACING, Pass
-from anchorscope.extract.store import REPLACED, ActivationReader, open_activations
+from anchorscope.extract.store import ActivationReader, open_activations
 from anchorscope.probe.anchor_rules import Probe
 from anchorscope.probe.delta import States, in_chunks, intervention_table
-from anchorscope.probe.examples import examples_of
+from anchorscope.probe.examples import enough, examples_of
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.kept import read_probes
 from anchorscope.probe.logistic import FittedProbes
-from anchorscope.probe.probed import enough
 from anchorscope.probe.scores import Logits, each, joined, out_of_fold
 from anchorscope.probe.written import write_derived
 
@@ -33,9 +32,11 @@ def score_files(
     fitting: Fitting,
 ) -> None:
     """Write the scores of an experiment's passes; nothing where nothing was probed."""
-
-    def scored() -> list[pl.DataFrame]:
-        return [
+    about = {"experiment": experiment, "dataset": dataset, "folds": fitting.folds, "code": fitting.code}
+    write_derived(
+        [target],
+        probes,
+        lambda: [
             score_experiment(
                 open_activations(activations, fitting.headline.grid(), [EXACT, experiment]),
                 experiment,
@@ -45,10 +46,9 @@ def score_files(
                 where=dataset,
                 on_card=fitting.on_card,
             )
-        ]
-
-    about = {"experiment": experiment, "dataset": dataset, "folds": fitting.folds, "code": fitting.code}
-    write_derived([target], probes, scored, {"stage": "score_experiment", **about})
+        ],
+        {"stage": "score_experiment", **about},
+    )
 
 
 def score_experiment(
@@ -80,9 +80,10 @@ def score_experiment(
 
     chunks = in_chunks(reader, passes, on_card, score_on)
     ((component, position),) = reader.grid.places()
-    tables = []
-    for repeat, logits in enumerate(joined([part for *_, part in chunks])):
-        for intervention in interventions:
-            also = {name: pl.concat([done[intervention][name]] * reader.layers) for name in REPLACED.names}
-            tables.append(intervention_table(logits, examples, intervention=intervention, repeat=repeat, also=also))
+    of_layers = {name: pl.concat([table] * reader.layers).to_dict() for name, table in done.items()}
+    tables = [
+        intervention_table(logits, examples, intervention=name, repeat=repeat, also={**of_layers[name]})
+        for repeat, logits in enumerate(joined([part for *_, part in chunks]))
+        for name in interventions
+    ]
     return pl.concat(tables).with_columns(component=pl.lit(component), position=pl.lit(position))

@@ -7,7 +7,7 @@ from anchorscope.experiments import NAMES
 from anchorscope.experiments.claims import judge_all
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import write_text
-from anchorscope.files.provenance import provenance
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.summarise.claims_page import claims_page
 from anchorscope.summarise.findings import Comparison, find
 from anchorscope.summarise.tables import TABLES, gather, read_coverage, write_tables
@@ -42,9 +42,8 @@ def summarise_files(
     )
     others = judge_all(
         {name: paths for name, paths in files.items() if name in NAMES},
-        pairs=judged.pairs,
-        probed=judged.probed(),
-        layers=tables["layers"].filter(**vars(headline)),
+        judged,
+        tables["layers"].filter(**vars(headline)),
     )
     findings = replace(findings, claims=findings.claims + others)
     write_text(outputs["claims"], findings.to_json())

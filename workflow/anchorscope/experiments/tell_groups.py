@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from anchorscope.experiments.groups import RULES, Grouping, Groups
+from anchorscope.experiments.groups import RULES, Groups
 from anchorscope.experiments.names import (
     ABSOLUTE,
     ENOUGH,
@@ -25,7 +25,6 @@ from anchorscope.experiments.names import (
 from anchorscope.extract.axes import Headline
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import progress
-from anchorscope.probe.anchor_rules import Role
 from anchorscope.probe.examples import shuffle_labels
 from anchorscope.probe.strengths import cross_fitting, fit_trainings, own_fold, probes_of
 
@@ -51,17 +50,17 @@ def _told(states: torch.Tensor, groups: Groups, rule: str, layer: int, seed: int
     grouping, folds = groups.by_rule[rule], groups.folds[0]
     anchored = grouping.question_anchored[0, layer]
     shuffled = shuffle_labels(groups.examples["id"].to_list(), anchored, folds, seed)
-    about = {
-        GROUP: anchored,
-        OTHER_GROUP: grouping.other_prompt[0, layer],
-        SHUFFLED_GROUP: shuffled,
-    }
+    about = {GROUP: anchored, OTHER_GROUP: grouping.other_prompt[0, layer], SHUFFLED_GROUP: shuffled}
     table = groups.examples.select("id", "cluster", rule=pl.lit(rule), layer=pl.lit(layer, pl.Int16)).with_columns(
         **{name: pl.Series(values) for name, values in about.items()}
     )
     if min(anchored.sum(), (~anchored).sum()) < ENOUGH:
         return table.with_columns(**dict.fromkeys(READERS, pl.lit(None, pl.Float32)))
-    seen = _features(states, RULES[rule], grouping, layer)
+    # What each reader sees, [1, examples, features]: states, or clean logits of both probes of the rule.
+    by_probe = {RULES[rule].labels: grouping.labelling, RULES[rule].measures: grouping.measuring}  # one if both are one
+    signed = torch.from_numpy(np.stack([some[0, layer] for some in by_probe.values()], axis=1)).float()
+    features = {STATES: states, SIGNED: signed, ABSOLUTE: signed.abs(), LOGIT: torch.hstack([signed, signed.abs()])}
+    seen = {reader: some[None] for reader, some in features.items()}
     known, trainings = torch.from_numpy(anchored).float(), cross_fitting(torch.tensor(folds).long())
     fitted = {reader: fit_trainings(some, known, trainings) for reader, some in seen.items()}
     probes = {reader: one.probes for reader, one in fitted.items()}
@@ -69,11 +68,3 @@ def _told(states: torch.Tensor, groups: Groups, rule: str, layer: int, seed: int
     seen[SHUFFLED] = seen[STATES]
     logits = {reader: own_fold(probes[reader].logits(seen[reader])[0], trainings.folds).numpy() for reader in READERS}
     return table.with_columns(**{reader: pl.Series(some, dtype=pl.Float32) for reader, some in logits.items()})
-
-
-def _features(states: torch.Tensor, role: Role, grouping: Grouping, layer: int) -> dict[str, torch.Tensor]:
-    """What each reader of groups sees, [1, examples, features]: states, or clean logits of both probes of the rule."""
-    logits = {role.labels: grouping.labelling, role.measures: grouping.measuring}  # one where both are one probe
-    signed = torch.from_numpy(np.stack([some[0, layer] for some in logits.values()], axis=1)).float()
-    seen = {STATES: states, SIGNED: signed, ABSOLUTE: signed.abs(), LOGIT: torch.hstack([signed, signed.abs()])}
-    return {reader: features[None] for reader, features in seen.items()}

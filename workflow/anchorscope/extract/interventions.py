@@ -7,7 +7,7 @@ from anchorscope.answer.donors import own_draw
 from anchorscope.answer.prompts import Encoded
 from anchorscope.extract.axes import CONTROLS, EXACT, window_of
 from anchorscope.text.content_words import content_spans
-from anchorscope.text.spans import Span
+from anchorscope.text.normal_words import Span
 
 # The control draws from this many tokens before the question, or from more when it needs more.
 CONTROL_REACH = 16

@@ -1,22 +1,31 @@
-"""The extract stage from files to files; needs torch, transformers, numpy and pyarrow, and no workflow engine."""
+"""The extract stage from files to files: clean and knocked-out activations of every layer.
 
+One forward pass per prompt runs all passes of an example. The state at layer l depends only on layers 0 ... l. So one
+pass with the knockout in every layer gives the right state for every l. Blocks go from the device to the files while
+the next batch is computed. Needs torch, transformers, numpy and pyarrow, and no workflow engine.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
+import torch
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from anchorscope.answer.donors import DONORS
 from anchorscope.answer.prompts import ModelSettings
 from anchorscope.engine.door import Engine
+from anchorscope.engine.door import Path as EnginePath
 from anchorscope.extract.axes import Grid, passes_of
-from anchorscope.extract.run import run_workload
 from anchorscope.extract.sequences import USED, Workload, build_replaced, build_workload, tell_uncut
-from anchorscope.extract.store import KEYS, ActivationWriter
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import read_table
-from anchorscope.models.hardware import computed_on
-from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
+from anchorscope.extract.store import KEYS, ActivationWriter, check_finite
+from anchorscope.files.sealed_parquet import provenance, read_table
+from anchorscope.models.loading import leave_cards, load_fetched_tokenizer
 from anchorscope.models.manifest import Manifest
 
 NEEDED = [
@@ -25,6 +34,7 @@ NEEDED = [
     *("generated_ids", "exact_first", "exact_last", "answer_final"),
     *DONORS.names,
 ]
+WAITING = 2  # batches on their way to the file; more would only hold memory
 
 
 @dataclass(frozen=True)
@@ -52,23 +62,20 @@ def extract_file(
     described = Manifest.read(manifest)
     tokenizer = load_fetched_tokenizer(described)
     workload = _workload(tokenizer, examples, asked, settings)
-    model = load_model(described, settings.dtype, settings.threads)
-    engine = Engine(model, settings.batch_tokens)
+    engine = settings.engine(described)
     path = engine.prepare(workload.work(settings.grid, engine.layers, settings.knockout))
-    made_from = provenance(
-        **settings.made("extract", described), computed=computed_on(model), path=path and path.as_json()
-    )
+    made_from = provenance(**settings.made("extract", described, engine), path=path and path.as_json())
     writer = ActivationWriter(
         folder,
         layers=described.layers,
         width=described.width,
-        dtype=model.dtype,
+        dtype=engine.model.dtype,
         made_from=made_from,
         grid=settings.grid,
         knockout=settings.knockout,
     )
     with writer:
-        run_workload(engine, workload, writer, path=path, computed=lambda: leave_cards(model))
+        run_workload(engine, workload, writer, path=path, computed=lambda: leave_cards(engine.model))
 
 
 def _workload(
@@ -83,3 +90,93 @@ def _workload(
     workload = build_workload(tokenizer, prompts, examples, passes=passes_of(knockout), positions=positions)
     tell_uncut(workload, knockout)
     return workload
+
+
+@contextmanager
+def writing(writer: ActivationWriter) -> Iterator[Callable[[list[dict], list[Tensor]], None]]:
+    """Yield a function that hands blocks on the device to `writer`, which a second thread feeds.
+
+    What that thread raises is raised here.
+    """
+    written: list[Future] = []
+
+    def put(keys: list[dict], arrive: Callable[[], tuple[Tensor, bool]]) -> None:
+        block, suspect = arrive()
+        if suspect:
+            check_finite(keys, block, writer.grid, writer.passes)
+        writer.add(keys, block)
+
+    def write(keys: list[dict], blocks: list[Tensor]) -> None:
+        arrive = to_host(blocks)
+        if len(written) > WAITING:
+            written[-1 - WAITING].result()
+        written.append(thread.submit(put, keys, arrive))
+
+    with ThreadPoolExecutor(1) as thread:
+        yield write
+        for one in written:
+            one.result()
+
+
+@cache
+def _copy_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
+
+
+def to_host(blocks: list[Tensor]) -> Callable[[], tuple[Tensor, bool]]:
+    """Begin to copy blocks of consecutive layers into one block in pinned memory.
+
+    The function that is returned waits for the copy, and says whether a number in it may not be finite. The copy runs
+    on its own stream, so that the next batch need not wait.
+    """
+    # A sum is not finite if one of its terms is not. Whether it merely grew too large is checked on the host.
+    sums = [block.sum(dtype=torch.float32) for block in blocks]
+    if blocks[0].device.type == "cpu":
+        return lambda: (blocks[0], not bool(sums[0].isfinite()))
+    layers = [block.shape[1] for block in blocks]
+    shape = list(blocks[0].shape)
+    shape[1] = sum(layers)
+    host = torch.empty(shape, dtype=blocks[0].dtype, pin_memory=True)
+    totals = torch.empty(len(blocks), pin_memory=True)
+    arrivals = []
+    for block, target, term, total in zip(blocks, host.split(layers, dim=1), sums, totals, strict=True):
+        stream = _copy_stream(block.device)
+        stream.wait_stream(torch.cuda.current_stream(block.device))
+        with torch.cuda.stream(stream):
+            target.copy_(block, non_blocking=True)
+            total.copy_(term, non_blocking=True)
+        block.record_stream(stream)
+        term.record_stream(stream)
+        arrivals.append(stream.record_event())
+
+    def arrive() -> tuple[Tensor, bool]:
+        for event in arrivals:
+            event.synchronize()
+        return host, not bool(totals.isfinite().all())
+
+    return arrive
+
+
+def run_workload(
+    engine: Engine,
+    workload: Workload,
+    writer: ActivationWriter,
+    *,
+    path: EnginePath | None = None,
+    computed: Callable[[], None] = lambda: None,
+) -> None:
+    """Run every pass of every example and stream the kept vectors to `writer`.
+
+    `path` says how, if the engine was prepared. `computed` is called when the model is no longer needed, while the last
+    batches are still being written.
+    """
+    shape = (len(workload.passes), len(writer.grid.positions))
+    with writing(writer) as write:
+
+        def take(batch: list[int], blocks: list[Tensor]) -> None:
+            keys = [workload.keys[index] for index in batch]
+            write(keys, [block.unflatten(2, (*shape, len(batch))) for block in blocks])
+
+        work = workload.work(writer.grid, engine.layers, writer.knockout)
+        engine.states(work, take, what="extracting activations", path=path)
+        computed()

@@ -12,7 +12,7 @@ experiment that replaces tokens, such as `resid.answer_last.patching.parquet`.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,7 @@ from anchorscope.extract.axes import (
     window_of,
 )
 from anchorscope.files.atomic import atomic
-from anchorscope.files.reasons import shortened
+from anchorscope.files.faults import shortened
 from anchorscope.files.sealed_parquet import SealedFile, SealedWriter
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -79,8 +79,7 @@ def grid_of(folder: Path | str) -> Grid:
     if not there:
         like = file_of("", *FULL.places()[0])
         raise FileNotFoundError(f"{shortened(folder)} holds no activations: no file such as {like}.")
-    components, positions = (tuple(dict.fromkeys(names)) for names in zip(*there, strict=True))
-    return Grid(components, positions)
+    return Grid(*(tuple(dict.fromkeys(names)) for names in zip(*there, strict=True)))
 
 
 def knockouts_in(folder: Path | str, grid: Grid) -> list[str]:
@@ -106,7 +105,7 @@ def example_bytes(layers: int, width: int, dtype: torch.dtype, passes: int = len
     return len(grid) * passes * layers * width * dtype.itemsize
 
 
-class ActivationWriter:
+class ActivationWriter(AbstractContextManager["ActivationWriter"]):
     """Streams examples into the files of a folder. They are there, and whole, once it is closed."""
 
     def __init__(
@@ -162,9 +161,6 @@ class ActivationWriter:
         self.pool.shutdown()
         for file in self.files:
             file.abandon()
-
-    def __enter__(self) -> "ActivationWriter":
-        return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
         if error is None:
@@ -233,12 +229,10 @@ def check_finite(keys: list[dict], block: Tensor, grid: Grid, passes: Sequence[P
     bad = (~torch.isfinite(block)).any(dim=-1).nonzero().tolist()
     if not bad:
         return
-
-    def computed(place: list[int]) -> tuple:
-        """A block's output is made after those of its parts."""
-        return place[1], grid.components[place[0]] == "resid", place
-
-    component, layer, run, position, example = min(bad, key=computed)
+    # A block's output is made after those of its parts.
+    component, layer, run, position, example = min(
+        bad, key=lambda place: (place[1], grid.components[place[0]] == "resid", place)
+    )
     raise ValueError(
         f"Activation of example {keys[example]['id']} is not finite in layer {layer}, component "
         f"{grid.components[component]}, position {grid.positions[position]}, intervention {passes[run][1]}; "

@@ -9,13 +9,7 @@ from typing import Any
 
 def is_text(value: object) -> bool:
     """Whether this is a text that can be written; half a surrogate pair cannot."""
-    if not isinstance(value, str):
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return isinstance(value, str) and value == value.encode(errors="ignore").decode()
 
 
 def is_list(value: object) -> bool:

@@ -45,12 +45,7 @@ def download(kind: str, repo: str, revision: str, wanted: list[str], unwanted: l
     `kind` is "model" or "dataset". Without a network, the cache has to hold them already.
     """
     log.info("fetching %s at %s", repo, revision)
-    folder = Path(_with_retries(kind=kind, repo=repo, revision=revision, wanted=wanted, unwanted=unwanted))
-    verify(folder, repo)
-    return folder
 
-
-def _with_retries(kind: str, repo: str, revision: str, wanted: list[str], unwanted: list[str] | None) -> str:
     def announce(state: RetryCallState) -> None:
         error = cast(Future, state.outcome).exception()
         log.warning("fetching %s failed (%s); trying again in %d s", repo, type(error).__name__, state.upcoming_sleep)
@@ -63,7 +58,7 @@ def _with_retries(kind: str, repo: str, revision: str, wanted: list[str], unwant
         reraise=True,
     )
     try:
-        return tries(
+        folder = tries(
             snapshot_download,
             repo,
             repo_type=kind,
@@ -74,6 +69,8 @@ def _with_retries(kind: str, repo: str, revision: str, wanted: list[str], unwant
     except FAILURES as error:
         # Without its cause: the client's message may hold a signed address.
         raise HubError(_sentence(error, kind=kind, repo=repo, revision=revision)) from None
+    verify(Path(folder), repo)
+    return Path(folder)
 
 
 def verify(folder: Path, repo: str) -> None:
@@ -111,11 +108,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         link = link.__cause__
 
 
-def _status(error: BaseException) -> int | None:
-    """The status that the hub answered with; None if it did not answer."""
-    return next((link.response.status_code for link in _chain(error) if isinstance(link, HfHubHTTPError)), None)
-
-
 def _may_pass(error: BaseException) -> bool:
     """Whether the same request may succeed a little later; not where the client itself has retried in vain."""
     if isinstance(error, HfHubHTTPError):
@@ -129,8 +121,9 @@ def _may_pass(error: BaseException) -> bool:
 def _sentence(error: BaseException, kind: str, repo: str, revision: str) -> str:
     """What went wrong and what to do. The client's own message is not repeated: it may hold a signed address."""
     page = f"{constants.ENDPOINT}/{'datasets/' if kind == 'dataset' else ''}{repo}"
-    status = _status(error)
     kinds = [type(link) for link in _chain(error)]
+    answers = (link.response.status_code for link in _chain(error) if isinstance(link, HfHubHTTPError))
+    status = next(answers, None)  # None if the hub did not answer
     if GatedRepoError in kinds:
         return (
             f"{repo} is gated (the hub answered {status}): accept its licence at {page}, log in with `hf auth login` "

@@ -1,23 +1,39 @@
-"""What identifies a file, a folder or a value: hashes and canonical JSON."""
+"""What identifies a file, a folder, a value or the libraries: hashes, canonical JSON and versions."""
 
 import hashlib
 import importlib.util
 import json
 import os
 import re
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 from anchorscope.files.atomic import atomic
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+# Libraries that results can depend on.
+VERSIONED = ("torch", "transformers", "tokenizers", "safetensors", "datasets", "pyarrow", "polars", "numpy")
+
+
+def versions() -> dict[str, str]:
+    """The versions of the installed libraries that results can depend on."""
+    found = {}
+    for name in VERSIONED:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def canonical_json(value: object) -> str:
     """The JSON text of a value with sorted keys and no layout: equal values give equal texts."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def hash_of(value: object) -> str:
+    """A short hash: equal values have equal ones."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
 
 
 def read_json(path: Path | str) -> dict:
@@ -29,23 +45,20 @@ def sha256_of_file(path: Path | str) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def sha256_of_files(files: Iterable[Path], remembered: Path | None = None) -> dict[Path, str]:
+def sha256_of_files(files: list[Path], remembered: Path) -> dict[Path, str]:
     """The hash of each file, several at a time.
 
     `remembered` is a file that keeps hashes between runs: a file whose path, size, times and inode are unchanged is
     not read again.
     """
-    files = list(files)
-    known = _remembered(remembered) if remembered else {}
+    known = _remembered(remembered)
     before = {file: _stamp(file) for file in files}
     new = [file for file in files if known.get(str(file.resolve()), [None])[:-1] != before[file]]
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing releases the interpreter's lock
         hashes = dict(zip(new, pool.map(sha256_of_file, new), strict=True))
     hashes |= {file: known[str(file.resolve())][-1] for file in files if file not in hashes}
-    unchanged = [
-        file for file in files if _stamp(file) == before[file]
-    ]  # no file that was written to while it was read
-    if remembered and new:
+    if new:
+        unchanged = [file for file in files if _stamp(file) == before[file]]  # while it was read
         with suppress(OSError), atomic(remembered) as target:  # the next run then only reads them again
             kept = {str(file.resolve()): [*before[file], hashes[file]] for file in unchanged}
             target.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from anchorscope.files.plain import fault_of_file
-from anchorscope.files.reasons import shortened
+from anchorscope.files.faults import fault_of_file, shortened
 from anchorscope.files.sealed_parquet import read_table
 
 

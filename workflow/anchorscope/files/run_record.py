@@ -4,17 +4,15 @@ import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from anchorscope.files.identity import canonical_json, read_json
-from anchorscope.files.provenance import versions
+from anchorscope.files.identity import canonical_json, read_json, versions
 from anchorscope.files.sealed_parquet import made_from
 
 
 def run_record(manifests: Iterable[Path | str], results: Iterable[Path | str], **given: Mapping) -> dict:
     """The record of a run, with what is `given` besides; `results` are files that its models computed."""
-    models = [read_json(path) for path in manifests]
     return {
         **given,
-        "models": {manifest["name"]: manifest for manifest in models},
+        "models": {manifest["name"]: manifest for manifest in map(read_json, manifests)},
         "computed": computed(results),
         "libraries": versions(),
         "python": platform.python_version(),

@@ -24,8 +24,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anchorscope.files.atomic import atomic
+from anchorscope.files.identity import canonical_json, versions
 
-CHECKS, SEAL = "anchorscope_checks", "anchorscope_seal"
+PROVENANCE, CHECKS, SEAL = "anchorscope", "anchorscope_checks", "anchorscope_seal"
 SUM = np.dtype("<u4")
 UNSEALED = "0" * 64
 # A key, the mark of the text that follows, and its length: matched without parsing what may be damaged.
@@ -60,8 +61,7 @@ class SealedWriter:
     """
 
     def __init__(self, path: Path | str, schema: pa.Schema, **options: object):
-        given = schema.metadata or {}
-        metadata = {key: value for key, value in given.items() if key.decode() not in (CHECKS, SEAL)}
+        metadata = {key: value for key, value in (schema.metadata or {}).items() if key.decode() not in (CHECKS, SEAL)}
         self.path = path
         self.writer = pq.ParquetWriter(path, schema.with_metadata(metadata), **options)
         self.threads = ThreadPoolExecutor(SUMMERS)
@@ -227,9 +227,14 @@ def read_metadata(path: Path | str) -> pq.FileMetaData:
     return _footer(path)[0]
 
 
+def provenance(**made_from: object) -> dict[str, str]:
+    """Metadata with the inputs, settings and library versions that a file was made from."""
+    return {PROVENANCE: canonical_json({**made_from, "versions": versions()})}
+
+
 def made_from(path: Path | str) -> dict:
-    """What `files.provenance` wrote into a file."""
-    return json.loads(read_metadata(path).metadata[b"anchorscope"])
+    """What `provenance` put into a file."""
+    return json.loads(read_metadata(path).metadata[PROVENANCE.encode()])
 
 
 def check(path: Path | str) -> None:

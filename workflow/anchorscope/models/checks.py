@@ -10,16 +10,13 @@ import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
+from anchorscope.files.faults import LARGEST_TEXT, fault_of_file, reason_of, shortened
 from anchorscope.files.identity import read_json
-from anchorscope.files.plain import LARGEST_TEXT, fault_of_file
-from anchorscope.files.reasons import reason_of, shortened
 from anchorscope.models.sizes import shapes_of_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel  # takes seconds to import, and fetching a model does not need it
 
-# A tokenizer is made from one of these. Without them the library makes one up that knows only its special tokens.
-TOKENIZER_SOURCES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 ROUND_TRIP = "Who wrote “Le Père Goriot” in 1835, and where?"
 NAMED, LONGEST_NAME = 3, 80  # weights in a message, and the characters of each
 MOST_LAYERS = 1000  # the largest published models have fewer than 200
@@ -57,20 +54,6 @@ def check_index(folder: Path, name: str) -> None:
                 f"{index.name} of {name} names {_some(elsewhere)}, which is not a .safetensors file beside it; "
                 "nothing else is opened."
             )
-
-
-def check_config_file(folder: Path, name: str) -> None:
-    """Refuse a folder without a config.json."""
-    if not (folder / "config.json").exists():
-        raise FileNotFoundError(f"The model folder of {name} has no config.json, which says what kind of model it is.")
-
-
-def check_tokenizer_files(folder: Path, name: str) -> None:
-    """Refuse a folder in which there is nothing to make a tokenizer from."""
-    if not any((folder / file).exists() for file in TOKENIZER_SOURCES):
-        raise FileNotFoundError(
-            f"The model folder of {name} has no tokenizer; put its tokenizer.json and tokenizer_config.json there."
-        )
 
 
 def check_tokenizer(tokenizer: PreTrainedTokenizerBase, vocabulary: int, name: str) -> None:

@@ -1,5 +1,7 @@
 """From a source in the config to a local folder and its manifest."""
 
+import math
+import reprlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,14 +11,25 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedConfig
 
-from anchorscope.files.disk import explaining_full_disk
+from anchorscope.files.atomic import explaining_full_disk
+from anchorscope.files.faults import reason_of
 from anchorscope.files.identity import gguf_file, package_file, tokenizer_beside
 from anchorscope.files.logs import log
-from anchorscope.files.reasons import reason_of
-from anchorscope.models.checks import check_files, check_loaded
-from anchorscope.models.describe import check_config, describe
+from anchorscope.models.chat_template import prompt_style
+from anchorscope.models.checks import (
+    check_files,
+    check_index,
+    check_layers,
+    check_loaded,
+    check_tokenizer,
+    naming,
+    read_object,
+)
+from anchorscope.models.loading import load_tokenizer, read_config
+from anchorscope.models.manifest import Manifest, revision_of, tokenizer_hash
+from anchorscope.models.sizes import check_kind, shapes_in_files, shapes_of_weights
 
 WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 # The same weights a second time, in the publisher's own format.
@@ -90,6 +103,8 @@ def reading_gguf_once() -> Iterator[None]:
     Transformers reads the whole file for the config, for the weights and for the tokenizer. It also makes the table of
     all tensor names again for every module of the model. Together this is most of the time of a conversion.
     """
+    from unittest.mock import patch
+
     import gguf  # only models in this format need it
 
     class Reader(gguf.GGUFReader):
@@ -97,15 +112,8 @@ def reading_gguf_once() -> Iterator[None]:
 
         data = property(lambda self: self._plain, lambda self, mapped: setattr(self, "_plain", np.asarray(mapped)))
 
-    cached = {"GGUFReader": cache(Reader), "get_tensor_name_map": cache(gguf.get_tensor_name_map)}
-    plain = {name: getattr(gguf, name) for name in cached}
-    try:
-        for name, function in cached.items():
-            setattr(gguf, name, function)
+    with patch.multiple(gguf, GGUFReader=cache(Reader), get_tensor_name_map=cache(gguf.get_tensor_name_map)):
         yield
-    finally:
-        for name, function in plain.items():
-            setattr(gguf, name, function)
 
 
 def fetch_config(config: Path, target: Path) -> None:
@@ -118,3 +126,64 @@ def fetch_config(config: Path, target: Path) -> None:
         spare = package_file(*SPARE_TOKENIZER)
         with reading_gguf_once():
             AutoTokenizer.from_pretrained(spare.parent, gguf_file=spare.name).save_pretrained(target)
+
+
+def describe(folder: Path, name: str, source: dict) -> Manifest:
+    """The manifest of the model in a folder."""
+    whole, random = check_config(folder, name), "random" in source
+    config = whole.get_text_config()
+    packed = hasattr(whole, "quantization_config")  # files then hold other numbers than the model
+    with naming(f"config.json of {name} does not describe a {config.model_type} model"):
+        made = shapes_of_weights(whole) if random or packed else {}
+    if not random and not list(folder.glob("*.safetensors")):
+        raise FileNotFoundError(f"The model folder of {name} has no .safetensors file; other formats are not loaded.")
+    check_index(folder, name)
+    shapes = made or _shapes_of_different(folder, whole)
+    tokenizer = load_tokenizer(folder, name)
+    check_tokenizer(tokenizer, config.vocab_size, name)
+    files = [folder / file for file in ("generation_config.json", "config.json")]
+    settings = [read_object(file) for file in files if file.exists()]
+    return Manifest(
+        name=name,
+        source=source,
+        path=str(folder),
+        weights="random" if random else "trained",
+        revision=revision_of(folder, source),
+        architecture=config.model_type,
+        parameters=sum(map(math.prod, shapes.values())),
+        layers=config.num_hidden_layers,
+        width=config.hidden_size,
+        stored_dtype=str(config.dtype).removeprefix("torch."),
+        tokenizer=tokenizer_hash(tokenizer),
+        prompt="few_shot" if random else prompt_style(settings, tokenizer),
+    )
+
+
+def check_config(folder: Path, name: str) -> PreTrainedConfig:
+    """The config of the model in a folder, if such a model can be measured."""
+    if not (folder / "config.json").exists():
+        raise FileNotFoundError(f"The model folder of {name} has no config.json, which says what kind of model it is.")
+    raw = read_object(folder / "config.json")
+    kind = raw.get("model_type")
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
+        raise ValueError(
+            f"{name} is of type {reprlib.repr(kind)}, which the installed transformers does not know; code "
+            "that comes with a model is never run."
+        )
+    check_layers(raw, name)
+    with naming(f"config.json of {name} does not describe a {kind} model"):
+        config = read_config(folder)
+        config.get_text_config()
+    check_kind(config, name)
+    return config
+
+
+def _shapes_of_different(folder: Path, config: PreTrainedConfig) -> dict[str, tuple[int, ...]]:
+    """The shape of each different weight, by name, from the headers of the files.
+
+    A model made without its weights would say the same, but its code takes longer to import than all the rest.
+    """
+    shapes = shapes_in_files(folder)
+    if getattr(config, "tie_word_embeddings", False):
+        shapes.pop("lm_head.weight", None)  # some files hold a weight twice that is used twice
+    return shapes

@@ -1,44 +1,54 @@
-"""From a manifest to a tokenizer and a model in memory, on the hardware that is there."""
+"""From a manifest to a tokenizer and a model in memory, on the hardware that is there and in the dtype that suits it.
 
+float32 rounds less, and `auto` takes it where it costs little time.
+"""
+
+import platform
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
+from anchorscope.files.faults import reason_of
 from anchorscope.files.logs import log
-from anchorscope.files.reasons import reason_of
 from anchorscope.models.checks import (
     check_computes,
     check_finite,
     check_loaded,
     check_shapes,
-    check_tokenizer_files,
     naming,
     read_object,
 )
 from anchorscope.models.gpus import cards, give_back, take
-from anchorscope.models.kinds import loader_of
-from anchorscope.models.manifest import Manifest
-from anchorscope.models.precision import choose_dtype
-from anchorscope.models.revision import check_unchanged, check_unchanged_tokenizer
-from anchorscope.models.sizes import FOR_SHARDS, cards_needed, parameters, shapes_in_files
+from anchorscope.models.manifest import Manifest, check_same, check_unchanged, tokenizer_hash
+from anchorscope.models.sizes import FOR_SHARDS, cards_needed, loader_of, multiplied, parameters, shapes_in_files
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel  # takes seconds to import, and describing a model does not need it
 
+# A tokenizer is made from one of these. Without them the library makes one up that knows only its special tokens.
+TOKENIZER_SOURCES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 BEGINNING_FAMILIES = ("gemma",)  # whose answers are noise without a beginning-of-text token
+# What a run computes per question: tokens of the answer with those before it, and of five passes on shared prefixes.
+NEW_TOKENS, TOKENS_ANSWERED, TOKENS_EXTRACTED = 32, 20, 90
+OPERATIONS_PER_WEIGHT = 2 * (NEW_TOKENS + TOKENS_ANSWERED + TOKENS_EXTRACTED)  # of matrix products, per question
+# Per question, what a whole run on one H200 takes besides matrix products: docs/performance.md, "float32 or bfloat16".
+SECONDS_BESIDE = 0.02
+LONGER = 0.5  # how much longer a run in float32 may take
+REACHED = 0.7  # the share of a card's best float32 rate that a run's matrix products reach
+CLOCK = 1.7e9  # of cards whose own is not known
+OLDER = ((7, 0), (7, 2), (7, 5), (8, 0))  # capabilities with 64 float32 units per multiprocessor; others have 128
 
 
 def read_config(folder: Path) -> PreTrainedConfig:
     """A model's config. Code from its repository is refused; otherwise the library would ask the user about it."""
-    try:
+    file = folder / "config.json" if folder.is_dir() else folder
+    with naming(f"{file.resolve()} cannot be read as a model's config"):
         return AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    except Exception as error:  # whatever its values make the library say
-        file = folder / "config.json" if folder.is_dir() else folder
-        raise ValueError(f"{file.resolve()} cannot be read as a model's config: {reason_of(error)}.") from error
 
 
 def load_tokenizer(folder: Path | str, name: str) -> PreTrainedTokenizerBase:
@@ -49,7 +59,10 @@ def load_tokenizer(folder: Path | str, name: str) -> PreTrainedTokenizerBase:
             f"{', '.join(gone)} in {folder} lead to files that are gone (was a cache cleared?); "
             f"run `snakemake --cores 1 --force results/models/{name}.json` with the same config."
         )
-    check_tokenizer_files(Path(folder), name)
+    if not any((Path(folder) / file).exists() for file in TOKENIZER_SOURCES):
+        raise FileNotFoundError(
+            f"The model folder of {name} has no tokenizer; put its tokenizer.json and tokenizer_config.json there."
+        )
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         tokenizer("x")  # some settings are looked at only now
@@ -85,8 +98,48 @@ def _add_beginning(tokenizer: PreTrainedTokenizerBase) -> None:
 def load_fetched_tokenizer(manifest: Manifest) -> PreTrainedTokenizerBase:
     """The tokenizer of a model, as it was when the model was fetched."""
     tokenizer = load_tokenizer(manifest.path, manifest.name)
-    check_unchanged_tokenizer(manifest, tokenizer)
+    check_same(manifest, "tokenizer", then=manifest.tokenizer, now=tokenizer_hash(tokenizer))
     return tokenizer
+
+
+class Choice(NamedTuple):
+    """A dtype, and half a sentence on why it was taken."""
+
+    dtype: torch.dtype
+    why: str
+
+
+def choose_dtype(asked: str, device: torch.device, config: PreTrainedConfig) -> Choice:
+    """The dtype that was asked for; where that is `auto`, float32 unless bfloat16 saves a third of the run's time."""
+    if asked != "auto":
+        return Choice(getattr(torch, asked), "the config asks for it")
+    if device.type != "cuda":
+        if has_matrix_units():
+            return Choice(torch.bfloat16, "this processor has matrix units for it")
+        return Choice(torch.float32, "this processor has no matrix units for bfloat16")
+    if not torch.cuda.is_bf16_supported(including_emulation=False):
+        return Choice(torch.float32, "this card does not multiply bfloat16")
+    most = largest_in_float32(torch.cuda.get_device_properties(device))
+    count = multiplied(config)
+    why = f"{count / 1e9:.2g} billion weights to multiply; up to {most / 1e9:.2g}, float32 takes little longer here"
+    return Choice(torch.float32 if count <= most else torch.bfloat16, why)
+
+
+def largest_in_float32(card: Any) -> float:
+    """How many weights a model may multiply for a run in float32 to take at most half as long again on such a card."""
+    return LONGER * SECONDS_BESIDE * REACHED * float32_rate(card) / OPERATIONS_PER_WEIGHT
+
+
+def float32_rate(card: Any) -> float:
+    """The operations per second that a card computes at best in float32; `card` is what torch knows of it."""
+    units = 64 if (card.major, card.minor) in OLDER else 128
+    return 2 * units * card.multi_processor_count * (getattr(card, "clock_rate", 0) * 1e3 or CLOCK)
+
+
+def has_matrix_units() -> bool:
+    """Whether this processor is an x86 with AMX. Torch has only a private way to ask, which may be gone some day."""
+    ask = getattr(torch.cpu, "_is_amx_tile_supported", None)
+    return ask is not None and ask()
 
 
 def load_model(manifest: Manifest, dtype: str, threads: int) -> "PreTrainedModel":
@@ -203,3 +256,29 @@ def random_model(folder: Path, seed: int, dtype: torch.dtype, device: torch.devi
         model = loader_of(config).from_config(config, dtype=dtype)
     log.info("drew random weights for %s with seed %d", folder.name, seed)
     return model.eval().requires_grad_(False)
+
+
+def computed_on(model: "PreTrainedModel") -> dict[str, str | int]:
+    """The dtype that a model computes in and why, the kind of its devices, and how many CPU threads it may use."""
+    kinds = Counter(_kind(device) for device in {parameter.device for parameter in model.parameters()})
+    return {
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "dtype_because": getattr(model, "dtype_because", "it was given so"),
+        "device": ", ".join(f"{count} × {kind}" if count > 1 else kind for kind, count in sorted(kinds.items())),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _kind(device: torch.device) -> str:
+    if device.type == "cpu":
+        return processor()
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name from Linux if it knows one, else from Python, which knows at least its kind."""
+    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
+    fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    # x86; POWER; MIPS; some ARM boards; RISC-V. Most ARM machines give only numbers.
+    names = [fields.get(field) for field in ("model name", "cpu", "cpu model", "hardware", "uarch")]
+    return next(filter(None, [*names, platform.processor(), platform.machine()]), "unknown")

@@ -16,11 +16,10 @@ from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import log, progress
 from anchorscope.models.gpus import one_card
 from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
-from anchorscope.probe.examples import MIN_PER_CLASS, Examples, examples_of
+from anchorscope.probe.examples import MIN_PER_CLASS, Examples, TooFew, examples_of
 from anchorscope.probe.kept import NEEDED
 from anchorscope.probe.label_errors import Labelling, labellings
 from anchorscope.probe.logistic import FittedProbes
-from anchorscope.probe.probed import TooFew
 from anchorscope.probe.quality import auc_with_interval, calibration_error, delta_p, flips, sigmoid
 from anchorscope.probe.scores import (
     Logits,
@@ -30,6 +29,7 @@ from anchorscope.probe.scores import (
     joined,
     score,
     score_labellings,
+    under,
 )
 
 # How much of one pass, in single precision, is probed at a time. A card needs many layers to be busy.
@@ -38,6 +38,7 @@ FORMS = {"id": pl.String, "question_form": pl.String, "answer_form": pl.String, 
 Part = TypeVar("Part")  # what is made of some layers
 States = dict[Pass, torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
 Place = tuple[str, str]  # a component and a position
+LabelErrors = dict[Place, list[Labelling]]  # where probes also learn from labels of which some are wrong, and these
 
 
 class StateReader(Protocol):
@@ -61,15 +62,7 @@ class Measured:
 
     def logits(self, probe: Probe, intervention: str) -> np.ndarray:
         """Logits [repeats, layers, examples]."""
-        return np.stack([scores.of(probe, intervention) for scores in self.scores])
-
-
-@dataclass(frozen=True)
-class LabelErrors:
-    """The component and position whose probes also learn from labels of which some are wrong, and these labels."""
-
-    place: Place
-    drawn: list[Labelling]
+        return np.stack([scores.logits[probe, intervention].numpy() for scores in self.scores])
 
 
 class Tables(NamedTuple):
@@ -98,15 +91,15 @@ def measure(
     uncut = {cut: ~reader.cuts(name) for name in knockouts if name != EXACT for _, cut in passes_of(name)}
     examples = replace(examples, uncut=uncut)
     passes = [run for name in knockouts for run in passes_of(name)]
-    errors = LabelErrors((headline.component, headline.position), labellings(examples, seed)) if headline else None
+    errors = {(headline.component, headline.position): labellings(examples, seed)} if headline else {}
     deltas, layers, mislabelled, probes = [], [], pl.DataFrame(), []
     for place, measured in measure_places(reader, examples, passes, on_card=on_card, errors=errors).items():
         names = [pl.lit(name).alias(key) for key, name in zip(("component", "position"), place, strict=True)]
         deltas.append(delta_table(measured, examples).with_columns(names))
         layers.append(layers_table(measured, examples).with_columns(names))
         probes.append(probes_table(measured.scores, *place))
-        if errors and place == errors.place:
-            mislabelled = label_errors_table(measured.mislabelled, errors.drawn, examples).with_columns(names)
+        if place in errors:
+            mislabelled = label_errors_table(measured.mislabelled, errors[place], examples).with_columns(names)
     return Tables(with_forms(pl.concat(deltas), reader.keys), pl.concat(layers), mislabelled, probes)
 
 
@@ -133,7 +126,7 @@ def enough_cut(reader: ActivationReader, examples: Examples, knockout: str) -> b
 
 
 def measure_places(
-    reader: ActivationReader, examples: Examples, passes: Sequence[Pass], on_card: bool, errors: LabelErrors | None
+    reader: ActivationReader, examples: Examples, passes: Sequence[Pass], on_card: bool, errors: LabelErrors
 ) -> dict[Place, Measured]:
     """Out-of-fold logits of every component and position, and how far their states lie from clean ones."""
     parts: dict[Place, list[Measured]] = {place: [] for place in reader.grid.places()}
@@ -181,7 +174,7 @@ def in_chunks(
 
 
 def _measure_on(
-    device: torch.device, states: States, examples: Examples, places: Sequence[Place], errors: LabelErrors | None
+    device: torch.device, states: States, examples: Examples, places: Sequence[Place], errors: LabelErrors
 ) -> dict[Place, Measured]:
     """What the probes of some layers say, in the machine's own memory; what was on a card is freed."""
     there = {key: vectors.to(device) for key, vectors in states.items()}
@@ -196,15 +189,15 @@ def _measure_on(
         )
         for split in examples.splits
     ]
-    first = {intervention: vectors for (prompt, intervention), vectors in there.items() if prompt == "first"}
-    measured = Measured(scores, distances(first, torch.from_numpy(examples.splits[0].folds).to(device)))
+    folds = torch.from_numpy(examples.splits[0].folds).to(device)
+    measured = Measured(scores, distances(under("first", there), folds))
     layers = len(scores[0].strengths) // len(places)
     found = {}
     for index, place in enumerate(places):
         some = slice(index * layers, (index + 1) * layers)
         found[place] = _layers(measured, some)
-        if errors and place == errors.place:
-            found[place] = _with_errors(found[place], _layers(there, some), examples, errors.drawn)
+        if place in errors:
+            found[place] = _with_errors(found[place], _layers(there, some), examples, errors[place])
     return found
 
 
@@ -272,8 +265,7 @@ def intervention_table(
         for state, applied in (("clean", "clean"), ("ko", intervention)):
             if (probe, applied) in logits:
                 columns[f"logit_{state}_{probe.name}"] = logits[probe, applied].numpy().ravel().astype(np.float32)
-    names = {"intervention": pl.lit(intervention), "repeat": pl.lit(repeat, pl.Int8)}
-    table = pl.DataFrame(columns).with_columns(**names)
+    table = pl.DataFrame(columns).with_columns(intervention=pl.lit(intervention), repeat=pl.lit(repeat, pl.Int8))
     return only_where(table, np.tile(examples.measured(intervention), layers))
 
 

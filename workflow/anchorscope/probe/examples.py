@@ -1,18 +1,59 @@
-"""The examples of one model on one dataset, and the folds and halves that they are dealt into, once for each repeat.
+"""The examples of one model on one dataset: their labels and folds, and whether they are enough to be probed.
 
-Folds and halves never split a subject. They are written here because scikit-learn, which has stratified group folds, is
-not a dependency at run time.
+Folds and halves, which they are dealt into once for each repeat, never split a subject. They are written here because
+scikit-learn, which has stratified group folds, is not a dependency at run time.
+
+Whether there are enough is found out once, then passed on from file to file. A file made where there were not has no
+rows, and `not_probed` in its metadata says why.
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from anchorscope.probe.probed import TooFew
+from anchorscope.files.sealed_parquet import made_from
 
 MIN_PER_CLASS = 20
 SEEDS_APART = 1000  # between the repeats' seeds; a seed and the next one give related folds and halves
+NOT_PROBED = "not_probed"
+Found = TypeVar("Found")
+Pair = tuple[str, str]  # a model and a dataset
+
+
+@dataclass(frozen=True)
+class TooFew:
+    """The answers of one model on one dataset are too few, or too one-sided, for a probe."""
+
+    why: str
+
+    def metadata(self) -> dict[str, str]:
+        """What a file's provenance says of it."""
+        return {NOT_PROBED: self.why}
+
+
+def enough(found: Found | TooFew) -> Found:
+    """What was found; that there is too little of it is an error here."""
+    if isinstance(found, TooFew):
+        raise ValueError(found.why)
+    return found
+
+
+def too_few(path: Path | str) -> TooFew | None:
+    """Why nothing was probed, as a file says that was made from probes; None where something was."""
+    why = made_from(path).get(NOT_PROBED)
+    return None if why is None else TooFew(why)
+
+
+def not_probed(files: Mapping[Pair, Path | str]) -> dict[Pair, str]:
+    """Why some models were not probed on some datasets, from a file of each. A run in which none was is an error."""
+    missing = {pair: few.why for pair, path in files.items() if (few := too_few(path))}
+    if len(missing) == len(files):
+        raise ValueError(f"Nothing could be probed. {next(iter(missing.values()))}")
+    return missing
 
 
 def assign_folds(ids: list[str], groups: list[str], labels: np.ndarray, folds: int, seed: int) -> np.ndarray:

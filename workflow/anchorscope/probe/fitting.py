@@ -1,12 +1,15 @@
 """What every job that fits or applies probes is told, and what it does first."""
 
+import ctypes
+import os
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from anchorscope.extract.axes import Headline
-from anchorscope.files.memory import give_back_freed_blocks
+
+M_MMAP_THRESHOLD = -3  # glibc's option for the size from which a block is mapped, and so returned when freed
 
 
 @dataclass(frozen=True)
@@ -31,3 +34,14 @@ def begin_fitting(params: Any, threads: int, cards: int) -> Fitting:
         on_card=cards > 0 and torch.cuda.is_available(),
         code=params.code,
     )
+
+
+def give_back_freed_blocks(size: int = 2**20) -> None:
+    """Return blocks of `size` bytes and more to the system as soon as they are freed.
+
+    By default, glibc keeps ever larger blocks for later, and a job's memory grows by what it no longer uses.
+    Does nothing without glibc.
+    """
+    library = ctypes.CDLL(None) if os.name == "posix" else None
+    if library and hasattr(library, "gnu_get_libc_version"):
+        library.mallopt(M_MMAP_THRESHOLD, size)

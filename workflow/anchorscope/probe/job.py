@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from anchorscope.choose.counts import before_balance
+from anchorscope.choose.balance import before_balance
 from anchorscope.extract.axes import Grid
 from anchorscope.extract.store import open_activations
 from anchorscope.files.logs import log
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.delta import measure
+from anchorscope.probe.examples import TooFew
 from anchorscope.probe.fitting import Fitting
-from anchorscope.probe.probed import TooFew
 from anchorscope.probe.written import write_probed
 
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import torch
 
 from anchorscope.files.named import check_columns, read_named
 from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
+from anchorscope.probe.examples import enough, too_few
 from anchorscope.probe.logistic import FittedProbes
-from anchorscope.probe.probed import enough, too_few
 from anchorscope.probe.strengths import Fitted
 
 KEYS = ("repeat", "layer", "fold")
@@ -52,23 +51,19 @@ def load_probes(path: Path | str) -> KeptProbes:
     check_columns(table, NEEDED, f"{path} is no file of probes")
     table = table.sort_by([(name, "ascending") for name in ("probe", *KEYS)])
     names, shape = table["probe"].to_pylist(), [len(table[name].unique()) for name in KEYS]
-    rows = {name: slice(names.index(name), names.index(name) + names.count(name)) for name in dict.fromkeys(names)}
-
-    def arrays(column: str) -> dict[str, np.ndarray]:
-        """By probe."""
-        values = table[column].combine_chunks()
-        if pa.types.is_fixed_size_list(values.type):
-            values = values.flatten()
-        found = values.to_numpy(zero_copy_only=False).reshape(len(table), -1)
-        return {name: found[some].reshape(*shape, -1) for name, some in rows.items()}
+    parts = {name: table.slice(names.index(name), names.count(name)) for name in dict.fromkeys(names)}
 
     def numbers(column: str) -> dict[str, np.ndarray]:
-        return {name: found[..., 0] for name, found in arrays(column).items()}
+        """By probe."""
+        return {name: part[column].to_numpy().reshape(shape) for name, part in parts.items()}
 
     return KeptProbes(
         component=table["component"][0].as_py(),
         position=table["position"][0].as_py(),
-        weight=arrays("weight"),
+        weight={
+            name: part["weight"].combine_chunks().flatten().to_numpy().reshape(*shape, -1)
+            for name, part in parts.items()
+        },
         bias=numbers("bias"),
         converged=numbers("converged"),
         strength=numbers("strength")[FULL.name],

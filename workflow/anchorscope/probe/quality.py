@@ -101,6 +101,5 @@ def calibration_error(logits: np.ndarray, positive: np.ndarray) -> np.ndarray:
     which = np.minimum((chance * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
     error = np.zeros(chance.shape[:-1])
     for index in range(CALIBRATION_BINS):
-        inside = which == index
-        error += np.abs(np.where(inside, chance - positive, 0).sum(-1))
+        error += np.abs(np.where(which == index, chance - positive, 0).sum(-1))
     return error / chance.shape[-1]

@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from anchorscope.probe.examples import Examples, examples_of
-from anchorscope.probe.probed import enough
+from anchorscope.probe.examples import Examples, enough, examples_of
 from anchorscope.probe.quality import auc_gain, auc_with_interval
 from anchorscope.probe.strengths import cross_fitting, fit_trainings, own_fold
 from anchorscope.text.normal_words import bare_words

@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,8 +30,7 @@ from anchorscope.probe.strengths import cross_fitting, fit_trainings, own_fold, 
 Kept = TypeVar("Kept")  # what keeps tensors
 Logits = dict[tuple[Probe, str], Tensor]  # (probe, intervention) -> [layers, examples]
 # What the AUC and the honest gap are made from.
-READ: dict[Probe, tuple[str, ...]] = {FULL: ("clean",)}
-READ |= {role.labels: ("clean", EXACT) for role in ROLES["replicate"]}
+READ = {FULL: ["clean"], **{role.labels: ["clean", EXACT] for role in ROLES["replicate"]}}
 DIRECTIONS = 32  # leading ones of the clean states
 EXAMPLES_PER_DIRECTION = 4  # fewer directions where training examples are few
 ROUNDS = 5  # of the search for directions
@@ -74,10 +72,6 @@ class Scores:
     converged: Tensor  # [layers, folds]
     inner_losses: Tensor  # [layers, folds]: of the strength that was chosen, on folds inside the training data
 
-    def of(self, probe: Probe, intervention: str) -> np.ndarray:
-        """Logits [layers, examples]."""
-        return self.logits[probe, intervention].numpy()
-
     def interventions(self) -> list[str]:
         """Those that were run under the first prompt; clean is one of them."""
         return [intervention for probe, intervention in self.logits if probe is FULL]
@@ -101,12 +95,12 @@ def score(
     probes = dict(zip((FULL, HALF_A, HALF_B), fitted.probes.parts(3), strict=True))
     control = fit(features=clean, labels=shuffled.float(), train=outer.train, strengths=strengths).logits(clean)
     del clean
-    logits = out_of_fold(probes, _under("first", states), folds)
+    logits = out_of_fold(probes, under("first", states), folds)
     if ("second", "clean") in states:
         clean, train = widened(states["second", "clean"]), outer.train & (halves == SECOND_B.half)
         probes[SECOND_B] = fit(features=clean, labels=labels, train=train, strengths=strengths)
         del clean
-        logits |= out_of_fold({SECOND_B: probes[SECOND_B]}, _under("second", states), folds)
+        logits |= out_of_fold({SECOND_B: probes[SECOND_B]}, under("second", states), folds)
     scores = Scores(
         logits=logits,
         probes=probes,
@@ -118,7 +112,7 @@ def score(
     return each(scores, Tensor.cpu)
 
 
-def _under(prompt: str, states: dict[tuple[str, str], Tensor]) -> dict[str, Tensor]:
+def under(prompt: str, states: dict[tuple[str, str], Tensor]) -> dict[str, Tensor]:
     """The states of one prompt, by intervention."""
     return {intervention: vectors for (other, intervention), vectors in states.items() if other == prompt}
 

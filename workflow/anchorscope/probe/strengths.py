@@ -68,17 +68,18 @@ class Trainings:
         on j, and outer fold j, validated on i.
         """
         found: dict[bytes, InnerSplit] = {}
-        for number, folds in enumerate(self.inner):
-            for fold in folds[:VALIDATED]:
-                within = self.train[number] & (self.folds != fold)
-                split = found.setdefault(within.cpu().numpy().tobytes(), InnerSplit(within, {}))
-                split.validated[number] = self.train[number] & (self.folds == fold)
+        for number, within, validated in self.nested(VALIDATED):
+            split = found.setdefault(within.cpu().numpy().tobytes(), InnerSplit(within, {}))
+            split.validated[number] = validated
         return list(found.values())
 
-    def nested(self) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Every inner fold: the number of its training set, who is left in it, and who is held out, both [examples]."""
+    def nested(self, first: int | None = None) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Every inner fold, or so many of each training set: its number, who is left in it, and who is held out.
+
+        The latter two are [examples], bool.
+        """
         for number, folds in enumerate(self.inner):
-            for fold in folds:
+            for fold in folds[:first]:
                 inside = self.train[number]
                 yield number, inside & (self.folds != fold), inside & (self.folds == fold)
 

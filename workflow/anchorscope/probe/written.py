@@ -6,9 +6,8 @@ from pathlib import Path
 import polars as pl
 
 from anchorscope.files.frames import write_frame
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from
-from anchorscope.probe.probed import TooFew, too_few
+from anchorscope.files.sealed_parquet import made_from, provenance
+from anchorscope.probe.examples import TooFew, too_few
 
 EMPTY = pl.DataFrame(schema={"id": pl.String})
 

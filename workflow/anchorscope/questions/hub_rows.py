@@ -4,7 +4,7 @@ import tempfile
 from fnmatch import fnmatch
 from pathlib import Path
 
-from datasets import Dataset, load_dataset
+from datasets import load_dataset
 from huggingface_hub import DatasetCard
 
 from anchorscope.files.hub import HubError, download
@@ -23,49 +23,37 @@ READERS = {
 def write_rows(repo: str, revision: str, subset: str | None, split: str, target: Path, metadata: dict[str, str]) -> int:
     """Write a split at a pinned revision as Parquet and return its number of rows. Nothing else is downloaded."""
     card = download("dataset", repo=repo, revision=revision, wanted=["README.md"]) / "README.md"
-    patterns = split_patterns(card_configs(card), subset=subset, split=split, repo=repo)
+    configs = DatasetCard.load(card).data.to_dict().get("configs") if card.is_file() else None
+    patterns = split_patterns(configs or [], subset=subset, split=split, repo=repo)
     folder = download("dataset", repo=repo, revision=revision, wanted=patterns)
-    files = sorted(file for file in folder.rglob("*") if _matches(file.relative_to(folder).as_posix(), patterns))
+    # By the client's own rules: what was downloaded is what is read.
+    names = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.suffix in READERS]
+    files = sorted(folder / name for name in names if any(fnmatch(name, pattern) for pattern in patterns))
     if not files or len({file.suffix for file in files}) > 1:
-        names = ", ".join(file.name for file in files) or "nothing"
+        found = ", ".join(file.name for file in files) or "nothing"
         raise HubError(
             f"The files of split '{split}' of {repo} at {revision} cannot be read (looked for {', '.join(patterns)}, "
-            f"all of one kind among {', '.join(READERS)}, and found {names}): check `split` and `subset` in the config."
+            f"all of one kind among {', '.join(READERS)}, and found {found}): check `split` and `subset` in the config."
         )
+    reader, options = READERS[files[0].suffix]
     # Named like a half-written target, so that it is removed in the same way if the job is killed.
     with tempfile.TemporaryDirectory(".part", ".rows-", target.parent) as scratch:
-        rows = _read(files, scratch)
+        rows = load_dataset(
+            reader,
+            data_files=[str(file) for file in files],
+            split="train",
+            cache_dir=scratch,
+            keep_in_memory=True,  # because the rows outlive the scratch folder
+            **options,
+        )
         with sealed(target, rows.features.arrow_schema, metadata) as writer:
             for batch in rows.with_format("arrow").iter(ROWS):
                 writer.write_table(batch)
     return len(rows)
 
 
-def _matches(path: str, patterns: list[str]) -> bool:
-    """Whether a file can be read and matches, by the client's own rules: what was downloaded is what is read."""
-    return Path(path).suffix in READERS and any(fnmatch(path, pattern) for pattern in patterns)
-
-
-def _read(files: list[Path], scratch: str) -> Dataset:
-    reader, options = READERS[files[0].suffix]
-    # In memory, because the rows outlive the scratch folder.
-    return load_dataset(
-        reader,
-        data_files=[str(file) for file in files],
-        split="train",
-        cache_dir=scratch,
-        keep_in_memory=True,
-        **options,
-    )
-
-
-def card_configs(card: Path) -> list[dict]:
-    """What a dataset's card says about its files; empty without a card."""
-    return DatasetCard.load(card).data.to_dict().get("configs") or [] if card.is_file() else []
-
-
 def split_patterns(configs: list[dict], subset: str | None, split: str, repo: str) -> list[str]:
-    """Patterns for the files of a split: from the dataset's card, else by the usual names of such files."""
+    """Patterns for the files of a split: from its card's configs, else by the usual names of such files."""
     files = _config_of(subset, configs, repo).get("data_files") if configs else None
     if not isinstance(files, list) or not all(isinstance(entry, dict) for entry in files):
         folder = f"{subset}/" if subset else ""

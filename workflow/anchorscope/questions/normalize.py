@@ -16,25 +16,23 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import polars as pl
 
+from anchorscope.files.faults import shortened
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.files.identity import canonical_json
 from anchorscope.files.logs import log
-from anchorscope.files.provenance import provenance
-from anchorscope.files.reasons import shortened
+from anchorscope.files.sealed_parquet import provenance
 from anchorscope.questions.local_rows import name_row as name_row_of
-from anchorscope.text.content_words import ExactSpan, exact_question_spans
+from anchorscope.text.content_words import exact_question_spans
 from anchorscope.text.forms import question_form
-from anchorscope.text.language import NOT_ENGLISH, mostly_english
-from anchorscope.text.normal_words import normal_words
-from anchorscope.text.tidy import tidy
+from anchorscope.text.normal_words import bare_words, normal_words, tidy
 
 SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "id": pl.String,
@@ -50,18 +48,18 @@ ACCEPTED = "kept"
 NEEDED = {"question": "no question", "gold": "no gold answer", "spans": "no exact question words"}  # why it is dropped
 WHOLE = re.compile(r"-?[0-9]+")
 LONGEST_QUESTION = 4000  # characters per question: the patterns of exact words take quadratic time
-
-
-@dataclass(frozen=True)
-class Question:
-    id: str
-    question: str
-    gold: list[str]
-    subject: str | None
-    property: str | None
-    popularity: int | None
-    question_form: str
-    spans: list[ExactSpan]
+# Words that most English questions have one of, and that other languages seldom spell so.
+ENGLISH = frozenset(
+    """
+    what which who whom whose where when why how
+    and were did does from with have been that this would
+    """.split()
+)
+NOT_ENGLISH = (
+    "Most questions are not in English. Exact question words, short answers and forms are found by rules of English, "
+    "refusals by common phrases of eight languages: read some questions and answers before you trust the numbers."
+)
+Question = dict[str, Any]  # by the columns of `SCHEMA`
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,9 @@ class Fields:
 
 def _about_subject(row: dict, answers: str, subject: str, asked: str, popularity: str) -> Fields:
     """By the names of the columns: accepted answers, the subject, what is asked about it, and how popular it is."""
-    number = _number(row.get(popularity))
+    number = row.get(popularity)
+    if isinstance(number, str) and WHOLE.fullmatch(number.strip()):  # every cell of a CSV file is a text
+        number = int(number)
     return Fields(_texts(row[answers], answers), row.get(subject), row.get(asked), popularity=number)
 
 
@@ -112,11 +112,6 @@ def _from_json(text: str) -> object:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _number(value: object) -> object:
-    """A whole number where a text spells one, as every cell of a CSV file is a text."""
-    return int(value) if isinstance(value, str) and WHOLE.fullmatch(value.strip()) else value
 
 
 @dataclass(frozen=True)
@@ -162,16 +157,16 @@ def normalize(
     counts: Counter[str] = Counter()
     kept: dict[str, Question] = {}
     for question, verdict in _judged(raw, layout, name_row or (lambda number: f"Row {number} of {where}")):
-        text = question.question.casefold()
+        text = question["question"].casefold()
         if verdict == ACCEPTED and text in kept:
             verdict = "duplicate question"
             # "Who was the composer of Time?" is asked of two songs; either composer is right.
-            kept[text] = replace(kept[text], gold=list(dict.fromkeys(kept[text].gold + question.gold)))
+            kept[text]["gold"] = list(dict.fromkeys(kept[text]["gold"] + question["gold"]))
         counts[verdict] += 1
         if verdict == ACCEPTED:
             kept[text] = question
-    ordered = sorted(kept.values(), key=lambda question: hashlib.sha256(f"{seed}\n{question.id}".encode()).digest())
-    return pl.DataFrame([asdict(question) for question in ordered], schema=SCHEMA), dict(sorted(counts.items()))
+    ordered = sorted(kept.values(), key=lambda question: hashlib.sha256(f"{seed}\n{question['id']}".encode()).digest())
+    return pl.DataFrame(ordered, schema=SCHEMA), dict(sorted(counts.items()))
 
 
 def _judged(raw: pl.DataFrame, layout: str, name_row: Callable[[int], str]) -> Iterator[tuple[Question, str]]:
@@ -184,7 +179,7 @@ def _judged(raw: pl.DataFrame, layout: str, name_row: Callable[[int], str]) -> I
             raise ValueError(
                 f"{name_row(number)} cannot be read as layout '{layout}' ({error}); its columns are {types}."
             ) from error
-        yield question, next((why for part, why in NEEDED.items() if not getattr(question, part)), ACCEPTED)
+        yield question, next((why for part, why in NEEDED.items() if not question[part]), ACCEPTED)
 
 
 def _read(row: dict, fields: Fields) -> Question:
@@ -192,29 +187,32 @@ def _read(row: dict, fields: Fields) -> Question:
         _clean(value, column)
         for value, column in ((row["question"], "question"), (fields.subject, "subject"), (fields.property, "property"))
     )
-    _check(text, fields.popularity)
-    return Question(
-        id=hashlib.sha256(text.casefold().encode()).hexdigest()[:12],
-        question=text,
-        gold=list(dict.fromkeys(alias for alias in map(_clean, fields.gold) if normal_words(alias))),
-        subject=subject or None,
-        property=asked or None,
-        popularity=cast(int | None, fields.popularity),
-        question_form=question_form(text),
-        spans=exact_question_spans(text, subject),
-    )
-
-
-def _check(question: str, popularity: object) -> None:
-    if len(question) > LONGEST_QUESTION:
-        raise ValueError(f"its question has {len(question)} characters; at most {LONGEST_QUESTION} can be asked")
+    popularity = fields.popularity
+    if len(text) > LONGEST_QUESTION:
+        raise ValueError(f"its question has {len(text)} characters; at most {LONGEST_QUESTION} can be asked")
     if popularity is not None and not (type(popularity) is int and abs(popularity) < 2**63):
         raise TypeError(f"its popularity is {shortened(repr(popularity), 40)}, not a whole number below 2 to the 63rd")
+    return {
+        "id": hashlib.sha256(text.casefold().encode()).hexdigest()[:12],
+        "question": text,
+        "gold": list(dict.fromkeys(alias for alias in map(_clean, fields.gold) if normal_words(alias))),
+        "subject": subject or None,
+        "property": asked or None,
+        "popularity": popularity,
+        "question_form": question_form(text),
+        "spans": [asdict(span) for span in exact_question_spans(text, subject)],
+    }
 
 
 def _clean(value: object, column: str = "gold") -> str:
     """A text in order; what is none is refused."""
     return tidy("".join(_text(value, f"its {column}")))
+
+
+def mostly_english(questions: Iterable[str]) -> bool:
+    """Whether at least half of the questions have a word that marks them as English: the rules are made for those."""
+    marked = [not ENGLISH.isdisjoint(bare_words(question)) for question in questions]
+    return 2 * sum(marked) >= len(marked)
 
 
 def normalize_file(
@@ -230,5 +228,5 @@ def normalize_file(
     odd = [] if mostly_english(questions["question"]) else [NOT_ENGLISH]
     for remark in odd:
         log.warning("%s", remark)
-    made = provenance(stage="normalize", dataset=dataset, layout=layout, remarks=odd, code=code)
-    write_frame(target, questions, {**made, "counts": canonical_json(counts)})
+    metadata = provenance(stage="normalize", dataset=dataset, layout=layout, remarks=odd, code=code)
+    write_frame(target, questions, metadata | {"counts": canonical_json(counts)})

@@ -6,12 +6,13 @@ from typing import cast
 import altair as alt
 import polars as pl
 import vl_convert
+from markupsafe import Markup
 from matplotlib.colors import to_hex
 
 from anchorscope.draw.figures import QUANTITIES, RULE_TITLES, SURE, TAKEN_OUT, TEXT_ORDER, intervention_title, limits
-from anchorscope.draw.panels import FAINT, MARKED, looks
-from anchorscope.draw.views import ANCHOR_LETTERS, View
+from anchorscope.draw.panels import ANCHOR_LETTERS, FAINT, FEW, MARKED, View, looks
 from anchorscope.extract.axes import COMPONENTS
+from anchorscope.report.page import render
 
 KEYS = ["model", "dataset", "component", "position", "rule", "logits", "intervention", "anchor"]
 CHANGES = [name for quantity in QUANTITIES.values() for name in (quantity.value, quantity.low, quantity.high)]
@@ -21,7 +22,6 @@ RULES = RULE_TITLES | {
     f"{rule}{AT_REFERENCE}": f"{RULE_TITLES[rule]}, labelled at the reference layers"
     for rule in ("crossfit", "replicate")
 }
-POINT = ["model", "series", "layer"]  # what tells the points of a chart apart
 DASHES = {"-": [1, 0], "--": [6, 3], ":": [1.5, 2.5], "-.": [6, 2.5, 1.5, 2.5]}
 SHAPES = {
     **{"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "+": "cross"},
@@ -61,6 +61,11 @@ CONFIG = {
     "header": {"labelColor": "currentColor", "labelFontSize": 13, "labelFontWeight": 600, "labelPadding": 8},
     "legend": {"labelColor": "currentColor", "labelFontSize": 12, "unselectedOpacity": 0.25},
 }
+
+
+def chart_section(spec: Mapping) -> Markup:
+    """The chart, the script that draws it, and how to read it."""
+    return render("chart.html", few=FEW, spec=spec, vega=Markup(javascript()))
 
 
 def javascript() -> str:
@@ -108,7 +113,15 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
         data=alt.NamedData("series"),
         spec=_panel(styles, summary.filter(pl.col("model").is_in(list(view.models)))),
         facet=alt.Facet("model:N", title=None, sort=list(models.values()), header=alt.Header(labelLimit=0)),
-        transform=[*map(_chosen, (key for key in menus if key in KEYS)), *_flattened()],
+        transform=[
+            *(
+                # Before the layers are taken apart, so that only those of the chosen are.
+                alt.FilterTransform(f"chosen_{key} === null || datum.{key} === chosen_{key}")
+                for key in menus
+                if key in KEYS
+            ),
+            *_flattened(),
+        ],
         columns=len(models),
     )
     lists = {"label": labels, **{name: [style[name] for style in styles.values()] for name in ("colour", "marker")}}
@@ -136,13 +149,16 @@ def _menus(
         there = summary[column].unique(maintain_order=True).to_list()
         return sorted(there, key=lambda name: [*known, name].index(name))
 
+    places = summary.select("component", "position").n_unique()
+    only = "" if places == 1 else " (at the component and position of the claims only)"
     labels: dict[str, dict[str | None, str]] = {
         "model": {None: "all", **dict(zip(models, models, strict=True))},
         "dataset": {None: "all", **dict(zip(datasets, datasets, strict=True))},
         "component": {name: name for name in measured("component", COMPONENTS)},
         "position": {name: name for name in measured("position", TEXT_ORDER)},
         "rule": {name: f"{name}: {title}" for name, title in RULES.items()},
-        "logits": _logits_titles(summary),
+        # Where more than one component or position was measured, the headline alone has all kinds of logits.
+        "logits": {name: title if name == "measured" else f"{title}{only}" for name, title in TAKEN_OUT.items()},
         "quantity": {name: quantity.title for name, quantity in QUANTITIES.items()},
         "intervention": {name: intervention_title(name) for name in measured("intervention")},
     }
@@ -155,18 +171,6 @@ def _menus(
         for key, menu in labels.items()
         if len(menu) > 1
     }
-
-
-def _logits_titles(summary: pl.DataFrame) -> dict[str | None, str]:
-    """Where more than one component or position was measured, the headline alone has all kinds of logits."""
-    places = summary.select("component", "position").n_unique()
-    only = "" if places == 1 else " (at the component and position of the claims only)"
-    return {name: title + (only if name != "measured" else "") for name, title in TAKEN_OUT.items()}
-
-
-def _chosen(key: str) -> alt.FilterTransform:
-    """What a menu leaves. It comes before the layers are taken apart, so that only these are."""
-    return alt.FilterTransform(f"chosen_{key} === null || datum.{key} === chosen_{key}")
 
 
 def _flattened() -> list[alt.Transform]:
@@ -240,7 +244,9 @@ def _panel(styles: dict[str, dict], summary: pl.DataFrame) -> alt.LayerChart:
     point = filled.encode(y=height("change"), shape=alt.Shape("marker:N", scale=None))
     everything = [{"series": label} for label in styles]
     shown = alt.selection_point("shown", fields=["series"], bind="legend", toggle="true", clear=False, value=everything)
-    near = alt.selection_point("near", fields=POINT, on="pointerover", clear="pointerout", empty=False)
+    near = alt.selection_point(
+        "near", fields=["model", "series", "layer"], on="pointerover", clear="pointerout", empty=False
+    )
     layers = [
         base.mark_area(opacity=0.12, color="gray").encode(y=height("band_low"), y2="band_high:Q"),
         filled.mark_area(opacity=0.15).encode(y=height("firm_low"), y2="firm_high:Q"),

@@ -1,31 +1,23 @@
 """Detection on the report: which method is best, whether pathways help, what carries over, and all numbers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import polars as pl
 from markupsafe import Markup
 
-from anchorscope.detect.compare import AGAINST, NO, UNDECIDED, YES, carried_over, overall, verdict
-from anchorscope.detect.names import OTHERS, OUTPUT, PROBE, SAMPLES
-from anchorscope.draw.detection import METHOD_TITLES
+from anchorscope.detect.compare import NO, UNDECIDED, YES, carried_over, overall, verdict
+from anchorscope.detect.methods import LEARNT, METHODS, OTHERS, PROBE, TITLES
 from anchorscope.report.figures import Link, Picture
-from anchorscope.report.rendering import render
+from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named, rounded
-from anchorscope.summarise.numbers import with_ends
+from anchorscope.summarise.wording import with_ends
 
 Tables = Mapping[str, pl.DataFrame]
 MARKS = {YES: " ▲", NO: " ▼", UNDECIDED: ""}
+GAIN = pl.struct("gain", "gain_low", "gain_high").map_elements(
+    lambda row: with_ends(row, "gain", 3), return_dtype=pl.String
+)  # with its interval, as text
 BALANCED = 0.02  # how far from one half the share of hallucinated answers may be
-
-
-@dataclass(frozen=True)
-class Found:
-    """What was found of one model."""
-
-    model: str
-    sentences: list[str]
-    areas: pl.DataFrame  # one row per method, one column per dataset
 
 
 def detection_section(
@@ -38,14 +30,15 @@ def detection_section(
     detectors: Sequence[Link],
 ) -> Markup:
     """The section on detection; `tables` are those of `compare_methods`, models and datasets by name, with titles."""
-    shown = [model for model in models if model in set(tables["detection"]["model"])]
+    found = []
+    for model in models:
+        own = {name: table.filter(model=model) for name, table in tables.items()}
+        if len(own["detection"]):
+            found.append({"model": models[model], "sentences": sentences(own, datasets), "areas": areas(own, datasets)})
     return render(
         "detection.html",
         balance=balance(tables["detection"]),
-        found=[
-            Found(models[model], sentences(_of(tables, model), datasets), areas(_of(tables, model), datasets))
-            for model in shown
-        ],
+        found=found,
         pictures=pictures,
         numbers=named(numbers(tables["detection"]), models, datasets),
         pathways=named(pathways_table(tables["pathways"]), models, datasets),
@@ -54,10 +47,6 @@ def detection_section(
         files=files,
         detectors=detectors,
     )
-
-
-def _of(tables: Tables, model: str) -> Tables:
-    return {name: table.filter(model=model) for name, table in tables.items()}
 
 
 def balance(detection: pl.DataFrame) -> str:
@@ -70,19 +59,18 @@ def balance(detection: pl.DataFrame) -> str:
 
 def sentences(own: Tables, datasets: Titles) -> list[str]:
     """What was found of a model, by its own tables: the best method, pathways, and what carries over."""
-    by_dataset = {
-        title: own["detection"].filter(dataset=name)
+    best = [
+        f"{title}: {_best(own['detection'].filter(dataset=name))}"
         for name, title in datasets.items()
         if name in set(own["detection"]["dataset"])
-    }
-    best = [f"{title}: {_best(rows)}" for title, rows in by_dataset.items()]
+    ]
     return [*best, _pathways(own["pathways"], datasets), _carries(own["transfer"], datasets)]
 
 
 def _best(rows: pl.DataFrame) -> str:
     """Which method ranks best on a dataset, and whether it is really better than the probe."""
     row = rows.sort("auc", descending=True, maintain_order=True).row(0, named=True)
-    area = f"{METHOD_TITLES[row['method']]} ranks best, with an AUC of {with_ends(row, 'auc', 2)}"
+    area = f"{TITLES[row['method']]} ranks best, with an AUC of {with_ends(row, 'auc', 2)}"
     if row["method"] == PROBE:
         return f"{area}."
     sure = verdict(row["gain_low"], row["gain_high"]) == YES
@@ -93,24 +81,21 @@ def _best(rows: pl.DataFrame) -> str:
 def _pathways(table: pl.DataFrame, datasets: Titles) -> str:
     """Whether each method that knows pathways beats all of its rivals, dataset by dataset."""
     parts = []
-    for method in AGAINST:
+    for method in (name for name, method in METHODS.items() if method.rivals):
         said = {
             title: overall(table.filter(method=method, dataset=name)["helps"].to_list())
             for name, title in datasets.items()
             if name in set(table["dataset"])
         }
         by_verdict = {word: [title for title, one in said.items() if one == word] for word in (YES, NO, UNDECIDED)}
+        everywhere = f"all {len(said)} datasets" if len(said) > 1 else "".join(said)
         told = "; ".join(
-            f"{word} on {', '.join(titles) if len(titles) < len(said) else _all(said)}"
+            f"{word} on {', '.join(titles) if len(titles) < len(said) else everywhere}"
             for word, titles in by_verdict.items()
             if titles
         )
-        parts.append(f"{METHOD_TITLES[method]}: {told}")
+        parts.append(f"{TITLES[method]}: {told}")
     return f"Does it help to know pathways? {'. '.join(parts)}."
-
-
-def _all(said: Mapping) -> str:
-    return f"all {len(said)} datasets" if len(said) > 1 else next(iter(said))
 
 
 def _carries(transfer: pl.DataFrame, datasets: Titles) -> str:
@@ -119,13 +104,13 @@ def _carries(transfer: pl.DataFrame, datasets: Titles) -> str:
     if carried.is_empty():
         return _why_nothing(transfer)
     (probe,) = carried.filter(method=PROBE).to_dicts()
-    trained = carried.filter(~pl.col("method").is_in([*OUTPUT, *SAMPLES]))
+    trained = carried.filter(pl.col("method").is_in(LEARNT))
     best = trained.sort("elsewhere", descending=True, maintain_order=True).row(0, named=True)
     joint = "" if probe["others"] is None else f", and {probe['others']:.2f} after training on all others"
     return (
         f"Does it carry over? The plain probe's mean AUC is {probe['home']:.2f} on the dataset that it was trained on, "
         f"{probe['elsewhere']:.2f} on another{joint}. "
-        f"Of the trained methods, {METHOD_TITLES[best['method']]} does best on another, with {best['elsewhere']:.2f}."
+        f"Of the trained methods, {TITLES[best['method']]} does best on another, with {best['elsewhere']:.2f}."
         f"{_left_out(transfer, datasets)}"
     )
 
@@ -151,29 +136,24 @@ def _left_out(transfer: pl.DataFrame, datasets: Titles) -> str:
         for one, other in pairs.filter(pl.col("auc").is_null()).select("trained_on", "dataset").iter_rows()
     ]
     too_few = f" Too few were left to learn from: {', '.join(untaught)}." if untaught else ""
-    most = max(pairs["left_out"].to_list())
     return (
-        f" Up to {most} examples were left out of training, because the tested dataset has their question or their "
-        f"subject.{too_few}"
+        f" Up to {max(pairs['left_out'])} examples were left out of training, because the tested dataset has their "
+        f"question or their subject.{too_few}"
     )
 
 
 def areas(own: Tables, datasets: Titles) -> pl.DataFrame:
     """One row per method of a model, one column per dataset: the AUC, marked where it differs from the probe's."""
     rows = own["detection"]
-    shown = [name for name in datasets if name in set(rows["dataset"])]
-    texts = rows.with_columns(
-        text=pl.struct(pl.all()).map_elements(
-            lambda row: f"{with_ends(row, 'auc', 2)}{_mark(row)}", return_dtype=pl.String
-        ),
-        method=pl.col("method").replace(METHOD_TITLES),
+    texts = [
+        f"{with_ends(row, 'auc', 2)}{'' if row['gain'] is None else MARKS[verdict(row['gain_low'], row['gain_high'])]}"
+        for row in rows.to_dicts()
+    ]
+    told = rows.with_columns(pl.col("method").replace(TITLES), text=pl.Series(texts))
+    wide = told.pivot("dataset", index="method", values="text", maintain_order=True)
+    return wide.select(
+        "method", *(pl.col(name).alias(title) for name, title in datasets.items() if name in wide.columns)
     )
-    wide = texts.pivot("dataset", index="method", values="text", maintain_order=True)
-    return wide.select("method", *(pl.col(name).alias(datasets[name]) for name in shown))
-
-
-def _mark(row: Mapping) -> str:
-    return "" if row["gain"] is None else MARKS[verdict(row["gain_low"], row["gain_high"])]
 
 
 def numbers(detection: pl.DataFrame) -> pl.DataFrame:
@@ -186,11 +166,9 @@ def numbers(detection: pl.DataFrame) -> pl.DataFrame:
     return detection.select(
         "model",
         "dataset",
-        pl.col("method").replace(METHOD_TITLES),
+        pl.col("method").replace(TITLES),
         "n",
-        pl.struct("gain", "gain_low", "gain_high")
-        .map_elements(lambda row: with_ends(row, "gain", 3), return_dtype=pl.String)
-        .alias("gain over the plain probe"),
+        GAIN.alias("gain over the plain probe"),
         rounded("calibration_error", 3).alias("calibration error"),
         rounded("aurc", 3).alias("area under risk by coverage"),
         rounded("right_at_50", 3).alias("right among the surer half"),
@@ -204,20 +182,18 @@ def pathways_table(table: pl.DataFrame) -> pl.DataFrame:
     return table.select(
         "model",
         "dataset",
-        pl.col("method", "against").replace(METHOD_TITLES),
-        pl.struct("gain", "gain_low", "gain_high")
-        .map_elements(lambda row: with_ends(row, "gain", 3), return_dtype=pl.String)
-        .alias("gain"),
+        pl.col("method", "against").replace(TITLES),
+        GAIN.alias("gain"),
         "helps",
     )
 
 
 def carried_table(transfer: pl.DataFrame) -> pl.DataFrame:
     """How well each trained method does at home, elsewhere, and after training on all other datasets, as text."""
-    trained = carried_over(transfer).filter(~pl.col("method").is_in([*OUTPUT, *SAMPLES]))
+    trained = carried_over(transfer).filter(pl.col("method").is_in(LEARNT))
     return trained.select(
         "model",
-        pl.col("method").replace(METHOD_TITLES),
+        pl.col("method").replace(TITLES),
         rounded("home", 3).alias("at home"),
         rounded("elsewhere", 3).alias("on another dataset"),
         rounded("others", 3).alias("trained on all others"),

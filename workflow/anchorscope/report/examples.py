@@ -1,60 +1,30 @@
 """Questions and answers on the report: the first examples of each anchor, not the best."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
 from markupsafe import Markup
 
 from anchorscope.files.frames import read_frame
-from anchorscope.report.rendering import render
-from anchorscope.summarise.counts import by_pair
+from anchorscope.report.page import render
 
 COUNT = 10  # of each anchor, model and dataset
 GOLD = 3  # accepted answers that are shown
 COLUMNS = ["id", "question", "spans", "gold", "answer", "exact_start", "exact_answer"]
 ANCHORED = {True: "Question-Anchored", False: "Answer-Anchored"}
 JUDGED = {True: "right", False: "hallucinated", None: "refused"}
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Neighbouring characters of a text, marked or not."""
-
-    text: str
-    marked: bool
-
-
-@dataclass(frozen=True)
-class Example:
-    """One question and its answer, with the probe's probability that it is hallucinated."""
-
-    question: list[Stretch]
-    answer: list[Stretch]
-    verdict: str
-    gold: str
-    p_clean: float | None  # None where nothing was probed
-    p_cut: float | None
-
-
-@dataclass(frozen=True)
-class Group:
-    """The examples of one anchor, or of one verdict where nothing was probed."""
-
-    heading: str
-    examples: list[Example]
+Answers = Mapping[tuple[str, str], Sequence[str]]  # files, by model and dataset
+Stretch = tuple[str, bool]  # neighbouring characters of a text, and whether they are marked
 
 
 def read_examples(
-    deepest: Path | str, answers: Sequence[str], models: Mapping[str, str], datasets: Mapping[str, str]
+    deepest: Path | str, answers: Answers, models: Mapping[str, str], datasets: Mapping[str, str]
 ) -> dict[tuple[str, str], pl.DataFrame]:
-    """The examples to show, by the titles of model and dataset."""
+    """The examples to show, by the titles of model and dataset; `answers` has the files of each."""
     chosen = choose(read_frame(deepest))
-    pairs = list(product(models, datasets))
     examples = {}
-    for (model, dataset), own in zip(pairs, by_pair(answers, pairs), strict=True):
+    for (model, dataset), own in answers.items():
         mine = chosen.filter(model=model, dataset=dataset)
         shown = not_probed(own) if mine.is_empty() else with_answers(mine, own)
         examples[models[model], datasets[dataset]] = shown
@@ -83,45 +53,47 @@ def not_probed(shards: Sequence[Path | str]) -> pl.DataFrame:
 
 def examples_section(examples: Mapping[tuple[str, str], pl.DataFrame]) -> Markup:
     """Examples by the titles of model and dataset, from `with_answers` or `not_probed`; the first pair is unfolded."""
-    pairs = [_pair(f"{model}, {dataset}", rows) for (model, dataset), rows in examples.items()]
+    pairs = []
+    for (model, dataset), rows in examples.items():
+        probed = "" if "question_anchored" in rows.columns else " (not probed)"
+        groups = {heading: [_example(row) for row in some.iter_rows(named=True)] for heading, some in _groups(rows)}
+        pairs.append((f"{model}, {dataset}{probed}", groups))
     return render("examples.html", count=COUNT, pairs=pairs)
 
 
-def _pair(title: str, rows: pl.DataFrame) -> tuple[str, list[Group]]:
+def _groups(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The examples of each anchor with a heading, or of each verdict where nothing was probed."""
     if "question_anchored" in rows.columns:
-        return title, [_group(name, rows.filter(question_anchored=anchored)) for anchored, name in ANCHORED.items()]
-    by_verdict = {name: rows.filter(pl.col("right").eq_missing(right)) for right, name in JUDGED.items()}
-    groups = [
-        Group(name.capitalize(), [_example(row) for row in some.iter_rows(named=True)])
-        for name, some in by_verdict.items()
-        if len(some)
-    ]
-    return f"{title} (not probed)", groups
+        for anchored, name in ANCHORED.items():
+            some = rows.filter(question_anchored=anchored)
+            yield f"{name}, layer {some['layer'][0]}" if len(some) else f"{name}: none", some
+    else:
+        for right, name in JUDGED.items():
+            some = rows.filter(pl.col("right").eq_missing(right))
+            if len(some):
+                yield name.capitalize(), some
 
 
-def _group(anchor: str, examples: pl.DataFrame) -> Group:
-    layer = f", layer {examples['layer'][0]}" if len(examples) else ": none"
-    return Group(f"{anchor}{layer}", [_example(row) for row in examples.iter_rows(named=True)])
-
-
-def _example(row: Mapping) -> Example:
+def _example(row: Mapping) -> dict[str, object]:
+    """A question and its answer, with the probe's probability that it is hallucinated, if something was probed."""
     start = row["exact_start"]
     more = f" and {len(row['gold']) - GOLD} more" if len(row["gold"]) > GOLD else ""
-    return Example(
-        question=stretches(row["question"], [(span["start"], span["end"]) for span in row["spans"]]),
-        answer=stretches(row["answer"], [] if start is None else [(start, start + len(row["exact_answer"]))]),
-        verdict=JUDGED[row["right"] if "right" in row else not row["hallucinated"]],
-        gold="; ".join(row["gold"][:GOLD]) + more,
-        p_clean=row.get("p_clean"),
-        p_cut=row.get("p_ko"),
-    )
+    return {
+        "question": stretches(row["question"], [(span["start"], span["end"]) for span in row["spans"]]),
+        "answer": stretches(row["answer"], [] if start is None else [(start, start + len(row["exact_answer"]))]),
+        "verdict": JUDGED[row["right"] if "right" in row else not row["hallucinated"]],
+        "gold": "; ".join(row["gold"][:GOLD]) + more,
+        "p_clean": row.get("p_clean"),
+        "p_cut": row.get("p_ko"),
+    }
 
 
 def stretches(text: str, spans: Iterable[tuple[int, int]]) -> list[Stretch]:
     """A text in stretches: those in `spans` are marked, the others are not."""
-    parts, done = [], 0
+    parts: list[Stretch] = []
+    done = 0
     for start, end in sorted(spans):
         start = max(start, done)
-        parts += [Stretch(text[done:start], False), Stretch(text[start:end], True)]
+        parts += [(text[done:start], False), (text[start:end], True)]
         done = end
-    return [part for part in [*parts, Stretch(text[done:], False)] if part.text]
+    return [part for part in [*parts, (text[done:], False)] if part[0]]

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 from markupsafe import Markup
 
-from anchorscope.experiments.claims import CLAIMS, MODES
 from anchorscope.report.claims import one_claim
 from anchorscope.report.figures import Picture
-from anchorscope.report.rendering import render
+from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named
-from anchorscope.summarise.numbers import between, plain
+from anchorscope.summarise.wording import between, plain
 
 TITLES = {
     "patching": "Token patching",
@@ -32,7 +31,6 @@ how popular the subject is and how likely the answer, over all answers; and the 
     "saliency": """Whether the flow from the exact question words to the answer has two modes over examples, beside the
 flow from as many other words.""",
 }
-NUMBERS = {name: number for name, (number, _) in CLAIMS.items()} | {"saliency": MODES}
 DECIMALS = {"popularity": 2, "logprob": 2, "dip": 3, "mean": 4}  # one for all other measures
 
 
@@ -45,14 +43,11 @@ def experiment_section(
     datasets: Titles,
 ) -> Markup:
     """One experiment of a run; `table` has its estimates."""
-    number = NUMBERS[name]
-    rows = [row for row in claims["claims"] if row["claim"] == number]
-    statement = claims["statements"][str(number)]
     return render(
         "experiment.html",
         shown=SHOWN[name],
         pictures=pictures,
-        claim=one_claim(number, statement, rows=rows, models=models, datasets=datasets),
+        claim=one_claim(name, claims["claims"], models, datasets),
         table=named(numbers(table.filter(pl.col("model").is_in(list(models)))), models, datasets),
     )
 

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from PIL import Image
 
 from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS, FigureKind
-from anchorscope.report.rendering import render
+from anchorscope.report.page import render
 
 WIDTH = 1400  # pixels: sharp at the width of the page, a third of the bytes of the file
 KINDS_BY_NAME = {kind.name: kind for kind in (*FIGURE_KINDS, *DETECTION_KINDS)}

@@ -1,24 +1,22 @@
 """The report stage from files to the page."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from anchorscope.draw.panels import read_style
-from anchorscope.draw.views import View
+from anchorscope.draw.panels import View, read_style
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import write_text
 from anchorscope.files.frames import read_frame
 from anchorscope.files.identity import read_json
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.report.chart import family_chart
+from anchorscope.report.chart import chart_section, family_chart
 from anchorscope.report.claims import claims_section
 from anchorscope.report.detection import detection_section
-from anchorscope.report.examples import examples_section, read_examples
+from anchorscope.report.examples import Answers, examples_section, read_examples
 from anchorscope.report.experiments import TITLES, experiment_section
 from anchorscope.report.figures import (
     Link,
@@ -29,39 +27,41 @@ from anchorscope.report.figures import (
     make_pictures,
     opening_section,
 )
-from anchorscope.report.page import Section, chart_section, page, provenance_section
+from anchorscope.report.page import Section, page
 from anchorscope.report.survives import survives_section
-from anchorscope.report.tables import Titles, named, numbers_section, read_counts, shown_tables
+from anchorscope.report.tables import Titles, numbers_section, provenance_section
 from anchorscope.summarise.counts import by_pair
-from anchorscope.summarise.notes import coarse_roundings, mark_random, notes, plain_paths, unprobed
+from anchorscope.summarise.wording import coarse_roundings, mark_random, notes, plain_paths, unprobed
 
 Files = Mapping[str, Any]  # by name: a path, or a list of paths
 
 
-@dataclass(frozen=True)
-class ReportSettings:
-    """What a run shows."""
+def write_report(
+    files: Files,
+    target: Path | str,
+    *,
+    plain: Titles,
+    datasets: Titles,
+    figures: Mapping[str, list[str]],
+    headline: Headline,
+    outputs: list[str],
+) -> None:
+    """Write the page; titles of models with random weights say so, other than the `plain` ones of all models.
 
-    models: dict[str, str]  # with their titles
-    datasets: dict[str, str]  # with theirs
-    figures: dict[str, list[str]]  # the models of each set of figures
-    headline: Headline
-    outputs: list[str]  # every file of the run
-
-
-def write_report(files: Files, target: Path | str, settings: ReportSettings) -> None:
-    """Write the page; titles of models with random weights say so."""
-    plain, datasets, headline = settings.models, settings.datasets, settings.headline
+    `figures` has the models of each set of figures, `outputs` every file of the run.
+    """
     claims = read_json(files["claims"])
     models = mark_random(plain, claims["weights"])
-    sets = {name: " · ".join(models[one] for one in some) for name, some in settings.figures.items()}
+    sets = {name: " · ".join(models[one] for one in some) for name, some in figures.items()}
     pictures = make_pictures(by_set(files["figures"]), sets, target)
     summary = read_frame(files["summary"]).filter(pl.col("model").is_in(list(plain)))  # without salmons
     chart = family_chart(summary, View(plain, datasets, headline=headline, style=read_style(files["style"])))
     found = {name: read_frame(files[name]) for name in ("text", "layers", "series", "strata", "forms", "label_errors")}
-    counts = {name: read_counts(files[name]) for name in ("examples", "questions")}
-    tables = shown_tables(found | counts, summary, headline)
-    examples = read_examples(files["deepest"], files["answers"], models=models, datasets=datasets)
+    # Names of models and datasets are texts even where they look like numbers.
+    texts = {"model": pl.String, "dataset": pl.String}
+    counts = {name: pl.read_csv(files[name], schema_overrides=texts) for name in ("examples", "questions")}
+    answers = by_pair(files["answers"], list(product(models, datasets)))
+    examples = read_examples(files["deepest"], answers, models=models, datasets=datasets)
     sections = [
         Section("Claims", claims_section(claims, models, datasets)),
         Section("What survives", survives_section(found, headline, models, datasets)),
@@ -69,7 +69,7 @@ def write_report(files: Files, target: Path | str, settings: ReportSettings) -> 
         Section("Figures", figures_section(pictures)),
         *experiment_sections(files, pictures, claims, models=models, datasets=datasets),
         *detection_sections(files, sets, models=models, datasets=datasets, page=target),
-        Section("Numbers", numbers_section({name: named(table, models, datasets) for name, table in tables.items()})),
+        Section("Numbers", numbers_section(found | counts, summary, headline, models, datasets)),
         Section("Examples", examples_section(examples)),
         Section(
             "What made it",
@@ -77,7 +77,7 @@ def write_report(files: Files, target: Path | str, settings: ReportSettings) -> 
                 read_json(files["provenance"]), models, datasets, file=Link.to(files["provenance"], target)
             ),
         ),
-        Section("Files", files_section(settings.outputs, target)),
+        Section("Files", files_section(outputs, target)),
     ]
     made = made_from(files["summary"])
     warnings = [
@@ -85,7 +85,7 @@ def write_report(files: Files, target: Path | str, settings: ReportSettings) -> 
         *plain_paths(made, models),
         *coarse_roundings(made, models),
         unprobed(made, plain, datasets),
-        *remarks(files["asked"], files["answers"], models=models, datasets=datasets),
+        *remarks(files["asked"], answers, models=models, datasets=datasets),
     ]
     sentences = {models[name]: sentence for name, sentence in claims["bottom_line"].items()}
     write_text(target, page(opening_section(pictures, sentences), filter(None, warnings), sections))
@@ -129,9 +129,8 @@ def detection_sections(files: Files, sets: Titles, models: Titles, datasets: Tit
     return [Section("Detection", section)]
 
 
-def remarks(questions: list[str], answers: list[str], models: Titles, datasets: Titles) -> list[str]:
+def remarks(questions: list[str], answers: Answers, models: Titles, datasets: Titles) -> list[str]:
     """What was found odd about most questions of a dataset, or about most answers of a model."""
-    pairs = list(product(models, datasets))
     asked = [
         f"{title}: {remark}"
         for title, path in zip(datasets.values(), questions, strict=True)
@@ -139,6 +138,6 @@ def remarks(questions: list[str], answers: list[str], models: Titles, datasets: 
     ]
     return asked + [
         f"{models[model]} on {datasets[dataset]}: {remark}"
-        for (model, dataset), own in zip(pairs, by_pair(answers, pairs), strict=True)
+        for (model, dataset), own in answers.items()
         for remark in dict.fromkeys(remark for path in own for remark in made_from(path)["remarks"])
     ]

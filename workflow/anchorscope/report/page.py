@@ -1,17 +1,34 @@
-"""One self-contained page: what was found, the claims, the figures, what they rest on, and what made them."""
+"""One self-contained page: its sections, and the HTML, CSS and JavaScript of all, files in the folder `templates`."""
 
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
-import polars as pl
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from anchorscope.draw.panels import FEW
-from anchorscope.report.chart import javascript
-from anchorscope.report.figures import Link
-from anchorscope.report.rendering import render
+from anchorscope.summarise.wording import number_text
+
+FOLDER = Path(__file__).resolve().parent / "templates"
+
+
+def verbatim(file: str) -> Markup:
+    """A style sheet or script as it stands: braces in it are its own."""
+    return Markup((FOLDER / file).read_text(encoding="utf-8"))
+
+
+ENVIRONMENT = Environment(
+    loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+ENVIRONMENT.globals["verbatim"] = verbatim
+ENVIRONMENT.filters["number_text"] = number_text
+ENVIRONMENT.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+
+
+def render(template: str, **values: object) -> Markup:
+    """A template filled in. Every text in `values` is escaped, unless it has been rendered already."""
+    return Markup(ENVIRONMENT.get_template(template).render(**values))
 
 
 @dataclass(frozen=True)
@@ -29,46 +46,3 @@ class Section:
 def page(opening: Markup, notes: Iterable[str], sections: Iterable[Section]) -> str:
     """The report as HTML. It needs no other file."""
     return str(render("page.html", opening=opening, notes=notes, sections=list(sections))) + "\n"
-
-
-def chart_section(spec: Mapping) -> Markup:
-    """The chart, the script that draws it, and how to read it."""
-    return render("chart.html", few=FEW, spec=spec, vega=Markup(javascript()))
-
-
-def provenance_section(
-    provenance: Mapping, models: Mapping[str, str], datasets: Mapping[str, str], file: Link
-) -> Markup:
-    """What made the run; `file` has all of it."""
-    shown = ("architecture", "parameters", "layers", "width", "stored_dtype", "weights", "revision")
-    manifests = [
-        {
-            "model": models[name],
-            **{key: str(manifest[key]) for key in shown},
-            **_computed(provenance["computed"][name]),
-            "source": _words(manifest["source"]),
-        }
-        for name, manifest in provenance["models"].items()
-    ]
-    origins = [{"dataset": datasets[name], "origin": _words(origin)} for name, origin in provenance["datasets"].items()]
-    return render(
-        "provenance.html",
-        models=pl.DataFrame(manifests),
-        datasets=pl.DataFrame(origins),
-        python=provenance["python"],
-        libraries=" · ".join(f"{name} {version}" for name, version in sorted(provenance["libraries"].items())),
-        settings=json.dumps(provenance["config"], indent=2, ensure_ascii=False),
-        file=file,
-    )
-
-
-def _computed(records: list[dict]) -> dict[str, str]:
-    """What a model was computed with; its jobs may have run on different machines."""
-    columns = {"computed in": "dtype", "because": "dtype_because", "computed on": "device", "CPU threads": "threads"}
-    return {title: ", ".join(dict.fromkeys(str(record[key]) for record in records)) for title, key in columns.items()}
-
-
-def _words(values: Mapping) -> str:
-    """Keys and values of a small mapping, one after the other."""
-    parts = (f"{key} {_words(value) if isinstance(value, Mapping) else value}" for key, value in values.items())
-    return ", ".join(part for part, value in zip(parts, values.values(), strict=True) if value is not None)

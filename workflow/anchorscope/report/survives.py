@@ -1,7 +1,6 @@
 """What survives: beside each model's gap, what else could explain it, one column per dataset."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 
 import polars as pl
@@ -11,13 +10,11 @@ from anchorscope.draw.figures import intervention_title
 from anchorscope.extract.axes import CONTROLS, EXACT, Headline
 from anchorscope.models.manifest import SALMON
 from anchorscope.probe.label_errors import DRAWS, ERRORS, SHARE
-from anchorscope.report.rendering import render
+from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, distances
-from anchorscope.summarise.forms import EQUAL
-from anchorscope.summarise.numbers import plain, signed_between, with_ends
-from anchorscope.summarise.strata import DISTANCE
+from anchorscope.summarise.parts import DISTANCE, EQUAL
+from anchorscope.summarise.wording import plain, signed_between, with_ends
 
-TABLES = ("text", "layers", "series", "strata", "forms", "label_errors")
 READERS = {
     "best_layer": "best layer",
     "first_layer": "first layer",
@@ -42,31 +39,25 @@ Tables = Mapping[str, pl.DataFrame]  # those of one model on one dataset, at the
 Cells = Iterator[tuple[str, str | None]]  # what is measured, and what it came to
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """One model's rows, each with a cell per dataset, under headings."""
-
-    model: str
-    rows: dict[str, dict[str, list[str | None]]]  # heading -> what is measured -> cells
-    label_errors: str  # how far it would move if some labels were wrong
-
-
 def survives_section(tables: Tables, headline: Headline, models: Titles, datasets: Titles) -> Markup:
-    """A table for each model, of all its datasets side by side; models and datasets by name, with their titles."""
-    shown = {name: tables[name].filter(**vars(headline)) for name in TABLES}
+    """A table for each model, of all its datasets side by side; models and datasets by name, with their titles.
+
+    From the tables text, layers, series, strata, forms and label_errors.
+    """
+    shown = {name: table.filter(**vars(headline)) for name, table in tables.items()}
     comparisons = [
-        Comparison(
-            title,
-            _side_by_side([_of_pair(shown, model, dataset) for dataset in datasets]),
-            label_errors_sentence(shown["label_errors"].filter(model=model)),
-        )
+        {
+            "model": title,
+            "rows": _side_by_side([_of_pair(shown, model, dataset) for dataset in datasets]),
+            "label_errors": label_errors_sentence(shown["label_errors"].filter(model=model)),
+        }
         for model, title in models.items()
     ]
     return render("survives.html", comparisons=comparisons, datasets=list(datasets.values()))
 
 
 def _side_by_side(pairs: list[dict[str, dict[str, str | None]]]) -> dict[str, dict[str, list[str | None]]]:
-    """The cells of each dataset as rows, without rows that have nothing for any of them."""
+    """By heading and what is measured, the cells of each dataset; without rows that have nothing for any of them."""
     return {
         heading: {
             what: [pair[heading].get(what) for pair in pairs]

@@ -1,5 +1,6 @@
 """The tables of the report: what was asked and answered, how well probes and text rank, and what the knockout did."""
 
+import json
 from collections.abc import Mapping
 
 import polars as pl
@@ -7,36 +8,12 @@ from markupsafe import Markup
 
 from anchorscope.draw.figures import intervention_title
 from anchorscope.extract.axes import Headline
-from anchorscope.report.rendering import render
-from anchorscope.summarise.forms import COVERED, EQUAL, MIN_EXAMPLES
-from anchorscope.summarise.numbers import between
-from anchorscope.summarise.strata import DISTANCE
+from anchorscope.report.figures import Link
+from anchorscope.report.page import render
+from anchorscope.summarise.parts import COVERED, DISTANCE, EQUAL, MIN_EXAMPLES
+from anchorscope.summarise.wording import between
 
 Titles = Mapping[str, str]
-
-
-def read_counts(path: str) -> pl.DataFrame:
-    """A table of counts, whose names are texts even where they look like numbers."""
-    return pl.read_csv(path, schema_overrides={"model": pl.String, "dataset": pl.String})
-
-
-def shown_tables(
-    found: Mapping[str, pl.DataFrame], summary: pl.DataFrame, headline: Headline
-) -> dict[str, pl.DataFrame]:
-    """The tables that the report shows, by name; `summary` is without salmons, and so are they."""
-    models = summary["model"].unique().to_list()
-    layers, strata, forms = (
-        found[name].filter(pl.col("model").is_in(models)) for name in ("layers", "strata", "forms")
-    )
-    return {
-        "deepest": deepest_layers(summary, headline),
-        "auc": reference_auc(layers, headline),
-        "text": text_alone(found["text"], headline),
-        "forms": form_table(forms, headline),
-        "distances": distance_table(layers, strata, headline),
-        "accuracy": accuracy(found["examples"]),
-        "questions": kept_questions(found["questions"]),
-    }
 
 
 def named(frame: pl.DataFrame, models: Titles, datasets: Titles) -> pl.DataFrame:
@@ -51,9 +28,22 @@ def named(frame: pl.DataFrame, models: Titles, datasets: Titles) -> pl.DataFrame
     )
 
 
-def numbers_section(tables: Mapping[str, pl.DataFrame]) -> Markup:
-    """The tables `deepest`, `auc`, `text`, `forms`, `distances`, `accuracy`, `questions`, each with what it shows."""
-    return render("numbers.html", tables=tables)
+def numbers_section(
+    found: Mapping[str, pl.DataFrame], summary: pl.DataFrame, headline: Headline, models: Titles, datasets: Titles
+) -> Markup:
+    """The tables, each with what it shows; `summary` is without salmons, and so are they."""
+    shown = summary["model"].unique().to_list()
+    layers, strata, forms = (found[name].filter(pl.col("model").is_in(shown)) for name in ("layers", "strata", "forms"))
+    tables = {
+        "deepest": deepest_layers(summary, headline),
+        "auc": reference_auc(layers, headline),
+        "text": text_alone(found["text"], headline),
+        "forms": form_table(forms, headline),
+        "distances": distance_table(layers, strata, headline),
+        "accuracy": accuracy(found["examples"]),
+        "questions": kept_questions(found["questions"]),
+    }
+    return render("numbers.html", tables={name: named(table, models, datasets) for name, table in tables.items()})
 
 
 def deepest_layers(summary: pl.DataFrame, headline: Headline) -> pl.DataFrame:
@@ -197,3 +187,39 @@ def distance_table(layers: pl.DataFrame, strata: pl.DataFrame, headline: Headlin
         pl.col("intervention").map_elements(intervention_title, return_dtype=pl.String),
         *(rounded(name) for name in ("distance", "along_the_probe")),
     ).rename({third: f"gap, {third} third" for third in DISTANCE})
+
+
+def provenance_section(provenance: Mapping, models: Titles, datasets: Titles, file: Link) -> Markup:
+    """What made the run; `file` has all of it."""
+    shown = ("architecture", "parameters", "layers", "width", "stored_dtype", "weights", "revision")
+    manifests = [
+        {
+            "model": models[name],
+            **{key: str(manifest[key]) for key in shown},
+            **_computed(provenance["computed"][name]),
+            "source": _words(manifest["source"]),
+        }
+        for name, manifest in provenance["models"].items()
+    ]
+    origins = [{"dataset": datasets[name], "origin": _words(origin)} for name, origin in provenance["datasets"].items()]
+    return render(
+        "provenance.html",
+        models=pl.DataFrame(manifests),
+        datasets=pl.DataFrame(origins),
+        python=provenance["python"],
+        libraries=" · ".join(f"{name} {version}" for name, version in sorted(provenance["libraries"].items())),
+        settings=json.dumps(provenance["config"], indent=2, ensure_ascii=False),
+        file=file,
+    )
+
+
+def _computed(records: list[dict]) -> dict[str, str]:
+    """What a model was computed with; its jobs may have run on different machines."""
+    columns = {"computed in": "dtype", "because": "dtype_because", "computed on": "device", "CPU threads": "threads"}
+    return {title: ", ".join(dict.fromkeys(str(record[key]) for record in records)) for title, key in columns.items()}
+
+
+def _words(values: Mapping) -> str:
+    """Keys and values of a small mapping, one after the other."""
+    parts = (f"{key} {_words(value) if isinstance(value, Mapping) else value}" for key, value in values.items())
+    return ", ".join(part for part, value in zip(parts, values.values(), strict=True) if value is not None)

@@ -50,7 +50,6 @@ class Account:
 
 
 Field = tuple[bool, bool]  # of the square: two kinds, degrees
-ACCOUNTS = tuple(Account(*one) for one in product((False, True), (False, True), TAILS))
 
 
 @dataclass(frozen=True)
@@ -106,17 +105,15 @@ def design_of(account: Account, logits: Logits) -> Design:
     within = logits.clean.clamp(-WIDEST, WIDEST)
     one = torch.ones_like(within[:, 0])[..., None]
     spread = torch.stack([torch.ones_like(within), within.abs(), within], dim=-1)
-    columns = [logits.curve[:, 0], logits.curve[:, 1], spread[:, 0], spread[:, 1]]
-    held = [2, 2, 1, 1]  # the columns of each that are not held back
+    # The columns of each parameter, and how many of them are not held back.
+    parts = [(logits.curve[:, 0], 2), (logits.curve[:, 1], 2), (spread[:, 0], 1), (spread[:, 1], 1)]
     if account.degrees:
-        columns, held = [*columns, one], [*held, 0]
+        parts.append((one, 0))
     if account.two_kinds:
-        columns, held = [*columns, one, one], [*held, 1, 1]
-    columns, held = [*columns, one, one, one], [*held, 0, 0, 0]
-    ridge = [
-        float(number >= free) for part, free in zip(columns, held, strict=True) for number in range(part.shape[-1])
-    ]
-    return Design(columns, one.new_tensor(ridge))
+        parts += [(one, 1)] * 2
+    parts += [(one, 0)] * 3
+    ridge = [float(number >= free) for part, free in parts for number in range(part.shape[-1])]
+    return Design([part for part, _ in parts], one.new_tensor(ridge))
 
 
 def log_density(account: Account, natural: Tensor, cut: Tensor) -> Derivatives:

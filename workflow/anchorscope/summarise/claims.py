@@ -1,4 +1,4 @@
-"""The six claims behind the published figure, each judged by an interval, and what a verdict consists of.
+"""The claims, one record each; those behind the published figure are judged here, each by an interval.
 
 A claim says that an effect lies in some region. It is supported when the whole 95 % interval lies inside the region,
 contradicted when it lies outside, and undecided otherwise. Groups are those of `replicate`, because under `flip` even
@@ -7,55 +7,117 @@ does not saturate. The first claim is also judged with the knockout's common pus
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations, pairwise
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from anchorscope.summarise.bootstrap import ends
-from anchorscope.summarise.curves import QUANTITIES, Estimate, over_layers
-from anchorscope.summarise.push import LOGITS
+from anchorscope.summarise.curves import QUANTITIES, Estimate, ends, over_layers
+from anchorscope.summarise.grouping import HONEST, LOGITS
 
-RULE = "replicate"
 POINTS_PER_LOGIT = 25.0  # at a probability of one half: the bounds below, in logits, are so many times smaller
 NEAR_ZERO = 10.0  # points that a flat curve may lie from zero; the published ones lie within that
 SIMILAR = 25.0  # points between two datasets in a third of the depth; the published ones lie within that
 NOTHING = 5.0  # points by which the control may move the probe
 BEGINNING = 8  # one layer in so many counts as one of "the first layers"
 LARGER = 1.2  # a larger model has more than this many times the parameters
-STATEMENTS = {
-    1: "Question-Anchored lies below Answer-Anchored",
-    2: f"Answer-Anchored stays within {NEAR_ZERO:.0f} points of zero in every layer",
-    3: "the Question-Anchored curve deepens after the first layers",
-    4: "the larger model of the family goes deeper",
-    5: f"the datasets' Question-Anchored curves are within {SIMILAR:.0f} points of each other in every third of depth",
-    6: f"the random control moves the probe by at most {NOTHING:.0f} points in every layer",
-    7: "patching the question flips Question-Anchored verdicts more than Answer-Anchored ones, and beyond its control",
-    8: f"the answer alone moves Question-Anchored and leaves Answer-Anchored within {NEAR_ZERO:.0f} points of zero",
-    9: "Question-Anchored answers are more often right and about more popular subjects, also at equal clean logit",
-    10: "the group can be told from clean states better than from the clean logit alone",
-    11: "saliency has two modes",
-}
-EFFECTS = {
-    1: "gap, mean over layers",
-    2: "Answer-Anchored ΔP in its farthest layer",
-    3: "later layers minus the first ones",
-    4: "deepest ΔP, larger minus smaller model",
-    5: "largest difference of two datasets in a third of the depth",
-    6: "ΔP under the control in its farthest layer",
-    7: "percentage of verdicts that flip, Q minus A, mean over layers",
-    8: "ΔP, Q minus A, mean over layers",
-    9: "percentage of right answers, Q minus A, mean over layers",
-    10: "AUC in percent, states minus clean logits, mean over layers",
-    11: "chance of such a dip with one mode, in percent",
-}
+VERDICTS = ("contradicted", "undecided", "supported")
 NOT_APPLICABLE = "does not apply"
-OF_EXPERIMENTS = (7, 8, 9, 10, 11)  # claims that need passes of their own; the others are judged in every run
+CHANCE = "the probe is no better than chance"
 Region = tuple[float, float]
 BELOW_ZERO: Region = (-np.inf, 0.0)
 Effect = tuple[float, np.ndarray]  # a number, and its resamples [draws]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is claimed, in words."""
+
+    name: str
+    number: int  # in files and on pages
+    statement: str
+    effect: str  # what is measured
+    of_experiment: bool = False  # it needs passes of the experiment of its name; the others are judged in every run
+
+
+CLAIMS = {
+    claim.name: claim
+    for claim in (
+        Claim("below", 1, "Question-Anchored lies below Answer-Anchored", "gap, mean over layers"),
+        Claim(
+            "flat",
+            2,
+            f"Answer-Anchored stays within {NEAR_ZERO:.0f} points of zero in every layer",
+            "Answer-Anchored ΔP in its farthest layer",
+        ),
+        Claim(
+            "deepens",
+            3,
+            "the Question-Anchored curve deepens after the first layers",
+            "later layers minus the first ones",
+        ),
+        Claim(
+            "larger_deeper",
+            4,
+            "the larger model of the family goes deeper",
+            "deepest ΔP, larger minus smaller model",
+        ),
+        Claim(
+            "similar",
+            5,
+            f"the datasets' Question-Anchored curves are within {SIMILAR:.0f} points of each other in every third of "
+            "depth",
+            "largest difference of two datasets in a third of the depth",
+        ),
+        Claim(
+            "control",
+            6,
+            f"the random control moves the probe by at most {NOTHING:.0f} points in every layer",
+            "ΔP under the control in its farthest layer",
+        ),
+        Claim(
+            "patching",
+            7,
+            "patching the question flips Question-Anchored verdicts more than Answer-Anchored ones, and beyond its "
+            "control",
+            "percentage of verdicts that flip, Q minus A, mean over layers",
+            of_experiment=True,
+        ),
+        Claim(
+            "answer_only",
+            8,
+            f"the answer alone moves Question-Anchored and leaves Answer-Anchored within {NEAR_ZERO:.0f} points of "
+            "zero",
+            "ΔP, Q minus A, mean over layers",
+            of_experiment=True,
+        ),
+        Claim(
+            "boundary",
+            9,
+            "Question-Anchored answers are more often right and about more popular subjects, also at equal clean logit",
+            "percentage of right answers, Q minus A, mean over layers",
+            of_experiment=True,
+        ),
+        Claim(
+            "awareness",
+            10,
+            "the group can be told from clean states better than from the clean logit alone",
+            "AUC in percent, states minus clean logits, mean over layers",
+            of_experiment=True,
+        ),
+        Claim(
+            "saliency",
+            11,
+            "saliency has two modes",
+            "chance of such a dip with one mode, in percent",
+            of_experiment=True,
+        ),
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -73,31 +135,11 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Scope:
-    """A claim, the model and dataset that it is judged on, and the kind of logits."""
-
-    claim: int
-    model: str
-    dataset: str | None  # None: all datasets
-    logits: str = "measured"
-
-
-@dataclass(frozen=True)
-class InLogits:
-    """What the change of the logit says about a claim."""
-
-    verdict: str
-    effect: float | None
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True)
 class Part:
     """One of several effects that an experiment's claim is about."""
 
     title: str
-    verdict: str
+    verdict: str = "undecided"
     effect: float | None = None
     low: float | None = None
     high: float | None = None
@@ -105,19 +147,19 @@ class Part:
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim with its verdict, the effect behind it and its interval."""
+    """A claim about a model and a dataset with its verdict, the effect behind it and its interval."""
 
-    claim: int
+    claim: int  # its number
     model: str
-    dataset: str | None
-    logits: str
-    verdict: str
+    dataset: str | None = None  # None: all datasets
+    logits: str = "measured"
+    verdict: str = "undecided"
     effect: float | None = None
     low: float | None = None
     high: float | None = None
     because: str | None = None  # why there is no effect
-    in_logits: InLogits | None = None
-    rule: str | None = RULE  # None where no groups are compared
+    in_logits: dict | None = None  # verdict, effect, low and high by the change of the logit
+    rule: str | None = HONEST  # None where no groups are compared
     parts: list[Part] = field(default_factory=list)  # of an experiment's claim
 
 
@@ -134,41 +176,14 @@ class Findings:
     note: str
 
     def to_json(self) -> str:
-        return json.dumps({"statements": self.statements(), **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
-
-    def statements(self) -> dict[int, str]:
-        """The claims in words, those of experiments that were not run left out."""
+        """With the claims in words; those of experiments that were not run are left out."""
         judged = {row.claim for row in self.claims}
-        return {claim: text for claim, text in STATEMENTS.items() if claim in judged or claim not in OF_EXPERIMENTS}
-
-
-def read_run(
-    model: str,
-    dataset: str,
-    summary: pl.DataFrame,
-    resampled: pl.DataFrame,
-    layers: pl.DataFrame,
-    quantity: str = "delta_p",
-) -> Run:
-    """From the tables of one model on one dataset; `summary` and `layers` have the headline's rows only."""
-
-    def curve(anchor: str, intervention: str, logits: str = "measured") -> Estimate:
-        wanted = {"anchor": anchor, "intervention": intervention, "logits": logits}
-        rows = summary.filter(rule=RULE, labels="plotted", **wanted).sort("layer")
-        mean = rows[quantity].cast(pl.Float64).to_numpy().astype(np.float64)
-        drawn = resampled.filter(**wanted).sort("draw")[quantity].to_numpy().astype(np.float64)
-        return Estimate(mean, drawn.reshape(-1, len(mean)))
-
-    return Run(
-        model=model,
-        dataset=dataset,
-        question=curve("question", "exact_question"),
-        answer=curve("answer", "exact_question"),
-        gaps={logits: curve("gap", "exact_question", logits) for logits in LOGITS},
-        control=curve("all", "random_question"),
-        reads_truth=reads_truth(layers),
-        bounds=1.0 if quantity == "delta_p" else 1 / POINTS_PER_LOGIT,
-    )
+        statements = {
+            claim.number: claim.statement
+            for claim in CLAIMS.values()
+            if claim.number in judged or not claim.of_experiment
+        }
+        return json.dumps({"statements": statements, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
 
 
 def reads_truth(layers: pl.DataFrame) -> bool:
@@ -177,32 +192,6 @@ def reads_truth(layers: pl.DataFrame) -> bool:
     best = clean.filter("is_reference").row(0, named=True)
     error = (best["auc"] - best["auc_low"]) / 1.96  # the upper end may have been cut off at 1
     return best["auc"] - NormalDist().inv_cdf(1 - 0.025 / len(clean)) * error > 0.5
-
-
-def beside_null(series: pl.DataFrame, runs: list[Run]) -> list[dict]:
-    """The headline's gap beside what one mechanism would give, as means over layers: one row per kind of logits.
-
-    `beyond` is None where the probe reads nothing.
-    """
-    read = pl.DataFrame(
-        [(run.model, run.dataset, run.reads_truth) for run in runs],
-        schema={"model": pl.String, "dataset": pl.String, "reads_truth": pl.Boolean},
-        orient="row",
-    )
-    return (
-        series.filter(rule=RULE, labels="plotted", anchor="gap", intervention="exact_question")
-        .drop_nulls(["area", "area_null"])
-        .select(
-            "model",
-            "dataset",
-            "logits",
-            *(f"{name}{end}" for name in ("area", "area_null") for end in ("", "_low", "_high")),
-        )
-        .join(read, on=["model", "dataset"], maintain_order="left")
-        .with_columns(beyond=pl.when("reads_truth").then(pl.col("area_high") < pl.col("area_null_low")))
-        .drop("reads_truth")
-        .to_dicts()
-    )
 
 
 def verdict_on(low: float, high: float, region: Region) -> str:
@@ -221,8 +210,9 @@ def larger_neighbours(families: list[list[str]], parameters: dict[str, int]) -> 
 def judge_claims(by_quantity: dict[str, list[Run]], sizes: list[tuple[str, str]]) -> list[JudgedClaim]:
     """Every claim by delta P, each with what the change of the logit says of it."""
     points, logits = (_judge(by_quantity[quantity], sizes) for quantity in QUANTITIES)
+    said = ("verdict", "effect", "low", "high")
     return [
-        replace(row, in_logits=InLogits(other.verdict, other.effect, other.low, other.high))
+        replace(row, in_logits={name: getattr(other, name) for name in said})
         for row, other in zip(points, logits, strict=True)
     ]
 
@@ -230,37 +220,39 @@ def judge_claims(by_quantity: dict[str, list[Run]], sizes: list[tuple[str, str]]
 def _judge(runs: list[Run], sizes: list[tuple[str, str]]) -> list[JudgedClaim]:
     """Every claim for every model, on each dataset and on all of them, and for every smaller model and a larger one."""
     judged = []
-    for model in dict.fromkeys(run.model for run in runs):
+    models = list(dict.fromkeys(run.model for run in runs))
+    for model in models:
         own = [run for run in runs if run.model == model]
         for some in [*([run] for run in own), *([own] if len(own) > 1 else [])]:
             judged += _model_claims(some)
         judged.append(_similar(own))
-    judged += [_deeper(runs, smaller, larger) for smaller, larger in sizes] or _nothing_to_compare(runs)
+    alone = "the run has one model" if len(models) == 1 else "no figure shows a model beside a larger one"
+    judged += [_larger_deeper(runs, smaller, larger) for smaller, larger in sizes] or [
+        replace(_open("larger_deeper", model), verdict=NOT_APPLICABLE, because=alone) for model in models
+    ]
     return sorted(judged, key=lambda row: row.claim)
+
+
+def _open(name: str, model: str, dataset: str | None = None, logits: str = "measured") -> JudgedClaim:
+    """A claim that is not judged yet."""
+    return JudgedClaim(CLAIMS[name].number, model, dataset, logits)
 
 
 def _model_claims(runs: list[Run]) -> list[JudgedClaim]:
     """The claims about one model on some datasets. A dataset whose probe reads nothing does not count."""
     names = runs[0].model, runs[0].dataset if len(runs) == 1 else None
-    gaps = {logits: Scope(1, *names, logits) for logits in LOGITS}
-    flat, deepens, control = (Scope(claim, *names) for claim in (2, 3, 6))
+    below = {logits: _open("below", *names, logits) for logits in LOGITS}
+    flat, deepens, control = (_open(name, *names) for name in ("flat", "deepens", "control"))
     usable = [run for run in runs if run.reads_truth]
     if not usable:
-        return [_open(some, "the probe is no better than chance") for some in (*gaps.values(), flat, deepens, control)]
+        return [replace(claim, because=CHANCE) for claim in (*below.values(), flat, deepens, control)]
     near_zero, nothing = (usable[0].bounds * bound for bound in (NEAR_ZERO, NOTHING))
     return [
-        *(
-            _on_average(some, effects=[over_layers(run.gaps[logits]) for run in usable], region=BELOW_ZERO)
-            for logits, some in gaps.items()
-        ),
-        _everywhere(flat, curves=[run.answer for run in usable], bound=near_zero),
-        _on_average(deepens, effects=[_deepening(run.question) for run in usable], region=BELOW_ZERO),
-        _everywhere(control, curves=[run.control for run in usable], bound=nothing),
+        *(_below_zero(claim, [over_layers(run.gaps[logits]) for run in usable]) for logits, claim in below.items()),
+        _everywhere(flat, [run.answer for run in usable], bound=near_zero),
+        _below_zero(deepens, [_deepening(run.question) for run in usable]),
+        _everywhere(control, [run.control for run in usable], bound=nothing),
     ]
-
-
-def _some_layers(curve: Estimate, layers: slice | np.ndarray) -> Estimate:
-    return Estimate(curve.mean[layers], curve.resampled[:, layers])
 
 
 def _difference(first: Effect, second: Effect) -> Effect:
@@ -272,26 +264,20 @@ def _difference(first: Effect, second: Effect) -> Effect:
 def _deepening(curve: Estimate) -> Effect:
     """Later layers minus the first ones."""
     first = -(-len(curve.mean) // BEGINNING)
-    early, late = (over_layers(_some_layers(curve, layers)) for layers in (slice(first), slice(first, None)))
-    return _difference(late, early)
+    return _difference(over_layers(curve, slice(first, None)), over_layers(curve, slice(first)))
 
 
-def _deeper(runs: list[Run], smaller: str, larger: str) -> JudgedClaim:
-    """Claim 4: the deepest layer of each model, averaged over the datasets that both were measured on."""
-    scope = Scope(4, f"{larger} against {smaller}", None)
+def _larger_deeper(runs: list[Run], smaller: str, larger: str) -> JudgedClaim:
+    """By the deepest layer of each model, averaged over the datasets that both were measured on."""
+    claim = _open("larger_deeper", f"{larger} against {smaller}")
     questions = {(run.model, run.dataset): run.question for run in runs if run.reads_truth}
     shared = [name for model, name in questions if model == smaller and (larger, name) in questions]
     if not shared:
-        return _open(scope, "there is no dataset on which both models' probes are better than chance")
-    effects = [_difference(_deepest(questions[larger, name]), _deepest(questions[smaller, name])) for name in shared]
-    return _on_average(scope, effects=effects, region=BELOW_ZERO)
-
-
-def _nothing_to_compare(runs: list[Run]) -> list[JudgedClaim]:
-    """Claim 4 where no model stands beside a larger one."""
-    models = list(dict.fromkeys(run.model for run in runs))
-    one = "the run has one model" if len(models) == 1 else "no figure shows a model beside a larger one"
-    return [_open(Scope(4, model, None), one, NOT_APPLICABLE) for model in models]
+        return replace(claim, because="there is no dataset on which both models' probes are better than chance")
+    return _below_zero(
+        claim,
+        [_difference(_deepest(questions[larger, name]), _deepest(questions[smaller, name])) for name in shared],
+    )
 
 
 def _deepest(curve: Estimate) -> Effect:
@@ -303,64 +289,62 @@ def _deepest(curve: Estimate) -> Effect:
 
 
 def _similar(runs: list[Run]) -> JudgedClaim:
-    """Claim 5: every pair of datasets in every third of the depth, at once."""
-    scope = Scope(5, runs[0].model, None)
-    bound = SIMILAR * runs[0].bounds
+    """Every pair of datasets in every third of the depth, at once."""
+    claim = _open("similar", runs[0].model)
     usable = [run.question for run in runs if run.reads_truth]
     if len(runs) == 1:
-        return _open(scope, "only one dataset was probed", NOT_APPLICABLE)
+        return replace(claim, verdict=NOT_APPLICABLE, because="only one dataset was probed")
     if len(usable) < 2:
-        return _open(scope, "fewer than two datasets have a probe that is better than chance")
+        return replace(claim, because="fewer than two datasets have a probe that is better than chance")
     differences = [
-        _difference(over_layers(_some_layers(first, third)), over_layers(_some_layers(second, third)))
+        _difference(over_layers(first, third), over_layers(second, third))
         for first, second in combinations(usable, 2)
         for third in np.array_split(np.arange(len(first.mean)), 3)
         if len(third)
     ]
     means, resamples = zip(*differences, strict=True)
     curve = Estimate(np.array(means), np.stack(resamples, axis=1))
-    return _everywhere(scope, curves=[curve], bound=bound)
+    return _everywhere(claim, [curve], bound=SIMILAR * runs[0].bounds)
 
 
-def _on_average(scope: Scope, effects: list[Effect], region: Region) -> JudgedClaim:
+def _below_zero(claim: JudgedClaim, effects: list[Effect]) -> JudgedClaim:
     """A claim about one number, averaged over datasets; those without an estimate are left out."""
     known = [(value, drawn) for value, drawn in effects if np.isfinite(value)]
     if not known:
-        return _open(scope, "a group has no examples")
-    effect, low, high = averaged(known)
-    return JudgedClaim(**vars(scope), verdict=verdict_on(low, high, region), effect=effect, low=low, high=high)
+        return replace(claim, because="a group has no examples")
+    return replace(claim, **averaged(known, BELOW_ZERO))
 
 
-def averaged(effects: list[Effect]) -> tuple[float, float, float]:
-    """The mean of an effect over datasets, and its interval."""
+def averaged(effects: list[Effect], region: Region) -> dict[str, Any]:
+    """The mean of an effect over datasets with its interval, and the verdict on whether it lies in a region."""
     values, drawn = zip(*effects, strict=True)
-    return float(np.mean(values)), *ends(np.mean(drawn, axis=0))
+    low, high = ends(np.mean(drawn, axis=0))
+    return {"verdict": verdict_on(low, high, region), "effect": float(np.mean(values)), "low": low, "high": high}
 
 
-def _everywhere(scope: Scope, curves: list[Estimate], bound: float) -> JudgedClaim:
+def _everywhere(claim: JudgedClaim, curves: list[Estimate], bound: float) -> JudgedClaim:
     """A claim that every layer of every curve lies within `bound` of zero, by a band that holds for all at once."""
     mean = np.concatenate([curve.mean for curve in curves])
     resampled = np.concatenate([curve.resampled for curve in curves], axis=1)
     known = np.isfinite(mean) & (np.isfinite(resampled).mean(0) > 0.5)
     if not known.any():
-        return _open(scope, "a group has no examples")
+        return replace(claim, because="a group has no examples")
     mean, resampled = mean[known], resampled[:, known]
     error = np.nanstd(resampled, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         distance = np.nan_to_num(np.abs(resampled - mean) / error)
     reach = np.quantile(distance.max(1), 0.95) * error
-    verdicts = {verdict_on(low, high, (-bound, bound)) for low, high in zip(mean - reach, mean + reach, strict=True)}
+    verdicts = [verdict_on(low, high, (-bound, bound)) for low, high in zip(mean - reach, mean + reach, strict=True)]
     farthest = int(np.argmax(np.abs(mean)))
-    return JudgedClaim(
-        **vars(scope),
-        # One layer is enough to contradict; all are needed to support.
-        verdict=next(verdict for verdict in ("contradicted", "undecided", "supported") if verdict in verdicts),
+    return replace(
+        claim,
+        verdict=weakest(verdicts),
         effect=float(mean[farthest]),
         low=float(mean[farthest] - reach[farthest]),
         high=float(mean[farthest] + reach[farthest]),
     )
 
 
-def _open(scope: Scope, because: str, verdict: str = "undecided") -> JudgedClaim:
-    """A claim about which there is no effect."""
-    return JudgedClaim(**vars(scope), verdict=verdict, because=because)
+def weakest(verdicts: Iterable[str]) -> str:
+    """Of a claim about several effects: one of them is enough to contradict it, all are needed to support it."""
+    return min(verdicts, key=VERDICTS.index)

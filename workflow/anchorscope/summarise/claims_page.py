@@ -1,35 +1,12 @@
-"""Claims and landmarks as a page of text."""
+"""Claims, kinds and landmarks as a page of text, and the rows of its tables, which the report shows, too."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 
-from anchorscope.summarise.claims import EFFECTS, OF_EXPERIMENTS, STATEMENTS, Findings, JudgedClaim, Part
-from anchorscope.summarise.numbers import signed, signed_between
+from anchorscope.summarise.claims import CLAIMS, Findings, JudgedClaim, Part
+from anchorscope.summarise.wording import number_text, signed, signed_between, with_ends, with_interval
 
-_logits = partial(signed, decimals=2)
-
-
-def claims_page(findings: Findings) -> str:
-    """Markdown: what was found, one table per claim, and what the claims are to be read beside."""
-    parts = ["# Claims", _bottom_lines(findings.bottom_line), findings.note, EXPLAINED]
-    for number, statement in STATEMENTS.items():
-        rows = [row for row in findings.claims if row.claim == number]
-        if rows:
-            table = _parts_table(rows) if number in OF_EXPERIMENTS else _claim_table(rows, EFFECTS[number])
-            parts += [f"## {number}. {statement[0].upper()}{statement[1:]}", table]
-    if findings.one_mechanism:
-        parts += ["## What one mechanism would show", ONE_MECHANISM, _one_mechanism_table(findings.one_mechanism)]
-    if findings.kinds:
-        parts += ["## Two kinds of examples, or one", KINDS, _kinds_table(findings.kinds)]
-    if findings.landmarks:
-        parts += ["## Published landmarks", LANDMARKS, _landmark_table(findings.landmarks)]
-    return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _bottom_lines(sentences: Mapping[str, str]) -> str:
-    return "\n".join(f"- **{model}**: {sentence}" for model, sentence in sentences.items())
-
-
+Row = Mapping[str, object]  # cells by the titles of their columns
+Ends = Callable[[float, float], str]
 EXPLAINED = """Supported: the whole 95 % interval agrees with the claim. Contradicted: none of it does. Undecided:
 anything else, also where the probe is no better than chance. ΔP in percentage points; groups by `replicate`, at the
 layer plotted. Each claim is judged a second time by the change of the logit, with bounds 25 times smaller, because a
@@ -37,7 +14,7 @@ probability near 0 or 1 can hide a change. The first claim stands three times: a
 push that the knockout gives to all examples alike; and *residual*, also without the slope that is common to all, which
 is a lower bound, because two kinds of examples make a part of that slope."""
 LOGITS_TITLES = {"measured": "as measured", "recentred": "recentred", "residual": "residual"}
-BEYOND = {True: "yes", False: "no", None: "–"}
+YES_NO = {True: "yes", False: "no", None: "–"}
 ONE_MECHANISM = """A gap under `replicate` is a property of the examples, but not yet two kinds of them: a knockout that
 shifts every logit along one line gives a gap, too. Here are its simulations, fitted to this run, beside the measured
 gap, both as the mean over layers. Beyond: the measured interval lies wholly below that of the simulations, which is
@@ -55,102 +32,132 @@ LANDMARKS = """The published values were read from the figures and are good to a
 from the rule `flip`, as there. A range spans datasets and layers."""
 
 
-def _table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [f"| {' | '.join(map(str, cells))} |" for cells in (titles, *rows)]
+def _range(low: float | None, high: float | None) -> str:
+    """An interval with signs, or the one number that it comes to."""
+    if low is None or high is None:
+        return "not measured"
+    return signed(low) if signed(low) == signed(high) else signed_between(low, high)
+
+
+def claims_page(findings: Findings) -> str:
+    """Markdown: what was found, one table per claim, and what the claims are to be read beside."""
+    bottom_lines = "\n".join(f"- **{model}**: {sentence}" for model, sentence in findings.bottom_line.items())
+    parts = ["# Claims", bottom_lines, findings.note, EXPLAINED]
+    for claim in CLAIMS.values():
+        rows = [row for row in findings.claims if row.claim == claim.number]
+        if rows:
+            table = _parts_table(rows) if claim.of_experiment else _claim_table(rows, claim.effect)
+            parts += [f"## {claim.number}. {claim.statement[0].upper()}{claim.statement[1:]}", table]
+    for title, explained, beside in (
+        ("What one mechanism would show", ONE_MECHANISM, one_mechanism_rows(findings.one_mechanism)),
+        ("Two kinds of examples, or one", KINDS, kinds_rows(findings.kinds)),
+        ("Published landmarks", LANDMARKS, landmark_rows(findings.landmarks)),
+    ):
+        if beside:
+            parts += [f"## {title}", explained, _table(list(beside[0]), beside)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _table(titles: Sequence[str], rows: Sequence[Row]) -> str:
+    """What a row has nothing for is a dash; what has no title stands behind the others."""
+    cells = [titles, *({**dict.fromkeys(titles), **row}.values() for row in rows)]
+    lines = [f"| {' | '.join(map(number_text, some))} |" for some in cells]
     return "\n".join([lines[0], "|---" * len(titles) + "|", *lines[1:]])
 
 
-def _claim_table(rows: list[JudgedClaim], effect: str) -> str:
-    def cells(row: JudgedClaim) -> tuple[object, ...]:
-        names = (row.model, row.dataset or "all", LOGITS_TITLES[row.logits], row.verdict)
-        if row.effect is None or row.low is None or row.high is None:
-            return (*names, "–", row.because, in_logits(row))
-        return (*names, signed(row.effect), signed_between(row.low, row.high), in_logits(row))
+def _claim_table(judged: list[JudgedClaim], effect: str) -> str:
+    rows: list[Row] = [
+        {
+            **{"model": row.model, "dataset": row.dataset or "all", "logits": LOGITS_TITLES[row.logits]},
+            "verdict": row.verdict,
+            effect: None if row.effect is None else signed(row.effect),
+            "95 % interval": row.because if row.effect is None else signed_between(row.low, row.high),
+            "in logits": in_logits(row),
+        }
+        for row in judged
+    ]
+    return _table(list(rows[0]), rows)
 
-    return _table(("model", "dataset", "logits", "verdict", effect, "95 % interval", "in logits"), map(cells, rows))
 
-
-def _parts_table(rows: list[JudgedClaim]) -> str:
-    """An experiment's claim under both groupings, with every part of it."""
-    titles = list(dict.fromkeys(part.title for row in rows for part in row.parts))
-
-    def cells(row: JudgedClaim) -> tuple[object, ...]:
-        by_title = {part.title: part_text(part) for part in row.parts}
-        found = [by_title.get(title, "–") for title in titles] if row.parts else [row.because, *["–"] * len(titles)]
-        return (row.model, row.dataset or "all", row.rule or "–", row.verdict, *found[: len(titles) or 1])
-
-    return _table(("model", "dataset", "groups", "verdict", *titles), map(cells, rows))
+def _parts_table(judged: list[JudgedClaim]) -> str:
+    """An experiment's claim under both groupings, with every part of it, or why there is none."""
+    titles = list(dict.fromkeys(part.title for row in judged for part in row.parts))
+    first = titles[0] if titles else ""
+    rows = [
+        {
+            **{"model": row.model, "dataset": row.dataset or "all", "groups": row.rule, "verdict": row.verdict},
+            **({part.title: part_text(part) for part in row.parts} or {first: row.because}),
+        }
+        for row in judged
+    ]
+    return _table(["model", "dataset", "groups", "verdict", *titles], rows)
 
 
 def part_text(part: Part) -> str:
     """The effect of a part with its interval; a verdict that is not support stands out."""
     if part.effect is None:
         return "–"
-    text = _logits if "popularity" in part.title else signed  # popularity is a logarithm, too
-    ends = "" if part.low is None or part.high is None else f" ({text(part.low)} … {text(part.high)})"
-    found = f"{text(part.effect)}{ends}"
+    decimals = 2 if "popularity" in part.title else 1  # popularity is a logarithm
+    found = signed(part.effect, decimals)
+    if part.low is not None:
+        found = f"{found} ({signed_between(part.low, part.high, decimals)})"
     return found if part.verdict == "supported" else f"{found}, {part.verdict}"
 
 
-def in_logits(row: JudgedClaim) -> str:
+def in_logits(row: JudgedClaim) -> str | None:
     """What the change of the logit says of a claim; a verdict that differs stands out."""
-    other = row.in_logits
-    if other is None or other.effect is None or other.low is None or other.high is None:
-        return "–"
-    found = f"{_logits(other.effect)} ({_logits(other.low)} … {_logits(other.high)})"
-    return found if other.verdict == row.verdict else f"**{other.verdict}**: {found}"
+    if row.in_logits is None or row.in_logits["effect"] is None:
+        return None
+    found = with_interval(row.in_logits["effect"], row.in_logits["low"], row.in_logits["high"], 2, signed)
+    verdict = row.in_logits["verdict"]
+    return found if verdict == row.verdict else f"**{verdict}**: {found}"
 
 
-def gain_text(row: dict, gain: str, decimals: int = 3) -> str:
-    """A gain with its interval."""
-    return f"{signed(row[gain], decimals)} ({signed_between(row[f'{gain}_low'], row[f'{gain}_high'], decimals)})"
+def one_mechanism_rows(
+    rows: list[dict], number: Callable[[float], object] = signed, ends: Ends = signed_between
+) -> list[Row]:
+    """The gap beside what one mechanism would show; the report has other ways to write `number` and `ends`."""
+    return [
+        {
+            **{"model": row["model"], "dataset": row["dataset"], "logits": LOGITS_TITLES[row["logits"]]},
+            "gap": number(row["area"]),
+            "95 % interval": ends(row["area_low"], row["area_high"]),
+            "one mechanism": number(row["area_null"]),
+            "95 % of simulations": ends(row["area_null_low"], row["area_null_high"]),
+            "beyond": YES_NO[row["beyond"]],
+        }
+        for row in rows
+    ]
 
 
-def visible_share(row: dict) -> str:
+def kinds_rows(rows: list[dict]) -> list[Row]:
+    """The verdict on each model and dataset, and those within forms."""
+    found: list[Row] = []
+    for row in rows:
+        names = {"model": row["model"], "dataset": row["dataset"]}
+        gains = {f"gain of {gain}": with_ends(row, gain, 3, signed) for gain in ("kinds", "degrees")}
+        found.append({**names, "n": row["n"], "verdict": row["verdict"], **gains, "could see": _visible_share(row)})
+        for part in row["within"]:
+            verdict = f"{part['verdict']}, within {part['among']}"
+            found.append({**names, "n": part["n"], "verdict": verdict, "could see": _visible_share(part)})
+    return found
+
+
+def _visible_share(row: dict) -> str:
     """The least share of kinds that could have been seen."""
     share = row["could_see_share"]
     return "more than a half" if share is None else f"{100 * share:.0f} %"
 
 
-def _kinds_table(rows: list[dict]) -> str:
-    lines: list[Sequence[object]] = []
-    for row in rows:
-        names = (row["model"], row["dataset"])
-        gains = (gain_text(row, "kinds"), gain_text(row, "degrees"))
-        lines.append((*names, row["n"], row["verdict"], *gains, visible_share(row)))
-        for part in row["within"]:
-            lines.append(
-                (*names, part["n"], f"{part['verdict']}, within {part['among']}", "–", "–", visible_share(part))
-            )
-    return _table(("model", "dataset", "n", "verdict", "gain of kinds", "gain of degrees", "could see"), lines)
-
-
-def _one_mechanism_table(rows: list[dict]) -> str:
-    titles = ("model", "dataset", "logits", "gap", "95 % interval", "one mechanism", "95 % of simulations", "beyond")
-    return _table(
-        titles,
-        (
-            (
-                *(row["model"], row["dataset"], LOGITS_TITLES[row["logits"]]),
-                *(signed(row["area"]), signed_between(row["area_low"], row["area_high"])),
-                *(signed(row["area_null"]), signed_between(row["area_null_low"], row["area_null_high"])),
-                BEYOND[row["beyond"]],
-            )
-            for row in rows
-        ),
-    )
-
-
-def _landmark_table(rows: list[dict]) -> str:
-    def cells(row: dict) -> tuple[object, ...]:
-        published, layers = _range(row["published_low"], row["published_high"]), row["layers"] or "–"
-        if row["measured_low"] is None:
-            return (row["model"], row["landmark"], published, "not measured", layers, "–")
-        measured = _range(row["measured_low"], row["measured_high"])
-        return (row["model"], row["landmark"], published, measured, layers, "yes" if row["agrees"] else "no")
-
-    return _table(("model", "landmark", "published", "measured", "layers", "agrees"), map(cells, rows))
-
-
-def _range(low: float, high: float) -> str:
-    return signed(low) if signed(low) == signed(high) else signed_between(low, high)
+def landmark_rows(rows: list[dict], published: Ends = _range, measured: Ends = _range) -> list[Row]:
+    """What was published beside what was measured."""
+    return [
+        {
+            **{"model": row["model"], "landmark": row["landmark"]},
+            "published": published(row["published_low"], row["published_high"]),
+            "measured": measured(row["measured_low"], row["measured_high"]),
+            "layers": row["layers"],
+            "agrees": YES_NO[row["agrees"]],
+        }
+        for row in rows
+    ]

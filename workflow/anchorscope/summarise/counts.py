@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from anchorscope.choose.counts import VERDICTS, before_balance
+from anchorscope.choose.balance import VERDICTS, before_balance
 from anchorscope.files.sealed_parquet import made_from, read_metadata
 
 
@@ -17,14 +17,15 @@ def count_examples(pairs: Sequence[Sequence[str]], questions: Mapping[str, str],
     return pl.DataFrame(
         {"model": model, "weights": made_from(own[0])["model"]["weights"], "dataset": dataset}
         | count_pair(questions[dataset], own)
-        for (model, dataset), own in zip(pairs, by_pair(chosen, pairs), strict=True)
+        for (model, dataset), own in by_pair(chosen, pairs).items()
     )
 
 
-def by_pair(files: Sequence[str], pairs: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+def by_pair(files: Sequence[str], pairs: Sequence[Sequence[str]]) -> dict[tuple[str, str], Sequence[str]]:
     """The files of each model and dataset: one per shard, which stand together, in the order of the pairs."""
     shards = len(files) // len(pairs)
-    return [files[start : start + shards] for start in range(0, len(files), shards)]
+    some = [files[start : start + shards] for start in range(0, len(files), shards)]
+    return {(model, dataset): own for (model, dataset), own in zip(pairs, some, strict=True)}
 
 
 def count_pair(questions: str, chosen: Sequence[str]) -> dict:

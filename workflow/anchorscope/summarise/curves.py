@@ -1,16 +1,103 @@
-"""Mean change by layer of each group of examples, with the resamples behind its intervals."""
+"""Mean change by layer of each group of examples, and how far an estimate would move with other questions and folds.
 
+A resample is a row of weights that says how often each example is drawn, whole clusters at a time. So every estimate
+that is a ratio of sums is one matrix product for all resamples at once. An estimate is the mean over repeats, each with
+its own folds and halves. A resample adds to it a random combination of the repeats' distances from their mean: as much
+as other folds, and probes that learnt from other questions, would change.
+
+Examples are labelled at the layer that is plotted, or at the reference layers: those whose clean probe ranks within one
+standard error of the best, chosen in each resample. The curve of AUC against layer is flat at its top; a label at its
+very highest layer would hang on rounding.
+"""
+
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from anchorscope.summarise.bootstrap import Resamples, ends, group_means, interval
+from anchorscope.probe.quality import auc
 from anchorscope.summarise.grouping import RoleResult
 
-ANCHORS = ("question", "answer", "all", "gap")  # gap: question minus answer
 QUANTITIES = ("delta_p", "delta_logit")  # in percentage points, and in logits
+RARE = 0.01  # of the resamples: a reference layer that fewer choose is left out
+
+
+@dataclass(frozen=True)
+class Resamples:
+    """What each resample draws."""
+
+    weights: np.ndarray  # [draws, examples], how often; in single precision, far finer than the draws are
+    repeats: np.ndarray  # [draws, repeats], factors of the repeats' distances from their mean: a repeat's own variance
+
+    def factors(self, trained: float) -> np.ndarray:
+        """The same for the mean over repeats, whose probes learn from the share `trained` of the questions.
+
+        These are drawn without replacement. To first order, such draws vary by (1 - trained) / trained of what the
+        whole set of questions would vary by, were it drawn anew. So the repeats tell of both: their mean over other
+        draws from these questions, and what other questions would give.
+        """
+        return self.repeats * np.sqrt(1 / self.repeats.shape[1] + trained / (1 - trained))
+
+
+def resample(clusters: list[str], repeats: int, draws: int, seed: int) -> Resamples:
+    """All clusters, drawn with replacement, each with all its examples."""
+    names, cluster_of = np.unique(np.array(clusters), return_inverse=True)
+    generator = np.random.default_rng([seed, zlib.crc32("\n".join(names).encode())])
+    counts = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)
+    factors = generator.standard_normal((draws, repeats)) / np.sqrt(max(1, repeats - 1))
+    return Resamples(counts.astype(np.float32)[:, cluster_of], factors)
+
+
+def group_means(
+    weights: np.ndarray, inside: np.ndarray, counted: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means of `values` [values, layers, examples], and shares of all examples that are counted, by group and draw.
+
+    The groups are the examples `inside`, the others, and all, of those that are `counted` [layers, examples]. Means are
+    [groups, values, draws, layers], NaN where a draw has none of the group; shares are [groups, draws, layers].
+    """
+    masks = np.stack([counted & inside, counted & ~inside])
+    rows = np.concatenate([masks[:, None], masks[:, None] * values], axis=1, dtype=weights.dtype)
+    sums = weights @ rows.reshape(-1, rows.shape[-1]).T  # the counts among them are whole numbers, so they are exact
+    sums = sums.reshape(len(weights), 2, 1 + len(values), -1).transpose(1, 2, 0, 3).astype(np.float64)
+    sums = np.concatenate([sums, sums.sum(0, keepdims=True)])
+    sizes = sums[:, 0]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return sums[:, 1:] / sizes[:, None], sizes / sizes[2]
+
+
+def interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The central 95 % of resampled estimates [draws, ...], without draws that have no estimate (NaN).
+
+    Not `np.nanquantile`: it rounds the last digit differently, and takes one column at a time where there are NaN.
+    """
+    ordered = np.sort(resampled, axis=0)  # NaN last
+    count = np.isfinite(ordered).sum(0)
+
+    def quantile(share: float) -> np.ndarray:
+        rank = share * (count - 1).clip(min=0)
+        below = np.floor(rank).astype(int)
+        above = np.minimum(below + 1, (count - 1).clip(min=0))
+        lower = np.take_along_axis(ordered, below[None], 0)[0]
+        upper = np.take_along_axis(ordered, above[None], 0)[0]
+        return lower + (rank - below) * (upper - lower)
+
+    return quantile(0.025), quantile(0.975)
+
+
+def ends(resampled: np.ndarray) -> tuple[float, float]:
+    """The interval of one number from its resamples [draws]."""
+    low, high = interval(resampled[:, None])
+    return float(low[0]), float(high[0])
+
+
+def ends_as_columns(name: str, value: float, resampled: np.ndarray) -> dict[str, float]:
+    """A number and both ends of its interval, from its resamples [draws], as columns of a table."""
+    low, high = ends(resampled)
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 
 @dataclass(frozen=True)
@@ -37,7 +124,7 @@ class Curve:
 
 
 def curves(results: list[RoleResult], resamples: Resamples) -> dict[str, Curve]:
-    """The curve of each anchor."""
+    """The curve of each anchor: question, answer, all, and gap, which is question minus answer."""
     everyone = np.stack([result.counted.sum(-1) for result in results])  # [roles, repeats, layers]
     inside = np.stack([(result.counted & result.question_anchored).sum(-1) for result in results])
     counts = {"question": inside, "answer": everyone - inside, "all": everyone}
@@ -101,15 +188,18 @@ def _gap(question: Curve, answer: Curve, everyone: Curve) -> Curve:
     )
 
 
-def average_curves(some: list[Curve], chosen: np.ndarray, drawn: np.ndarray) -> Curve:
-    """The mean of those curves that are `chosen` [curves], in each resample of those `drawn` for it [draws, curves]."""
+def average_curves(some: list[Curve], once: np.ndarray, drawn: np.ndarray) -> Curve:
+    """The mean of some curves, where known, by weights [curves, 1, layers], in resamples [curves, draws, layers].
+
+    Weights that are the same in all layers, or in all draws, may have one of them.
+    """
 
     def average(name: str) -> np.ndarray | Estimate:
         values = [getattr(curve, name) for curve in some]
         if not isinstance(values[0], Estimate):
-            return _weighted([chosen], np.stack(values)[:, None])[0]
+            return _weighted(once, np.stack(values)[:, None])[0]
         return Estimate(
-            _weighted([chosen], np.stack([value.mean for value in values])[:, None])[0],
+            _weighted(once, np.stack([value.mean for value in values])[:, None])[0],
             _weighted(drawn, np.stack([value.resampled for value in values])),
         )
 
@@ -117,15 +207,20 @@ def average_curves(some: list[Curve], chosen: np.ndarray, drawn: np.ndarray) -> 
     return Curve(**averaged)
 
 
-def _weighted(chosen: np.ndarray | list, values: np.ndarray) -> np.ndarray:
-    """Means [draws, layers] of values [curves, draws, layers] over the curves chosen in each draw, where known."""
-    weights = np.asarray(chosen, dtype=np.float64).T[..., None] * np.isfinite(values)
+def _weighted(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Means [draws, layers] of values [curves, draws, layers], where known."""
+    weights = np.asarray(weights, dtype=np.float64) * np.isfinite(values)
     total = weights.sum(0)
     return np.divide((weights * np.nan_to_num(values)).sum(0), total, where=total > 0, out=np.full(total.shape, np.nan))
 
 
-def curve_rows(curve: Curve) -> pl.DataFrame:
-    """One row per layer: n, share and changes with their intervals. An interval needs two examples."""
+def with_names(table: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
+    """A table with the same names in every row."""
+    return table.with_columns(**{name: pl.lit(value) for name, value in names.items()})
+
+
+def curve_rows(curve: Curve, **names: str) -> pl.DataFrame:
+    """One row per layer: n, share and changes with their intervals, then some names. An interval needs two examples."""
     known = curve.fewest >= 2
     columns = {"n": np.rint(curve.n).astype(np.int64), "judged_right": curve.judged_right}
     for name, (low, high) in (
@@ -137,15 +232,15 @@ def curve_rows(curve: Curve) -> pl.DataFrame:
         needed = True if name == "share" else known
         columns[name] = estimate.mean
         columns[low], columns[high] = (np.where(needed, end, np.nan) for end in interval(estimate.resampled))
-    return pl.DataFrame({"layer": np.arange(len(known), dtype=np.int16), **columns}).with_columns(
-        pl.col(pl.Float64).fill_nan(None)
-    )
+    table = pl.DataFrame({"layer": np.arange(len(known), dtype=np.int16), **columns})
+    return with_names(table.with_columns(pl.col(pl.Float64).fill_nan(None)), names)
 
 
-def over_layers(estimate: Estimate) -> tuple[float, np.ndarray]:
-    """The mean over all layers that have an estimate, and the same of each resample; NaN where there is none."""
-    known = np.isfinite(estimate.mean)
-    return float(known_mean(estimate.mean[known])), known_mean(estimate.resampled[:, known].T)
+def over_layers(estimate: Estimate, layers: slice | np.ndarray = np.s_[:]) -> tuple[float, np.ndarray]:
+    """The mean over those layers that have an estimate, and the same of each resample; NaN where there is none."""
+    mean, resampled = estimate.mean[layers], estimate.resampled[:, layers]
+    known = np.isfinite(mean)
+    return float(known_mean(mean[known])), known_mean(resampled[:, known].T)
 
 
 def series_row(curve: Curve, flip: Curve | None = None) -> dict:
@@ -160,18 +255,60 @@ def series_row(curve: Curve, flip: Curve | None = None) -> dict:
     resampled = np.where(safe, curve.delta_p.resampled, np.nan)
     drawn = resampled[np.isfinite(resampled).any(1)]
     deepest = int(np.nanargmin(np.where(safe, curve.delta_p.mean, np.nan)))
-    row = {"deepest_layer": deepest, "deepest": float(curve.delta_p.mean[deepest])}
-    estimates = {"deepest_layer": np.nanargmin(drawn, 1), "deepest": drawn[:, deepest]}
-    for name, estimate in (("area", curve.delta_p), ("area_logit", curve.delta_logit)):
-        row[name], estimates[name] = over_layers(estimate)
+    row = {
+        **ends_as_columns("area", *over_layers(curve.delta_p)),
+        **ends_as_columns("area_logit", *over_layers(curve.delta_logit)),
+        **ends_as_columns("deepest_layer", deepest, np.nanargmin(drawn, 1).astype(np.float64)),
+        **ends_as_columns("deepest", float(curve.delta_p.mean[deepest]), drawn[:, deepest]),
+    }
     if flip is not None:
         both = known & np.isfinite(flip.delta_p.mean)
         whole = flip.delta_p.mean[both].sum()
         if whole != 0:
-            row["of_flip"] = float(curve.delta_p.mean[both].sum() / whole)
             with np.errstate(invalid="ignore", divide="ignore"):
                 shares = np.nansum(curve.delta_p.resampled[:, both], 1) / np.nansum(flip.delta_p.resampled[:, both], 1)
-            estimates["of_flip"] = np.where(np.isfinite(shares), shares, np.nan)
-    for name, values in estimates.items():
-        row[f"{name}_low"], row[f"{name}_high"] = ends(values.astype(np.float64))
+            left = float(curve.delta_p.mean[both].sum() / whole)
+            row |= ends_as_columns("of_flip", left, np.where(np.isfinite(shares), shares, np.nan))
     return row
+
+
+@dataclass(frozen=True)
+class ReferenceLayers:
+    """Which layers are within reach of the best one."""
+
+    chosen: np.ndarray  # [layers], bool
+    drawn: np.ndarray  # [draws, layers], bool: by the AUC of each resample
+
+
+def reference_layers(clean: np.ndarray, hallucinated: np.ndarray, resamples: Resamples) -> ReferenceLayers:
+    """From clean logits [repeats, layers, examples] of the probes behind P."""
+    area = np.mean([auc(logits, hallucinated) for logits in clean], axis=0)
+    drawn = np.mean([resampled_auc(logits, hallucinated, resamples.weights) for logits in clean], axis=0)
+    best = int(np.argmax(area))
+    reach = float(drawn[:, best].std())
+    return ReferenceLayers(area >= area[best] - reach, drawn >= drawn.max(1, keepdims=True) - reach)
+
+
+def resampled_auc(logits: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Area under the ROC curve [draws, layers] of logits [layers, examples], in resamples [draws, examples]."""
+    pairs = (weights * positive).sum(1) * (weights * ~positive).sum(1)
+    return np.stack([_wins(row, positive, weights) / pairs for row in logits], axis=1)
+
+
+def _wins(row: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """How many pairs of a positive and a negative are in order, a tie counting half: [draws]."""
+    order = np.argsort(row, kind="stable")
+    drawn = weights[:, order]
+    above, below = drawn * positive[order], drawn * ~positive[order]
+    starts = np.flatnonzero(np.diff(row[order], prepend=-np.inf))
+    if len(starts) < len(row):
+        above, below = (np.add.reduceat(some, starts, axis=1) for some in (above, below))
+    return np.einsum("ij,ij->i", above, below.cumsum(1) - below / 2)
+
+
+def reference_curves(results: list[RoleResult], resamples: Resamples, layers: ReferenceLayers) -> dict[str, Curve]:
+    """The curve of each anchor with labels at a reference layer, averaged over the layers that are one."""
+    used = np.flatnonzero(layers.chosen | (layers.drawn.mean(0) > RARE))
+    by_layer = [curves([result.labelled_at(int(layer)) for result in results], resamples) for layer in used]
+    once, drawn = layers.chosen[used, None, None], layers.drawn[:, used].T[..., None]
+    return {anchor: average_curves([found[anchor] for found in by_layer], once, drawn) for anchor in by_layer[0]}

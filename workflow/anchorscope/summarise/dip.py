@@ -43,7 +43,7 @@ def dips(samples: np.ndarray) -> np.ndarray:
     """
     x = np.sort(np.asarray(samples, np.float64), axis=1)
     count, size = x.shape
-    same = _last_equal(x)
+    same = _from_here(np.diff(x, append=np.inf) > 0)  # the last rank in its row at which each point's value stands
     depth = np.ones(count)  # twice the dip, in examples
     going, low, high = np.arange(count), np.zeros(count, int), np.full(count, size - 1)
     while True:
@@ -84,13 +84,6 @@ def _bends(x: np.ndarray, low: np.ndarray, high: np.ndarray, convex: bool) -> np
             return bends
         bends[row[~kept], column[~kept]] = False
         row, column, value, end = (part[kept] for part in (row, column, value, end))
-
-
-def _last_equal(x: np.ndarray) -> np.ndarray:
-    """The last rank in its row at which each point's value stands."""
-    ends = np.ones(x.shape, bool)
-    ends[:, :-1] = x[:, :-1] < x[:, 1:]
-    return _from_here(ends)
 
 
 def _up_to_here(marked: np.ndarray) -> np.ndarray:

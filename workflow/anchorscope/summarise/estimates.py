@@ -1,5 +1,6 @@
-"""All estimates of one model on one dataset, from its delta and layers tables."""
+"""All estimates of one model on one dataset, from its delta and layers tables, and how far wrong labels move them."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
@@ -10,38 +11,47 @@ import polars as pl
 
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import FULL, HALF_A, ROLES, SECOND_B
-from anchorscope.probe.quality import delta_p, sigmoid
-from anchorscope.summarise.bootstrap import Resamples, interval, resample
-from anchorscope.summarise.curves import ANCHORS, QUANTITIES, Curve, curve_rows, curves, known_mean, series_row
-from anchorscope.summarise.forms import forms_table
-from anchorscope.summarise.grouping import LABELLED_UNDER, PlaceLogits, both_prompts, group, read_places
-from anchorscope.summarise.one_mechanism import simulate
-from anchorscope.summarise.push import LOGITS
-from anchorscope.summarise.reference import ReferenceLayers, reference_curves, reference_layers
-from anchorscope.summarise.strata import strata_table
-from anchorscope.summarise.two_kinds import AGREEMENT, SHAPE, agreement, shape
+from anchorscope.probe.quality import auc, delta_p, sigmoid
+from anchorscope.summarise.curves import (
+    QUANTITIES,
+    Curve,
+    ReferenceLayers,
+    Resamples,
+    curve_rows,
+    curves,
+    interval,
+    known_mean,
+    reference_curves,
+    reference_layers,
+    resample,
+    series_row,
+    with_names,
+)
+from anchorscope.summarise.grouping import (
+    HONEST,
+    LABELLED_UNDER,
+    LOGITS,
+    PlaceLogits,
+    both_prompts,
+    by_layer,
+    group,
+    read_place,
+    read_places,
+)
+from anchorscope.summarise.one_mechanism import AGREEMENT, SHAPE, agreement, shape, simulate
+from anchorscope.summarise.parts import forms_table, strata_table
 
 NULL_DRAWS = 400  # simulations behind the band of one mechanism
-SIMULATED = ("flip", "replicate")  # rules that are simulated
-HONEST = "replicate"
+SIMULATED = {"flip": (FULL,), HONEST: (HALF_A, SECOND_B)}  # rules, with the probes of each prompt that are simulated
 PLOTTED, REFERENCE = "plotted", "reference"  # where an example is labelled
 SERIES = ("area", "area_logit", "deepest_layer", "deepest", "of_flip", "area_null")
-Key = tuple[str, str, str]  # a rule, where it labels, and which logits
-Curves = dict[Key, dict[str, Curve]]  # by anchor
-Simulated = dict[Key, dict[str, np.ndarray]]  # by anchor, group means [draws, layers] under one mechanism
-
-
-@dataclass(frozen=True)
-class Estimates:
-    """The tables of one model on one dataset, by the names of their files."""
-
-    summary: pl.DataFrame  # one row per component, position, intervention, rule, labels, logits, anchor and layer
-    series: pl.DataFrame  # the same without layers
-    kinds: pl.DataFrame  # one row per component, position and logits
-    strata: pl.DataFrame  # the headline's summary for parts of the examples
-    forms: pl.DataFrame  # the headline's gap by form of question and answer, and how many of each group have it
-    deepest: pl.DataFrame  # the headline's examples at its deepest layer, one row per intervention and example
-    resampled: pl.DataFrame  # the headline's honest curves in every resample, for contrasts between runs
+ERRORS_SCHEMA: dict[str, Any] = {
+    **dict.fromkeys(("component", "position", "errors"), pl.String),
+    **{"draw": pl.Int8, "n": pl.Int64, "turned": pl.Int64, "layer": pl.Int16},
+    **{f"{name}{end}": pl.Float64 for name in ("auc", "auc_over_layers", "gap") for end in ("", "_move")},
+}
+# What a curve is of (rule, labels, logits and anchor), the curve, and group means [draws, layers] under one mechanism.
+Found = tuple[dict[str, str], Curve, np.ndarray | None]
 
 
 @dataclass(frozen=True)
@@ -61,11 +71,22 @@ class _Unit:
 
 def estimate(
     delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, *, draws: int, seed: int, threads: int = 1
-) -> Estimates:
-    """Everything that is said about one model on one dataset."""
+) -> dict[str, pl.DataFrame]:
+    """Everything that is said about one model on one dataset: its tables, by the names of their files.
+
+    | table | one row per |
+    |---|---|
+    | summary | component, position, intervention, rule, labels, logits, anchor and layer |
+    | series | the same without layers |
+    | kinds | component, position and logits |
+    | strata | as the headline's summary, for parts of the examples |
+    | forms | form of question and answer: the headline's gap, and how many of each group have it |
+    | deepest | intervention and example, at the headline's deepest layer |
+    | resampled | resample of the headline's honest curves, for contrasts between runs |
+    """
     delta = delta.sort("component", "position", "intervention", "repeat", "layer", "id")
     places = {Headline(*names): place for names, place in read_places(delta).items()}
-    examples = _examples(delta)
+    examples = delta.head(places[headline].folds.shape[1])  # one row of each, in the order of every unit and layer
     resamples = resample(examples["cluster"].to_list(), len(places[headline].folds), draws, seed)
     best = reference_layers(places[headline].clean[FULL.name], examples["hallucinated"].to_numpy(), resamples)
     units = [
@@ -86,82 +107,57 @@ def estimate(
         strata = pool.submit(strata_table, shown, places[headline], resamples)
         forms = pool.submit(forms_table, examples, places[headline], resamples)
         summary, series, resampled = zip(*by_unit, strict=True)
-    return Estimates(
-        summary=with_auc(pl.concat(summary, how="diagonal"), layers),
-        series=pl.concat(series),
-        kinds=pl.concat(kinds),
-        strata=_with(strata.result(), vars(headline)),
-        forms=_with(forms.result(), vars(headline)),
-        deepest=deepest_examples(shown, pl.concat(series), layers, headline),
-        resampled=pl.concat(table for unit, table in zip(units, resampled, strict=True) if unit.headline == headline),
-    )
-
-
-def _examples(delta: pl.DataFrame) -> pl.DataFrame:
-    """One row per example, in the order that every unit and layer has."""
-    first = delta.row(0, named=True)
-    keys = ("component", "position", "intervention", "repeat", "layer")
-    return delta.filter(**{name: first[name] for name in keys})
+    return {
+        "summary": with_auc(pl.concat(summary, how="diagonal"), layers),
+        "series": pl.concat(series),
+        "kinds": pl.concat(kinds),
+        "strata": with_names(strata.result(), vars(headline)),
+        "forms": with_names(forms.result(), vars(headline)),
+        "deepest": deepest_examples(shown, pl.concat(series), layers, headline),
+        "resampled": pl.concat(
+            table for unit, table in zip(units, resampled, strict=True) if unit.headline == headline
+        ),
+    }
 
 
 def _tables(unit: _Unit, resamples: Resamples, seed: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The summary, the series and the resampled curves of one unit."""
-    found, null = _curves(unit, resamples), _one_mechanism(unit, seed)
+    found = list(_curves(unit, resamples, seed))
+    tables = [curve_rows(curve, **names).with_columns(**band(means)) for names, curve, means in found]
     return (
-        _with(_summary_table(found, null), unit.names),
-        _with(_series_table(found, null), unit.names),
+        with_names(pl.concat(tables, how="diagonal"), unit.names),
+        with_names(_series_table(found), unit.names),
         _resampled_table(found, unit.intervention),
     )
 
 
-def _curves(unit: _Unit, resamples: Resamples) -> Curves:
+def _curves(unit: _Unit, resamples: Resamples, seed: int) -> Iterator[Found]:
     """Every rule; at the headline with every kind of logits, and for its knockout with labels at reference layers."""
-    found: Curves = {}
     for rule, logits in product(ROLES, unit.logits):
         results = group(unit.place, rule, unit.intervention, logits)
+        names = {"rule": rule, "labels": PLOTTED, "logits": logits}
         if rule != "fixed" and results:
-            found[rule, PLOTTED, logits] = curves(results, resamples)
+            means = _one_mechanism(unit, rule, logits, seed)
+            for anchor, curve in curves(results, resamples).items():
+                yield {**names, "anchor": anchor}, curve, means.get(anchor)
         if rule != "flip" and results and unit.reference and logits == "measured":
-            found[rule, REFERENCE, logits] = reference_curves(results, resamples, unit.reference)
-    return found
+            for anchor, curve in reference_curves(results, resamples, unit.reference).items():
+                yield {**names, "labels": REFERENCE, "anchor": anchor}, curve, None
 
 
-def _one_mechanism(unit: _Unit, seed: int) -> Simulated:
+def _one_mechanism(unit: _Unit, rule: str, logits: str, seed: int) -> dict[str, np.ndarray]:
     """The group means that one mechanism gives, for the knockout that labels."""
-    place, intervention = unit.place, unit.intervention
-    if intervention != LABELLED_UNDER:
+    if unit.intervention != LABELLED_UNDER or rule not in SIMULATED:
         return {}
-    probes = {"flip": (FULL,), "replicate": (HALF_A, SECOND_B)}
-    found = {}
-    for rule, logits in product(SIMULATED, unit.logits):
-        clean = np.stack([place.clean[probe.name] for probe in probes[rule]])
-        changed = np.stack([place.changed[probe.name, intervention] for probe in probes[rule]])
-        found[rule, PLOTTED, logits] = simulate(clean, changed, rule, logits, draws=NULL_DRAWS, seed=seed)
-    return found
+    clean = np.stack([unit.place.clean[probe.name] for probe in SIMULATED[rule]])
+    changed = np.stack([unit.place.changed[probe.name, LABELLED_UNDER] for probe in SIMULATED[rule]])
+    return simulate(clean, changed, rule, logits, draws=NULL_DRAWS, seed=seed)
 
 
-def _with(table: pl.DataFrame, values: dict[str, str]) -> pl.DataFrame:
-    return table.with_columns(**{name: pl.lit(value) for name, value in values.items()})
-
-
-def _named(key: Key, anchor: str) -> dict[str, str]:
-    return {**dict(zip(("rule", "labels", "logits"), key, strict=True)), "anchor": anchor}
-
-
-def _summary_table(by_key: Curves, null: Simulated) -> pl.DataFrame:
-    """Every anchor's curve under every rule, beside what one mechanism would show where that is known."""
-    tables = []
-    for key, by_anchor in by_key.items():
-        for anchor in ANCHORS:
-            table = _with(curve_rows(by_anchor[anchor]), _named(key, anchor))
-            if anchor in null.get(key, {}):
-                table = table.with_columns(**band(null[key][anchor]))
-            tables.append(table)
-    return pl.concat(tables, how="diagonal")
-
-
-def band(means: np.ndarray) -> dict[str, pl.Series]:
+def band(means: np.ndarray | None) -> dict[str, pl.Series]:
     """Median and central 95 % of simulated means [draws, layers]."""
+    if means is None:
+        return {}
     known = np.isfinite(means)
     often = known.mean(0) > 0.5  # a group that one mechanism hardly ever fills has no band
     low, high = interval(means)
@@ -172,20 +168,21 @@ def band(means: np.ndarray) -> dict[str, pl.Series]:
     return {name: pl.Series(np.where(often, value, np.nan)).fill_nan(None) for name, value in values.items()}
 
 
-def _series_table(by_key: Curves, null: Simulated) -> pl.DataFrame:
+def _series_table(found: list[Found]) -> pl.DataFrame:
     """Area and deepest layer of every curve, and the gap's area as a share of that under `flip`.
 
     Beside the area, what one mechanism would give where that is known.
     """
-    columns: dict[str, Any] = {f"{value}{end}": pl.Float64 for value in SERIES for end in ("", "_low", "_high")}
-    columns |= dict.fromkeys(("rule", "labels", "logits", "anchor"), pl.String) | {"deepest_layer": pl.Int16}
-    flip = by_key["flip", PLOTTED, "measured"]["gap"]
+    columns: dict[str, Any] = {
+        **{f"{value}{end}": pl.Float64 for value in SERIES for end in ("", "_low", "_high")},
+        **dict.fromkeys(("rule", "labels", "logits", "anchor"), pl.String),
+        "deepest_layer": pl.Int16,
+    }
+    published = {"rule": "flip", "labels": PLOTTED, "logits": "measured", "anchor": "gap"}
+    flip = next(curve for names, curve, _ in found if names == published)
     rows = [
-        _named(key, anchor)
-        | series_row(curve, flip if anchor == "gap" else None)
-        | null_area(curve, null.get(key, {}).get(anchor))
-        for key, by_anchor in by_key.items()
-        for anchor, curve in by_anchor.items()
+        names | series_row(curve, flip if names["anchor"] == "gap" else None) | null_area(curve, means)
+        for names, curve, means in found
     ]
     return pl.DataFrame(rows, schema=columns)
 
@@ -201,8 +198,8 @@ def null_area(curve: Curve, means: np.ndarray | None) -> dict[str, float]:
     known = np.isfinite(areas)
     if known.mean() <= 0.5:  # groups that one mechanism hardly ever fills
         return {}
-    low, middle, high = np.quantile(areas[known], [0.025, 0.5, 0.975])
-    return {"area_null": float(middle), "area_null_low": float(low), "area_null_high": float(high)}
+    names = ("area_null_low", "area_null", "area_null_high")
+    return dict(zip(names, np.quantile(areas[known], [0.025, 0.5, 0.975]).tolist(), strict=True))
 
 
 def _kinds(at: Headline, place: PlaceLogits, layers: pl.DataFrame, resamples: Resamples, seed: int) -> pl.DataFrame:
@@ -242,33 +239,31 @@ def deepest_examples(
         .agg(pl.first("hallucinated"), pl.col(logits).mean())
     )
     clean, changed = (rows[f"logit_{state}_full"].cast(pl.Float64).to_numpy() for state in ("clean", "ko"))
+    flipped = rows.filter(
+        (pl.col("logit_clean_full") >= 0) != (pl.col("logit_ko_full") >= 0), intervention=LABELLED_UNDER
+    )
     return rows.select(
         *("intervention", "layer", "id", "hallucinated"),
         p_clean=pl.Series(sigmoid(clean), dtype=pl.Float32),
         p_ko=pl.Series(sigmoid(changed), dtype=pl.Float32),
         delta_p=pl.Series(delta_p(clean, changed), dtype=pl.Float32),
-        question_anchored=pl.col("id").is_in(_flipped(rows)),
+        question_anchored=pl.col("id").is_in(flipped["id"].implode()),
         **{f"logit_{state}_first": f"logit_{state}_half_a" for state in ("clean", "ko")},
         **{f"logit_{state}_second": f"logit_{state}_second_b" for state in ("clean", "ko")},
     )
 
 
-def _flipped(rows: pl.DataFrame) -> list[str]:
-    """The examples whose verdict the knockout changes."""
-    cut = rows.filter(intervention=LABELLED_UNDER)
-    return cut.filter((pl.col("logit_clean_full") >= 0) != (pl.col("logit_ko_full") >= 0))["id"].to_list()
-
-
-def _resampled_table(by_key: Curves, intervention: str) -> pl.DataFrame:
+def _resampled_table(found: list[Found], intervention: str) -> pl.DataFrame:
     """One row per kind of logits, anchor and draw: the change in all layers, under the honest rule."""
     tables = (
         pl.DataFrame(
             {"draw": np.arange(len(curve.delta_p.resampled), dtype=np.int32)}
             | {name: getattr(curve, name).resampled.astype(np.float32) for name in QUANTITIES}
-        ).with_columns(logits=pl.lit(logits), anchor=pl.lit(anchor), intervention=pl.lit(intervention))
-        for (rule, labels, logits), by_anchor in by_key.items()
-        for anchor, curve in by_anchor.items()
-        if rule == HONEST and labels == PLOTTED
+        ).with_columns(
+            logits=pl.lit(names["logits"]), anchor=pl.lit(names["anchor"]), intervention=pl.lit(intervention)
+        )
+        for names, curve, _ in found
+        if (names["rule"], names["labels"]) == (HONEST, PLOTTED)
     )
     return pl.concat(tables)
 
@@ -281,3 +276,36 @@ def with_auc(table: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame:
     return table.join(clean, on=keys, how="left", maintain_order="left").join(
         changed, on=[*keys, "intervention"], how="left", maintain_order="left"
     )
+
+
+def label_errors(
+    mislabelled: pl.DataFrame, delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline
+) -> pl.DataFrame:
+    """What the headline would report with some labels turned, and how far that is from the labels as they are.
+
+    One row per kind of errors and draw. Both are of the first repeat, the only one in which labels are turned.
+    """
+    layer = layers.filter("is_reference", **vars(headline))["layer"][0]
+    as_they_are = delta.filter(intervention=LABELLED_UNDER, repeat=0, **vars(headline)).sort("layer", "id")
+    labels, before = _labels(as_they_are), _reported(as_they_are, layer)
+    rows = []
+    for (errors, draw), unit in mislabelled.sort("layer", "id").partition_by("errors", "draw", as_dict=True).items():
+        turned, after = _labels(unit), _reported(unit, layer)
+        about = {"errors": errors, "draw": draw, "n": len(labels), "turned": int((turned != labels).sum())}
+        moves = {f"{name}_move": now - before[name] for name, now in after.items() if name in before}
+        rows.append({**about, "layer": layer, **vars(headline), **after, **moves})
+    return pl.DataFrame(rows, schema=ERRORS_SCHEMA).sort("errors", "draw")
+
+
+def _labels(rows: pl.DataFrame) -> np.ndarray:
+    return by_layer(rows, "hallucinated")[0, 0]
+
+
+def _reported(rows: pl.DataFrame, layer: int) -> dict[str, float]:
+    """The AUC at the reference layer and its mean over layers, and the honest gap, if there is one, as its mean."""
+    areas = auc(by_layer(rows, "logit_clean_full")[0], _labels(rows))
+    honest = group(read_place({LABELLED_UNDER: rows}, (HALF_A, SECOND_B)), HONEST, LABELLED_UNDER, "measured")
+    everyone_once = Resamples(np.ones((1, len(_labels(rows)))), np.zeros((1, 1)))
+    whole = series_row(curves(honest, everyone_once)["gap"])
+    gap = {"gap": whole["area"]} if whole else {}
+    return {"auc": float(areas[layer]), "auc_over_layers": float(areas.mean()), **gap}

@@ -1,18 +1,61 @@
-"""What a run found: the verdicts on the claims, and what to read beside them."""
+"""What a run found: the verdicts on the claims, what to read beside them, and both in a few sentences per model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 
+import numpy as np
 import polars as pl
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
-from anchorscope.summarise.bottom_line import bottom_line
-from anchorscope.summarise.claims import Findings, Run, beside_null, judge_claims, larger_neighbours, read_run
-from anchorscope.summarise.curves import QUANTITIES
-from anchorscope.summarise.notes import notes, unprobed
+from anchorscope.probe.examples import Pair
+from anchorscope.summarise.claims import (
+    CLAIMS,
+    POINTS_PER_LOGIT,
+    Findings,
+    JudgedClaim,
+    Run,
+    judge_claims,
+    larger_neighbours,
+    reads_truth,
+)
+from anchorscope.summarise.curves import QUANTITIES, Estimate
+from anchorscope.summarise.grouping import HONEST, LOGITS
 from anchorscope.summarise.tables import Coverage
-from anchorscope.summarise.verdict_on_kinds import COMPARED, EVERYONE, TWO_KINDS, judge, judge_all
+from anchorscope.summarise.verdict_on_kinds import (
+    BY_DEGREES,
+    COMPARED,
+    EVERYONE,
+    ONE_MECHANISM,
+    TWO_KINDS,
+    UNDECIDED,
+    judge,
+    judge_all,
+)
+from anchorscope.summarise.wording import between, notes, signed, unprobed
+
+FEW = 100  # examples of a dataset below which little can be said
+MOST, LITTLE = 0.5, 0.25  # a form that makes up so much of one group, and so little of the other
+NAMED = 4  # datasets that are named one by one; more are counted
+VERDICTS = {
+    TWO_KINDS: "Two kinds of examples are seen",
+    BY_DEGREES: "Examples differ by degrees, not by kind,",
+    ONE_MECHANISM: "One mechanism is enough",
+    UNDECIDED: "Whether there are two kinds is undecided",
+}
+QUALITIES = {
+    "question_form": "the form of the question",
+    "answer_form": "the form of the answer",
+    "property": "the property asked about",
+    "answer_in_question": "whether the answer stands in the question",
+    "hallucinated": "whether the answer is hallucinated",
+    "popularity": "popularity",
+    "question_length": "the length of the question",
+    "answer_length": "the length of the answer",
+    "clean_logit": "the clean logit",
+    "clean_logit_size": "the size of the clean logit",
+}
 
 
 @dataclass(frozen=True)
@@ -26,21 +69,22 @@ class Comparison:
 
 def find(
     tables: Mapping[str, pl.DataFrame],
-    resampled: Sequence[str],
+    resampled: Mapping[Pair, str],
     headline: Headline,
     coverage: Coverage,
     comparison: Comparison,
 ) -> Findings:
-    """Judge the claims by the tables of all models and datasets; `resampled` are the files of the probed pairs."""
+    """Judge the claims by the tables of all models and datasets; `resampled` has the files of the probed pairs."""
     summary, series, layers = (tables[name].filter(**vars(headline)) for name in ("summary", "series", "layers"))
     runs: dict[str, list[Run]] = {quantity: [] for quantity in QUANTITIES}
-    for (model, dataset), path in zip(coverage.probed(), resampled, strict=True):
+    for (model, dataset), path in resampled.items():
         own = {"model": model, "dataset": dataset}
         curves, quality, drawn = summary.filter(**own), layers.filter(**own), read_frame(path)
         for quantity, some in runs.items():
             some.append(read_run(model, dataset, curves, drawn, quality, quantity=quantity))
     parameters = {name: manifest["parameters"] for name, manifest in coverage.models.items()}
     claims = judge_claims(runs, larger_neighbours(comparison.families, parameters))
+    names = [{name: name for name in some} for some in zip(*coverage.pairs, strict=True)]
     kinds = judge_kinds(tables["accounts"], tables["told_apart"], list(coverage.models))
     return Findings(
         bottom_line={
@@ -51,7 +95,62 @@ def find(
         kinds=kinds,
         landmarks=published_beside_measured(comparison, summary, coverage.models),
         weights={name: manifest["weights"] for name, manifest in coverage.models.items()},
-        note=note_on(tables["summary"], coverage),
+        note="\n".join(filter(None, [*notes(tables["summary"], *names), unprobed(coverage.metadata(), *names)])),
+    )
+
+
+def read_run(
+    model: str,
+    dataset: str,
+    summary: pl.DataFrame,
+    resampled: pl.DataFrame,
+    layers: pl.DataFrame,
+    quantity: str = "delta_p",
+) -> Run:
+    """From the tables of one model on one dataset; `summary` and `layers` have the headline's rows only."""
+
+    def curve(anchor: str, intervention: str, logits: str = "measured") -> Estimate:
+        wanted = {"anchor": anchor, "intervention": intervention, "logits": logits}
+        rows = summary.filter(rule=HONEST, labels="plotted", **wanted).sort("layer")
+        mean = rows[quantity].cast(pl.Float64).to_numpy().astype(np.float64)
+        drawn = resampled.filter(**wanted).sort("draw")[quantity].to_numpy().astype(np.float64)
+        return Estimate(mean, drawn.reshape(-1, len(mean)))
+
+    return Run(
+        model=model,
+        dataset=dataset,
+        question=curve("question", "exact_question"),
+        answer=curve("answer", "exact_question"),
+        gaps={logits: curve("gap", "exact_question", logits) for logits in LOGITS},
+        control=curve("all", "random_question"),
+        reads_truth=reads_truth(layers),
+        bounds=1.0 if quantity == "delta_p" else 1 / POINTS_PER_LOGIT,
+    )
+
+
+def beside_null(series: pl.DataFrame, runs: list[Run]) -> list[dict]:
+    """The headline's gap beside what one mechanism would give, as means over layers: one row per kind of logits.
+
+    `beyond` is None where the probe reads nothing.
+    """
+    read = pl.DataFrame(
+        [(run.model, run.dataset, run.reads_truth) for run in runs],
+        schema={"model": pl.String, "dataset": pl.String, "reads_truth": pl.Boolean},
+        orient="row",
+    )
+    return (
+        series.filter(rule=HONEST, labels="plotted", anchor="gap", intervention="exact_question")
+        .drop_nulls(["area", "area_null"])
+        .select(
+            "model",
+            "dataset",
+            "logits",
+            *(f"{name}{end}" for name in ("area", "area_null") for end in ("", "_low", "_high")),
+        )
+        .join(read, on=["model", "dataset"], maintain_order="left")
+        .with_columns(beyond=pl.when("reads_truth").then(pl.col("area_high") < pl.col("area_null_low")))
+        .drop("reads_truth")
+        .to_dicts()
     )
 
 
@@ -115,8 +214,128 @@ def compare(landmark: dict, tolerance: float, flip: pl.DataFrame, layouts: dict[
     }
 
 
-def note_on(summary: pl.DataFrame, coverage: Coverage) -> str:
-    """What a reader must know about the numbers, one sentence per line."""
-    models, datasets = ({name: name for name in names} for names in zip(*coverage.pairs, strict=True))
-    sentences = [*notes(summary, models, datasets), unprobed(coverage.metadata(), models, datasets)]
-    return "\n".join(filter(None, sentences))
+def bottom_line(
+    model: str, claims: Sequence[JudgedClaim], kinds: Sequence[dict], *, series: pl.DataFrame, forms: pl.DataFrame
+) -> str:
+    """The gap as published, what is left of it, and the verdict on kinds; first, whether the groups are forms.
+
+    `series` has the headline's rows, `kinds` is what `judge_kinds` returns.
+    """
+    rows = [row for row in claims if (row.claim, row.model) == (CLAIMS["below"].number, model)]
+    if not rows:
+        return "not probed, because its answers are too few or too one-sided."
+    whole = None if any(row.dataset is None for row in rows) else rows[0].dataset  # with one dataset, it is the whole
+    honest, recentred = (
+        next(row for row in rows if (row.dataset, row.logits) == (whole, logits))
+        for logits in ("measured", "recentred")
+    )
+    if honest.effect is None:
+        return f"nothing can be said, because {honest.because}."
+    judged = list(dict.fromkeys(row.dataset for row in rows if row.dataset is not None and row.effect is not None))
+    own = [row for row in kinds if row["model"] == model]
+    few = [row for row in own if row["n"] < FEW]
+    datasets = f" and {len(judged)} datasets" if len(judged) > 1 else ""
+    sentences = [
+        f"Little can be said {_on(few)}: fewer than {FEW} examples." if few else "",
+        *_forms(forms.filter(model=model)),
+        f"Of {sum(row['n'] for row in own):,} examples," if own else "Here,",
+        f"averaged over layers{datasets}, the gap between Question- and Answer-Anchored examples "
+        f"{_published(series, model, judged)} as published (this model under the published rule, not the paper's "
+        f"numbers), {_effect(honest)} when one prompt labels and another measures, and {_effect(recentred)} without "
+        "the push, the shift that the knockout gives to every example alike.",
+        _control([row for row in claims if (row.claim, row.model) == (CLAIMS["control"].number, model)]),
+        *_verdicts(own),
+    ]
+    text = " ".join(filter(None, sentences))
+    return text[0].lower() + text[1:]
+
+
+def _forms(forms: pl.DataFrame) -> Iterator[str]:
+    """Where one form makes up most of one group and little of the other, under the honest rule."""
+    rows = forms.filter(rule=HONEST, logits="measured", grouping="question_form")
+    for first, second, name in (("question", "answer", "Question"), ("answer", "question", "Answer")):
+        for row in rows.drop_nulls(["share_question", "share_answer"]).iter_rows(named=True):
+            most, little = row[f"share_{first}"], row[f"share_{second}"]
+            if most >= MOST and little <= LITTLE:
+                yield (
+                    f"On {row['dataset']} the groups are largely forms of questions: {row['form']} questions are "
+                    f"{100 * most:.0f} % of the {name}-Anchored examples and {100 * little:.0f} % of the others."
+                )
+
+
+def _published(series: pl.DataFrame, model: str, datasets: Sequence[str]) -> str:
+    wanted = {"rule": "flip", "logits": "measured", "anchor": "gap", "intervention": "exact_question", "model": model}
+    gaps = series.filter(pl.col("dataset").is_in(datasets), **wanted)["area"].drop_nulls().to_list()
+    return f"is {signed(fmean(gaps))} points" if gaps else "has no value"
+
+
+def _effect(claim: JudgedClaim) -> str:
+    if claim.effect is None:
+        return f"unknown ({claim.because})"
+    return f"{signed(claim.effect)} (95 % interval {between(claim.low, claim.high)})"
+
+
+def _control(rows: Sequence[JudgedClaim]) -> str:
+    """Where cutting as many other words moves the probe, too."""
+    moved = [
+        row for row in rows if row.verdict == "contradicted" and row.effect is not None and row.dataset is not None
+    ]
+    if not moved:
+        return ""
+    each = ", ".join(f"{row.dataset} ({signed(row.effect or 0.0)})" for row in moved)
+    return f"Cutting as many other words of the question moves the probe, too, on {each}."
+
+
+def _verdicts(own: Sequence[dict]) -> Iterator[str]:
+    """Each verdict with the datasets that it is reached on, and what so many examples could not have shown."""
+    for verdict, words in VERDICTS.items():
+        rows = [row for row in own if row["verdict"] == verdict]
+        if rows:
+            told = _told(rows) if verdict == TWO_KINDS else ()
+            yield f"{'; '.join([f'{words} {_on(rows)}', *told])}."
+    others = [row for row in own if row["verdict"] != TWO_KINDS]
+    if others:
+        shares = [row["could_see_share"] for row in others]
+        missed = "even where half" if None in shares else f"where fewer than {100 * max(shares):.0f} %"
+        yield (
+            f"There, kinds as far apart as on HotpotQA could have been missed {missed} of the examples lose their "
+            "evidence."
+        )
+
+
+def _on(rows: Sequence[dict]) -> str:
+    """The datasets of some rows, each with its number of examples."""
+    if len(rows) <= NAMED:
+        named = [f"{row['dataset']} ({row['n']:,} examples)" for row in rows]
+        return f"on {' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}"
+    sizes = [row["n"] for row in rows]
+    return f"on {len(rows)} datasets of {min(sizes):,} to {max(sizes):,} examples"
+
+
+def _told(rows: Sequence[dict]) -> Iterator[str]:
+    """What tells the kinds apart best, and whether they remain within forms; nothing where neither is known."""
+    for row in rows:
+        remain = [part["among"].replace("_", " ") for part in row["within"] if part["verdict"] == TWO_KINDS]
+        again = f"seen again within {' and '.join(remain)}" if remain else "seen within none of its larger forms"
+        found = list(filter(None, [_best_teller(row["told_apart"]), again if row["within"] else None]))
+        if found:
+            yield (f"on {row['dataset']} " if len(rows) > 1 else "") + ", and ".join(found)
+
+
+def _best_teller(told: Sequence[dict]) -> str | None:
+    """The quality whose values differ most in how many are lost, or the number with the AUC farthest from one half."""
+    found: list[tuple[float, str, str]] = []
+    for quality in dict.fromkeys(row["quality"] for row in told):
+        rows = [row for row in told if row["quality"] == quality]
+        if rows[0]["auc"] is not None:
+            found.append((2 * abs(rows[0]["auc"] - 0.5), quality, f"AUC {rows[0]['auc']:.2f}"))
+        elif len(rows) > 1:
+            low, high = (pick(rows, key=lambda row: row["share_lost"]) for pick in (min, max))
+            text = ", ".join(
+                f"{100 * row['share_lost']:.0f} % of {row['n']} {row['value']} lost" for row in (high, low)
+            )
+            found.append((high["share_lost"] - low["share_lost"], quality, text))
+    if not found:
+        return None
+    _, quality, text = max(found)
+    return f"told apart best by {QUALITIES[quality]} ({text})"

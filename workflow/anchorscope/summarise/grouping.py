@@ -1,4 +1,15 @@
-"""Which examples are Question-Anchored under a rule, and what the knockout does to each, from out-of-fold logits."""
+"""Which examples are Question-Anchored under a rule, and what the knockout does to each, from out-of-fold logits.
+
+Logits are looked at with more or less of what the knockout does to all examples alike taken out of them:
+
+| logits | |
+|---|---|
+| measured | as they are |
+| recentred | moved back to the clean mean of their layer and probe: the common push is out |
+| residual | without what the clean logit predicts along a line: the common push and the common slope are out |
+
+The mean and the line are those of the other folds, so that no example takes out a part of its own change.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -9,9 +20,11 @@ import polars as pl
 from anchorscope.extract.axes import EXACT
 from anchorscope.probe.anchor_rules import HALF_A, PROBES, ROLES, SECOND_B, Probe, Role
 from anchorscope.probe.quality import delta_logit, delta_p, flips
-from anchorscope.summarise.push import without_push
 
 LABELLED_UNDER = EXACT
+HONEST = "replicate"  # the rule under which noise shows no gap
+LOGITS = ("measured", "recentred", "residual")
+POPULARITY = ("unpopular", "middling", "popular")  # thirds
 
 
 @dataclass(frozen=True)
@@ -25,10 +38,6 @@ class PlaceLogits:
     @property
     def interventions(self) -> list[str]:
         return list(dict.fromkeys(intervention for _, intervention in self.changed))
-
-    def without_push(self, probe: Probe, intervention: str, logits: str) -> np.ndarray:
-        """Logits under an intervention, as measured, recentred or residual."""
-        return without_push(self.clean[probe.name], self.changed[probe.name, intervention], self.folds, logits)
 
 
 @dataclass(frozen=True)
@@ -106,8 +115,10 @@ def is_question_anchored(clean: np.ndarray, cut: np.ndarray, logits: str) -> np.
 
 def _role_result(place: PlaceLogits, role: Role, intervention: str, logits: str) -> RoleResult:
     labelled, measured = place.clean[role.labels.name], place.clean[role.measures.name]
-    cut = place.without_push(role.labels, LABELLED_UNDER, logits)
-    changed = place.without_push(role.measures, intervention, logits)
+    cut, changed = (
+        without_push(place.clean[probe.name], place.changed[probe.name, cutting], place.folds, logits)
+        for probe, cutting in ((role.labels, LABELLED_UNDER), (role.measures, intervention))
+    )
     return RoleResult(
         question_anchored=is_question_anchored(labelled, cut, logits),
         delta_p=np.nan_to_num(delta_p(measured, changed)),
@@ -122,3 +133,44 @@ def trained_on(role: Role, folds: np.ndarray) -> float:
     """The share of the examples that the smaller of a role's probes learns from: all folds but one, or half of them."""
     whole = all(probe.half is None for probe in (role.labels, role.measures))
     return (1 - 1 / len(np.unique(folds))) * (1.0 if whole else 0.5)
+
+
+def without_push(clean: np.ndarray, changed: np.ndarray, folds: np.ndarray, logits: str) -> np.ndarray:
+    """Logits under the knockout [repeats, layers, examples], without what `logits` takes out.
+
+    Folds are [repeats, examples]. Examples in which nothing was cut are NaN, and take no part.
+    """
+    if logits == "measured":
+        return changed
+    common, known = np.zeros_like(changed), np.isfinite(changed)
+    shift = np.where(known, changed - clean, 0.0)
+    for fold in np.unique(folds):
+        own = (folds == fold)[:, None]
+        level, slope = fit_lines(clean, shift, known & ~own, sloped=logits == "residual")
+        common += np.where(own, level + slope * clean, 0.0)
+    return changed - common
+
+
+def fit_lines(
+    clean: np.ndarray, shift: np.ndarray, weights: np.ndarray, sloped: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """Level and slope [..., 1] of the shift along the clean logit, by least squares over the last axis.
+
+    No slope where it is not `sloped`, or where all clean logits are equal.
+    """
+    total = weights.sum(-1, keepdims=True)
+    middle, moved = ((values * weights).sum(-1, keepdims=True) / total for values in (clean, shift))
+    if not sloped:
+        return moved, np.zeros_like(moved)
+    centred = (clean - middle) * weights
+    variation = (centred * (clean - middle)).sum(-1, keepdims=True)
+    slope = np.divide((centred * shift).sum(-1, keepdims=True), variation, where=variation > 0, out=0 * variation)
+    return moved - slope * middle, slope
+
+
+def thirds(values: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """In which third of `among` [..., examples] each value lies, 0 to 2; -1 where that is not known."""
+    if np.isfinite(among).sum() < 3:
+        return np.full(values.shape, -1)
+    edges = np.nanquantile(among, [1 / 3, 2 / 3], axis=-1)  # [edges, ...]
+    return np.where(np.isfinite(values), (values > edges[..., None]).sum(0), -1)

@@ -6,8 +6,7 @@ concave, and taken back where they do not help.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 import torch
@@ -34,10 +33,7 @@ class Design:
 
     columns: list[Tensor]
     ridge: Tensor  # [coefficients]: the inverse variance of a normal prior
-
-    @cached_property
-    def _pairs(self) -> dict[tuple[int, int], Tensor]:
-        return {}
+    _pairs: dict[tuple[int, int], Tensor] = field(default_factory=dict)  # what `pairs` has made
 
     def pairs(self, one: int, two: int) -> Tensor:
         """Products of the columns of two natural parameters, [runs, examples, products]."""
@@ -51,17 +47,13 @@ class Design:
 
     def of(self, runs: Tensor) -> "Design":
         """That of some runs; copying products is faster than making them again."""
-        some = Design([part[runs] for part in self.columns], self.ridge)
-        some._pairs.update({names: products[runs] for names, products in self._pairs.items()})
-        return some
+        pairs = {names: products[runs] for names, products in self._pairs.items()}
+        return Design([part[runs] for part in self.columns], self.ridge, pairs)
 
     def natural(self, parameters: Tensor) -> Tensor:
         """The natural parameters [parameters, runs, folds, examples] at coefficients [runs, folds, coefficients]."""
         parts = parameters.split(self.sizes, dim=-1)
         return torch.stack([part @ columns.mT for part, columns in zip(parts, self.columns, strict=True)])
-
-
-Density = Callable[[Tensor], Derivatives]  # from natural parameters
 
 
 @dataclass
@@ -80,7 +72,7 @@ class _Point:
             setattr(self, name, torch.where(shape, getattr(other, name), mine))
 
 
-def _look(density: Density, design: Design, weights: Tensor, parameters: Tensor) -> _Point:
+def _look(density: Callable[[Tensor], Derivatives], design: Design, weights: Tensor, parameters: Tensor) -> _Point:
     """The penalised log likelihood and its derivatives at some coefficients."""
     found, columns = density(design.natural(parameters)), design.columns
     slopes = [weights * slope for slope in found.gradient]

@@ -1,6 +1,6 @@
 """One table per kind of estimate, with the rows of all models and datasets."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -8,8 +8,7 @@ import polars as pl
 from anchorscope.files.atomic import atomic
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.files.sealed_parquet import made_from
-from anchorscope.probe.probed import Pair, not_probed
-from anchorscope.summarise.notes import described
+from anchorscope.probe.examples import Pair, not_probed
 
 TABLES = (
     "summary",
@@ -23,6 +22,10 @@ TABLES = (
     "deepest",
     "layers",
     "text",
+)
+FIRST = (
+    *("model", "weights", "dataset", "source", "component", "position", "measure", "condition"),
+    *("intervention", "stratum", "rule", "labels", "logits", "anchor", "layer", "reader"),
 )
 
 
@@ -38,9 +41,10 @@ class Coverage:
     def probed(self) -> list[Pair]:
         return [pair for pair in self.pairs if pair not in self.not_probed]
 
-    def files_of_probed(self, paths: Sequence[str]) -> list[str]:
-        """The files of the pairs that were probed, from one file per pair."""
-        return [path for pair, path in zip(self.pairs, paths, strict=True) if pair not in self.not_probed]
+    def files_of_probed(self, paths: Sequence[str]) -> dict[Pair, str]:
+        """The files of the pairs that were probed, from one file for each of the first pairs, or of all."""
+        files = zip(self.pairs[: len(paths)], paths, strict=True)
+        return {pair: path for pair, path in files if pair not in self.not_probed}
 
     def first(self, count: int) -> "Coverage":
         """Only so many pairs."""
@@ -82,11 +86,6 @@ def gather(
     `files` has one file per pair for each table (of texts, none for salmons), and `sources` says where each dataset
     comes from.
     """
-
-    def rows_of(name: str) -> Iterator[tuple[Pair, str]]:
-        known = coverage.first(len(files[name]))
-        return zip(known.probed(), known.files_of_probed(files[name]), strict=True)
-
     return {
         name: pl.concat(
             described(
@@ -96,10 +95,17 @@ def gather(
                 dataset=dataset,
                 source=sources[dataset],
             )
-            for (model, dataset), path in rows_of(name)
+            for (model, dataset), path in coverage.files_of_probed(paths).items()
         )
-        for name in files
+        for name, paths in files.items()
     }
+
+
+def described(table: pl.DataFrame, model: str, weights: str, dataset: str, source: str) -> pl.DataFrame:
+    """A table that also says which model and questions its numbers come from; keys stand first."""
+    texts = {"model": model, "weights": weights, "dataset": dataset, "source": source}
+    named = table.with_columns(**{name: pl.lit(value, pl.String) for name, value in texts.items()})
+    return named.select(*(name for name in FIRST if name in named.columns), pl.exclude(FIRST))
 
 
 def write_tables(tables: Mapping[str, pl.DataFrame], outputs: Mapping[str, str], metadata: dict[str, str]) -> None:

@@ -12,10 +12,10 @@ from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import progress
 from anchorscope.probe.quality import auc_with_interval
 from anchorscope.summarise.accounts import Weighed, gains_of, weigh
-from anchorscope.summarise.bootstrap import Resamples, ends, interval, resample
-from anchorscope.summarise.forms import FORMS
+from anchorscope.summarise.curves import Resamples, ends_as_columns, interval, resample
 from anchorscope.summarise.grouping import LABELLED_UNDER, both_prompts, read_places
 from anchorscope.summarise.verdict_on_kinds import COMPARED, EVERYONE, TWO_KINDS, judge
+from anchorscope.text.forms import QUESTION_FORMS
 from anchorscope.text.normal_words import bare_words
 
 ANSWERS_NEEDED = ["id", "question", "property", "answer"]
@@ -57,12 +57,13 @@ def weigh_kinds(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Both tables. The second is about the kinds, and empty where two are not seen in this dataset alone."""
     measured = _read(delta.filter(**vars(headline)), answers)
-    everyone, weighed = _weighed_rows(measured, EVERYONE, draws=draws, seed=seed)
-    rows = everyone
+    rows, weighed = _weighed_rows(measured, EVERYONE, draws=draws, seed=seed)
     told = pl.DataFrame(schema=TOLD_SCHEMA)
-    if judge(everyone[-1], verdicts=1).verdict == TWO_KINDS:
-        for among, members in _parts(measured.examples):
-            rows = [*rows, _weighed_rows(measured.among(members), among, draws=draws, seed=seed)[0][-1]]
+    if judge(rows[-1], verdicts=1).verdict == TWO_KINDS:
+        rows += [
+            _weighed_rows(measured.among(members), among, draws=draws, seed=seed)[0][-1]
+            for among, members in _parts(measured.examples)
+        ]
         told = _told_apart(measured, torch.cat([one.lost for one in weighed]).numpy().mean(0), draws=draws, seed=seed)
     return pl.DataFrame(rows, schema=ACCOUNTS_SCHEMA), told
 
@@ -72,11 +73,10 @@ def _read(delta: pl.DataFrame, answers: pl.DataFrame) -> Measured:
     rows = delta.filter(intervention=LABELLED_UNDER).sort("repeat", "layer", "id")
     (place,) = read_places(rows).values()
     clean, cut = (values.swapaxes(0, 1) for values in both_prompts(place))
-    examples = rows.filter(repeat=rows["repeat"][0], layer=rows["layer"][0]).join(
+    examples = rows.head(place.folds.shape[1]).join(
         answers.select(ANSWERS_NEEDED), on="id", how="left", maintain_order="left"
     )
-    whole = Measured(clean, cut, place.folds[0], examples)
-    return whole.among(np.isfinite(cut).all((0, 1)))
+    return Measured(clean, cut, place.folds[0], examples).among(np.isfinite(cut).all((0, 1)))
 
 
 def _weighed_rows(measured: Measured, among: str, *, draws: int, seed: int) -> tuple[list[dict], list[Weighed]]:
@@ -131,7 +131,7 @@ def _gains(by_example: np.ndarray, resamples: Resamples) -> dict[str, float]:
 
 def _parts(examples: pl.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
     """Within which examples kinds are looked for again: each form that is not rare, and answers of the model's own."""
-    for form in FORMS["question_form"]:
+    for form in QUESTION_FORMS:
         members = (examples["question_form"] == form).fill_null(False).to_numpy()
         if MIN_WITHIN <= members.sum() < len(members):
             yield f"question_form {form}", members
@@ -154,8 +154,8 @@ def _told_apart(measured: Measured, lost: np.ndarray, *, draws: int, seed: int) 
             if len(some) >= MIN_TOLD:
                 inside = np.zeros(len(lost))
                 inside[some["index"].to_numpy()] = 1
-                low, high = ends(weights @ (inside * lost) / np.maximum(weights @ inside, 1e-9))
-                share = {"share_lost": float(lost[inside > 0].mean()), "share_lost_low": low, "share_lost_high": high}
+                drawn = weights @ (inside * lost) / np.maximum(weights @ inside, 1e-9)
+                share = ends_as_columns("share_lost", float(lost[inside > 0].mean()), drawn)
                 text = {True: "yes", False: "no"}.get(value, value)
                 rows.append({"quality": quality, "value": text, "n": len(some), **share})
     likely = lost > 0.5

@@ -5,11 +5,11 @@ auxiliaries, pronouns and punctuation are not. Words that compare ("both", "same
 """
 
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import compress, takewhile
 
 import regex
 
-from anchorscope.text.spans import Span
+from anchorscope.text.normal_words import Span
 
 LETTERS = r"[\p{L}\p{N}][\p{L}\p{M}\p{N}\u200c\u200d]*"  # with the vowel signs and joiners of Hindi, Thai and others
 WORD = regex.compile(rf"{LETTERS}(?:[.'’\-]{LETTERS})*")
@@ -57,7 +57,7 @@ def exact_question_spans(question: str, subject: str | None = None) -> list[Exac
     is a quoted title, including the function words inside it.
     """
     subjects = _subject_spans(question, subject)
-    whole = subjects + _quoted_spans(question)
+    whole = subjects + [Span(*match.span(match.lastindex)) for match in QUOTED.finditer(question)]
     words = _words(question)
     texts = [question[word.start : word.end].lower() for word in words]
     ignored = FUNCTION_WORDS - COMPARING_IN_YES_NO if texts and texts[0] in AUXILIARIES else FUNCTION_WORDS
@@ -83,8 +83,7 @@ def content_spans(question: str) -> list[Span]:
 
 def _words(question: str) -> list[Span]:
     """Every word, without a possessive ending."""
-    found = WORD.finditer(question)
-    return [Span(match.start(), match.start() + len(POSSESSIVE.sub("", match[0]))) for match in found]
+    return [Span(match.start(), match.start() + len(POSSESSIVE.sub("", match[0]))) for match in WORD.finditer(question)]
 
 
 def _touches(span: Span, others: list[Span]) -> bool:
@@ -98,29 +97,23 @@ def _subject_spans(question: str, subject: str | None) -> list[Span]:
     return [Span(*match.span()) for match in regex.finditer(pattern, question, regex.IGNORECASE)]
 
 
-def _quoted_spans(question: str) -> list[Span]:
-    return [Span(*match.span(match.lastindex)) for match in QUOTED.finditer(question)]
-
-
 def _links_inside_names(question: str, words: list[Span]) -> set[int]:
     """Indices of function words that belong to a capitalised name and so to the content."""
     texts = [question[word.start : word.end] for word in words]
-    starts_sentence = [_starts_sentence(question, word) for word in words]
     capital = [text[0].isupper() for text in texts]
     in_sentence = any(text in FUNCTION_WORDS for text in texts[1:])  # unlike a title in which every word is capitalised
     links = {
         index  # "The" of "The Great Gatsby" in mid-sentence, "Too" of "Too Much", "US"; not the pronoun "I"
         for index, text in enumerate(texts)
-        if capital[index] and in_sentence and not starts_sentence[index] and text.lower() in FUNCTION_WORDS
+        if capital[index] and in_sentence and text.lower() in FUNCTION_WORDS
+        if not _starts_sentence(question, words[index])
         if text != "I" or capital[index - 1]
     }
-    for first in range(len(words)):
-        if not capital[first] or texts[first].lower() in FUNCTION_WORDS:
-            continue
+    of_name = [text[0].isupper() and text.lower() not in FUNCTION_WORDS for text in texts]
+    for first in compress(range(len(words)), of_name):
         run = list(takewhile(NAME_LINKS.__contains__, texts[first + 1 : first + 4]))
         last = first + 1 + len(run)
-        ends_in_name = last < len(words) and capital[last] and texts[last].lower() not in FUNCTION_WORDS
-        if run and ends_in_name and "," not in question[words[first].end : words[last].start]:
+        if run and any(of_name[last : last + 1]) and "," not in question[words[first].end : words[last].start]:
             links.update(range(first + 1, last))
     return links
 

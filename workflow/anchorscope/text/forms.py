@@ -10,7 +10,7 @@ from functools import cached_property
 import regex
 
 from anchorscope.text.content_words import AUXILIARIES, FUNCTION_WORDS, QUOTED, WORD
-from anchorscope.text.normal_words import bare_words
+from anchorscope.text.normal_words import MONTH, bare_words
 
 YES_NO, CHOICE, WHO, WHEN, WHERE, HOW_MANY = "yes_no", "choice", "who", "when", "where", "how_many"
 WHICH_WHAT, NUMBER, DATE, IN_QUESTION, OTHER = "which_what", "number", "date", "in_question", "other"
@@ -25,7 +25,7 @@ NUMBERED = regex.compile(r"^\W*q(?:uestion)?\s*\d*\s*[:.]", regex.I)  # "Q1: Whi
 # "who or what", "his or her", "two or more", "or not"
 ONE_THING = regex.compile(r"\b(who|what|when|where|his|he|one|two|more|either)\s+or\b|\bor\s+(?:not|so)\b", regex.I)
 TOKEN = regex.compile(rf"{WORD.pattern}|[,;:?!]|(?<!\b[A-Z])\.(?=\s|$)")
-ENDS = frozenset(".?!:;")
+ENDS = frozenset(("", *".?!:;"))  # beside a sentence; nothing where the question begins or ends
 BREAKS = frozenset(",;:?")  # before or after alternatives
 
 ASKED_WITH = {
@@ -69,7 +69,6 @@ NUMBERS = regex.compile(
     """,
     FLAGS,
 )
-MONTH = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 YEAR = r"(?:c(?:\.|irca)\s?)?(?:1\d{3}|20\d\d)(?:['’]?s)?"
 ERA = r"(?:b\.?c\.?(?:e\.?)?|a\.?d\.?|c\.?e\.?)"
 DAY = r"\d{1,2}(?:st|nd|rd|th)?"
@@ -110,12 +109,6 @@ class _Asked:
     def after_article(self, index: int) -> int:
         return index + 1 if index < len(self.words) and self.words[index] in ("the", "a", "an") else index
 
-    def starts_sentence(self, index: int) -> bool:
-        return index == 0 or self.words[index - 1] in ENDS
-
-    def ends_sentence(self, index: int) -> bool:
-        return index + 1 == len(self.words) or self.words[index + 1] in ENDS
-
     @cached_property
     def first_asking(self) -> int | None:
         """The first word to ask with that is not a part of a name."""
@@ -144,9 +137,8 @@ def _begins_with_auxiliary(asked: _Asked) -> bool:
 
 
 def _offers_alternatives(asked: _Asked) -> bool:
-    if _from_among(asked) or _which_of(asked):
-        return True
-    return any(_joins_alternatives(asked, index) for index, word in enumerate(asked.words) if word == "or")
+    joints = (index for index, word in enumerate(asked.words) if word == "or")
+    return _from_among(asked) or _which_of(asked) or any(_joins_alternatives(asked, joint) for joint in joints)
 
 
 def _joins_alternatives(asked: _Asked, joint: int) -> bool:
@@ -232,7 +224,7 @@ def _strength(asked: _Asked, index: int) -> int:
     words = asked.words
     word, before = words[index], words[index - 1] if index else ""
     follower = words[index + 1] if index + 1 < len(words) else ""
-    first, last = asked.starts_sentence(index), asked.ends_sentence(index)
+    first, last = before in ENDS, follower in ENDS
     if asked.tokens[index][0].isupper() and not first:
         return 0
     if ASKED_WITH[word] in (WHEN, WHERE):  # "When Rome fell, who ruled it?"

@@ -12,16 +12,16 @@ from typing import cast
 import regex
 
 from anchorscope.text.content_words import AUXILIARIES, FUNCTION_WORDS
-from anchorscope.text.normal_words import bare_words, normal_words
-from anchorscope.text.spans import Span
+from anchorscope.text.normal_words import MONTH, Span, bare_words, normal_words
 
 FLAGS = regex.IGNORECASE | regex.VERBOSE
-MODAL = r"(?:will|would|might|could|may|must|should)"
 # In lower case: "There Will Be Blood" is a title.
-BE = rf"(?-i:is|was|are|were|be|been|{MODAL}\s+(?:have\s+been|be)|(?:has|had|have)\s+been)"
+BE = (
+    r"(?-i:is|was|are|were|be|been|(?:will|would|might|could|may|must|should)\s+(?:have\s+been|be)"
+    r"|(?:has|had|have)\s+been)"
+)
 PREPOSITION = r"(?:in|on|at|by|for|from|as|to|near|during|around|between|into|with|until|since)"
 WORK = r"(?:film|movie|book|novel|song|show|series|play|story|game)"
-MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 
 # "No, they are not"; not "No Country for Old Men", "No. 5" or "No one".
 YES_NO = regex.compile(r"\W*((?i:yes|no))\b(?=\W*$|[,;:!]|\s*[–—-]|\.(?!\s*\d)|\s+(?!one\b)\p{Ll})")
@@ -50,6 +50,7 @@ LEAD_IN = regex.compile(
     FLAGS,
 )
 # "It was written by", "The capital of Australia is", "He was born in", "There are": the answer follows.
+# Also "Lincoln was the 14th", "The Eiffel Tower is 324 metres": a name, and then a number or another name.
 CLAUSE = regex.compile(
     rf"""\W*(?:
       (?:it|this|that|he|she|they|these|those|there|we|you|one)(?:\s+\w+ly|\s+also)?(?:\s+{BE}|['’](?:s|re))\b
@@ -57,12 +58,8 @@ CLAUSE = regex.compile(
         \s+(?<!\b(?:you|we|they)\s+)(?:{BE}\b|(?:has|have|had)\s+an?\s+(?:\w+\s+){{1,3}}of\b)
     | (?:the|an?)\s+(?-i:\p{{Lu}}\p{{L}}+\s+\p{{Ll}}+\s+(?:who|that|which|of))\s[^,;.!?]*?\s{BE}\b
     | (?-i:\p{{Lu}})[^,;.!?]*?['’]s\s+(?-i:\p{{Ll}})[^,;.!?]*?\s+{BE}\b
-    )\s*""",
-    FLAGS,
-)
-# "Lincoln was the 14th", "The Eiffel Tower is 324 metres": a name, and then a number or another name.
-NAME_IS = regex.compile(
-    rf"""\W*(?-i:\p{{Lu}})[^,;.!?]*?\s+{BE}\s+
+    )\s*
+    |\W*(?-i:\p{{Lu}})[^,;.!?]*?\s+{BE}\s+
     (?=(?:(?:in|on|at|about|around|the)\s+)*[$€£]?\d|(?:the\s+)?(?:first|second|third|fourth|fifth|sixth|seventh)\b
       |(?:born|located|situated|built|founded|named|called)\s|(?:\w+ly\s+)?(?:made|composed)\s)""",
     FLAGS,
@@ -83,30 +80,29 @@ AFTER_VERB = regex.compile(
     FLAGS,
 )
 # "It happened on", "He died in", "It means".
-PRONOUN_VERB = regex.compile(
+# Also "On July 4", "in the desert", "In Paris", "Written by Stephen King"; not "In Cold Blood".
+OPENING = regex.compile(
     rf"""\W*(?:it|he|she|they)\s+(?:(?-i:\p{{Ll}}+)\s+){{1,3}}?(?:{PREPOSITION}|of)\s+
-    |\W*(?:it|he|she|they)\s+(?-i:\p{{Ll}}+(?:ed|s)|had|have|took|spoke|won|wrote|sang|stood\s+for)\s+(?:for\s+)?""",
-    FLAGS,
-)
-# "On July 4", "in the desert", "In Paris", "Written by Stephen King"; not "In Cold Blood".
-OPENING_PREPOSITION = regex.compile(
-    rf"""\W*(?:{PREPOSITION}|about|approximately|roughly|circa|c\.)\s+(?=(?-i:\p{{Ll}})|\d|{MONTH}\b)
+    |\W*(?:it|he|she|they)\s+(?-i:\p{{Ll}}+(?:ed|s)|had|have|took|spoke|won|wrote|sang|stood\s+for)\s+(?:for\s+)?
+    |\W*(?:{PREPOSITION}|about|approximately|roughly|circa|c\.)\s+(?=(?-i:\p{{Ll}})|\d|{MONTH}\b)
     |\W*(?:in|at|from|by|near)\s+(?=(?-i:\p{{Lu}})[\p{{L}}'’-]*(?:,|\W*$))
     |\W*\p{{L}}+(?:ed|en|wn|ung)\s+(?-i:by)\s+(?=(?-i:\p{{Lu}}))""",
     FLAGS,
 )
-# "about 88 days".
-ROUGHLY = regex.compile(r"(?:about|approximately|roughly|around|nearly|almost|over)\s+(?=\d)")
-# "a cellist", "the Nile", and of "the Scottish author Ian Rankin" and "The 1994 film Pulp Fiction" only the name.
-ARTICLE = regex.compile(r"(?:an?|the)\s+|(?:An?|The)\s+(?=\p{Ll})")
+# Of "the Scottish author Ian Rankin" and "The 1994 film Pulp Fiction" the description; of "a cellist" and "the Nile"
+# the article; and of "about 88 days" the first word.
 DESCRIPTION = regex.compile(
     r"(?:an?|the)\s+(?:\p{Lu}\p{Ll}+\s+)?"
     r"(?:(?!(?:of|the|and|or|in|on|for|de|da|di|van|von|bin|to|with)\s)\p{Ll}[\w-]*\s+){1,3}(?=\p{Lu}[^,;.]*(?:[,;.]|$))"
     rf"|(?:The|An?)\s+(?:\d{{4}}\s+)?{WORK}\s+(?=\p{{Lu}})"
+    r"|(?:an?|the)\s+|(?:An?|The)\s+(?=\p{Ll})"
+    r"|(?:about|approximately|roughly|around|nearly|almost|over)\s+(?=\d)"
 )
 
-SHORT = "St Dr Mt Mr Ms Mrs Jr Sr Ft Sgt Gen Gov Sen Capt Lt Col Maj Prof Rev Hon Vol vs v c".split()
-ABBREVIATIONS = "".join(rf"(?<!\b{word})" for word in SHORT)
+ABBREVIATIONS = "".join(
+    rf"(?<!\b{word})"
+    for word in "St Dr Mt Mr Ms Mrs Jr Sr Ft Sgt Gen Gov Sen Capt Lt Col Maj Prof Rev Hon Vol vs v c".split()
+)
 SENTENCE_END = regex.compile(
     rf"(?<!\b\p{{Lu}})(?<!^\d)(?<!^\d\d){ABBREVIATIONS}(?<!\bNo(?=\.\s\d))\.(?:\s|$)"
     r"|;(?:\s|$)|[!?](?!\s+\p{Ll})(?:\s|$)|\s[(\[]|(?<!\d)\s[–—-]+\s|\s[–—-]+\s(?!\d)"
@@ -136,28 +132,30 @@ AFTER_NUMBER = regex.compile(
     r"(?:tall|long|high|wide|deep|old|away|ago|in|at|on|for|by|above|below)\b"
 )
 # Not ", a Soviet writer and playwright", which describes what stands before it.
-LINK = r"(?:of|the|de|la|le|du|da|di|del|der|van|von|bin|al)"
-NAME = r"(?:[Tt]he\s+)?\p{Lu}[\p{L}\d.'’-]*(?:\s+(?:LINK\s+){0,2}[\p{Lu}\d][\p{L}\d.'’-]*)*".replace("LINK", LINK)
+NAME = (
+    r"(?:[Tt]he\s+)?\p{Lu}[\p{L}\d.'’-]*"
+    r"(?:\s+(?:(?:of|the|de|la|le|du|da|di|del|der|van|von|bin|al)\s+){0,2}[\p{Lu}\d][\p{L}\d.'’-]*)*"
+)
 ITEM = rf"(?:(?:the\s+)?(?!an?\s)[\p{{L}}\d][\p{{L}}\d.'’-]*(?:\s+[\p{{L}}\d][\p{{L}}\d.'’-]*){{0,2}}|(?-i:{NAME}))"
 ENDS = r"(?=\W*$|[.;:!?]\s|,|\s+[(–—])"
-LIST = regex.compile(
-    rf"(?i:{ITEM}(?:,\s+{ITEM})+,?\s+(?:and|&)\s+(?:the\s+)?)"
-    rf"(?:(?i:{ITEM}){ENDS}|[\p{{L}}\d'’-]+(?:\s+\p{{Lu}}[\p{{L}}'’-]*)*)"
-)
-# "John, Paul, George", "hydrogen, oxygen, carbon", and "John Lennon, Paul McCartney", also where the text breaks off.
+# And bare lists: "John, Paul, George", "hydrogen, oxygen, carbon", and "John Lennon, Paul McCartney", also where the
+# text breaks off.
 UNFINISHED = r"(?=(?:,?\s+(?:and|&))?\W*$|[.;:!?]\s|\s+[(–—])"
 SMALL_ITEM = r"(?!(?:an?|the|i|it|he|she|they|we|you|which|who|but|so|in|on|at|not)\b)[\p{L}'’-]+(?:\s+[\p{L}'’-]+)?"
 TWO_WORDS = rf"\p{{Lu}}[\p{{L}}.'’-]*\s+{NAME}"
-BARE_LIST = regex.compile(
-    rf"(?:{NAME}(?:,\s+{NAME}){{2,}}|(?i:{SMALL_ITEM}(?:,\s+{SMALL_ITEM}){{2,}})|{TWO_WORDS},\s+{TWO_WORDS}){UNFINISHED}"
+LIST = regex.compile(
+    rf"(?i:{ITEM}(?:,\s+{ITEM})+,?\s+(?:and|&)\s+(?:the\s+)?)"
+    rf"(?:(?i:{ITEM}){ENDS}|[\p{{L}}\d'’-]+(?:\s+\p{{Lu}}[\p{{L}}'’-]*)*)"
+    rf"|(?:{NAME}(?:,\s+{NAME}){{2,}}|(?i:{SMALL_ITEM}(?:,\s+{SMALL_ITEM}){{2,}})|{TWO_WORDS},\s+{TWO_WORDS}){UNFINISHED}"
 )
 # What is left of a list that breaks off.
 LEFT_OVER = regex.compile(r"(?:[\s,]+(?:and|or|&))+\W*$")
-REGION = regex.compile(
-    r",\s+(?:\p{Lu}\.(?:\p{Lu}\.)*|(?:(?:New|North|South|West|East)\s+)?\p{Lu}[\p{L}-]*)(?=\W*$|[.,;)]|\s[(–—])"
+# A comma, but not before a year, and not before a region: "Portland, Oregon".
+COMMA = regex.compile(
+    rf",(?!\s+(?:{MONTH}\s+\d{{1,2}}\b|\d{{3,4}}\b))"
+    r"(?!\s+(?:\p{Lu}\.(?:\p{Lu}\.)*|(?:(?:New|North|South|West|East)\s+)?\p{Lu}[\p{L}-]*)(?=\W*$|[.,;)]|\s[(–—]))"
+    r"(?:\s|$)"
 )
-YEAR = regex.compile(rf",\s+(?:{MONTH}\s+\d{{1,2}}\b|\d{{3,4}}\b)")
-COMMA = regex.compile(r",(?:\s|$)")
 QUOTED = regex.compile(
     r"\W*?(?:\"([^\"]+)\"|“([^”]+)”|(?<!\w)'((?:[^']|'\w)+)'(?!\w)|‘((?:[^’]|’\w)+)’(?!\w)|\*\*([^*]+)\*\*)"
 )
@@ -179,13 +177,12 @@ def _composed(text: str) -> tuple[str, Sequence[int]]:
     """A text whose accents stand with their letters, as the patterns take them, and where its characters stood."""
     if unicodedata.is_normalized("NFC", text):
         return text, range(len(text) + 1)
-    composed, places, start = "", [], 0
-    for cluster in regex.findall(r"\X", text):
-        part = unicodedata.normalize("NFC", cluster)
+    composed, places = "", []
+    for cluster in regex.finditer(r"\X", text):
+        part = unicodedata.normalize("NFC", cluster[0])
         composed += part
-        places += [start + min(place, len(cluster) - 1) for place in range(len(part))]
-        start += len(cluster)
-    return composed, [*places, start]
+        places += [min(cluster.start() + place, cluster.end() - 1) for place in range(len(part))]
+    return composed, [*places, len(text)]
 
 
 def _short_answer(text: str, question: str) -> Span:
@@ -208,10 +205,9 @@ def _short_answer(text: str, question: str) -> Span:
 def _from(text: str, start: int) -> Span:
     """The short answer that begins at `start`, or after what may stand before it."""
     quoted = QUOTED.match(text, start)
-    if quoted:
-        inside = _trimmed(text, *quoted.span(quoted.lastindex))
-        if inside:
-            return inside
+    inside = _trimmed(text, *quoted.span(quoted.lastindex)) if quoted else None
+    if inside:
+        return inside
     start = _without_article(text, start)
     return _trimmed(text, start, _ending(text, start)) or cast(Span, _trimmed(text, 0, len(text)))
 
@@ -255,12 +251,12 @@ def _alternative(text: str, asked: list[str]) -> Span | None:
 def _beginning(text: str, asked: set[str]) -> int:
     """Where the answer begins, after lead-ins and the clause that it completes."""
     start = _after_lead_ins(text)
-    clause = CLAUSE.match(text, start) or NAME_IS.match(text, start) or _repeated(text, start, asked)
+    clause = CLAUSE.match(text, start) or _repeated(text, start, asked)
     if clause and _has_word(text[clause.end() :]):
         start = AFTER_VERB.match(text, clause.end()).end()
     else:
-        verb = PRONOUN_VERB.match(text, start) or OPENING_PREPOSITION.match(text, start)
-        start = verb.end() if verb else start
+        opening = OPENING.match(text, start)
+        start = opening.end() if opening else start
     heading = HEADING.match(text, start)
     return heading.end() if heading and asked.issuperset(bare_words(heading[1])) else start
 
@@ -290,7 +286,7 @@ def _repeated(text: str, start: int, asked: set[str]) -> regex.Match | None:
 
 def _without_article(text: str, start: int) -> int:
     start = len(text) - len(text[start:].lstrip(EDGES))
-    lead = DESCRIPTION.match(text, start) or ARTICLE.match(text, start) or ROUGHLY.match(text, start)
+    lead = DESCRIPTION.match(text, start)
     return lead.end() if lead else start
 
 
@@ -306,19 +302,14 @@ def _ending(text: str, start: int) -> int:
 
 
 def _end_at_comma(text: str, start: int, end: int) -> int:
-    """A comma ends the answer unless it is inside a list, before a region ("Portland, Oregon") or before a year."""
+    """A comma ends the answer unless it is inside a list, before a region or before a year."""
     if "," not in text[start:end]:
         return end
-    listed = LIST.match(text, start, end) or BARE_LIST.match(text, start, end)
+    listed = LIST.match(text, start, end)
     if listed:
         return listed.end()
-    position = start
-    while comma := COMMA.search(text, position, end):
-        kept = YEAR.match(text, comma.start(), end) or REGION.match(text, comma.start(), end)
-        if not kept:
-            return comma.start()
-        position = kept.end()
-    return end
+    comma = COMMA.search(text, start, end)
+    return comma.start() if comma else end
 
 
 def _trimmed(text: str, start: int, end: int) -> Span | None:

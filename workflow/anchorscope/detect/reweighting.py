@@ -1,4 +1,6 @@
-"""Reweighted states on disk: one row per analysed example, a column of vectors for each gate and amount.
+"""Pathway Reweighting: its gates and amounts, and its states on disk.
+
+The file has one row per analysed example, and a column of vectors for each gate and amount.
 
 The column `published/0.25` holds the state that is read when attention is shifted by a quarter towards the pathway that
 the gate `published` predicts; `question_last` the clean state of the question's last token. Both are
@@ -14,13 +16,20 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from anchorscope.detect.names import SHIFTS
 from anchorscope.extract.store import DTYPES, vector_bytes
-from anchorscope.files.provenance import provenance
-from anchorscope.files.sealed_parquet import made_from, read_table, write_table
+from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
 
+# The gates: trained on the anchors of the first prompt, as published, or of the second.
+PUBLISHED, HONEST = GATES = ("published", "honest")
+AMOUNTS = (0.0, 0.25, 0.5, 1.0, 2.0)  # among which inner folds choose; 0 changes nothing
+SHIFTS = tuple((gate, amount) for gate in GATES for amount in AMOUNTS if amount)  # what changes something
 QUESTION_LAST = "question_last"
 COLUMNS = [QUESTION_LAST, *(f"{gate}/{amount}" for gate, amount in SHIFTS)]
+
+
+def layer_read(layers: int) -> int:
+    """The layer that all methods of one layer read: the middle one, which no label has chosen."""
+    return layers // 2
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,13 @@ class Reweighted:
 
 def write_reweighted(target: Path | str, ids: list[str], states: Tensor, made: dict) -> None:
     """Write states [1 + shifts, examples, width]; `made` says what they were made from."""
-    _check_finite(ids, states)
+    bad = (~states.isfinite()).any(dim=-1).nonzero().tolist()
+    if bad:
+        column, example = bad[0]
+        raise ValueError(
+            f"The state {COLUMNS[column]} of example {ids[example]} is not finite; set the model's dtype to bfloat16 "
+            "or float32."
+        )
     raw = states.contiguous().view(torch.uint8).numpy()
     vectors = [
         pa.FixedSizeBinaryArray.from_buffers(pa.binary(raw.shape[2]), len(ids), [None, pa.py_buffer(column)])
@@ -43,16 +58,6 @@ def write_reweighted(target: Path | str, ids: list[str], states: Tensor, made: d
     table = pa.table({"id": pa.array(ids, pa.string()), **dict(zip(COLUMNS, vectors, strict=True))})
     kind = {"dtype": str(states.dtype).removeprefix("torch."), "width": states.shape[2]}
     write_table(target, table, provenance(**{**made, **kind}))
-
-
-def _check_finite(ids: list[str], states: Tensor) -> None:
-    bad = (~states.isfinite()).any(dim=-1).nonzero().tolist()
-    if bad:
-        column, example = bad[0]
-        raise ValueError(
-            f"The state {COLUMNS[column]} of example {ids[example]} is not finite; set the model's dtype to bfloat16 "
-            "or float32."
-        )
 
 
 def read_reweighted(paths: Sequence[Path | str]) -> Reweighted:

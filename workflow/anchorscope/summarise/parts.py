@@ -1,4 +1,7 @@
-"""Are the groups forms of questions? How many of each group have each form, and the headline's gap at equal form."""
+"""The headline's estimates for parts of the examples: strata, and forms of questions and answers.
+
+Are the groups forms of questions? How many of each group have each form, and the headline's gap at equal form.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,11 +9,20 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from anchorscope.summarise.bootstrap import Resamples
-from anchorscope.summarise.curves import Curve, Estimate, average_curves, curves, series_row
-from anchorscope.summarise.grouping import LABELLED_UNDER, PlaceLogits, RoleResult, group
+from anchorscope.summarise.curves import Curve, Resamples, average_curves, curve_rows, curves, series_row
+from anchorscope.summarise.grouping import (
+    HONEST,
+    LABELLED_UNDER,
+    POPULARITY,
+    PlaceLogits,
+    RoleResult,
+    by_layer,
+    group,
+    thirds,
+)
 from anchorscope.text.forms import ANSWER_FORMS, QUESTION_FORMS
 
+DISTANCE = ("near", "farther", "farthest")
 LOOKED_AT = (("flip", "measured"), ("replicate", "measured"), ("replicate", "recentred"))  # rules and logits
 ALL, EQUAL, COVERED = "all", "equal", "covered"  # what stands for a form in rows that are about several
 FORMS: dict[str, dict[str, str | bool]] = {  # by grouping: what its forms are called, and the values they stand for
@@ -27,6 +39,50 @@ SCHEMA = {
         ("share", "share_question", "share_answer", "question_anchored", "gap", "gap_low", "gap_high"), pl.Float64
     ),
 }
+
+
+def strata_table(delta: pl.DataFrame, place: PlaceLogits, resamples: Resamples) -> pl.DataFrame:
+    """The curves of each stratum, one row per intervention, rule, anchor and layer; `delta` has the headline's rows.
+
+    | stratum | |
+    |---|---|
+    | right, hallucinated | by the answer |
+    | judged_right, judged_hallucinated | by the clean verdict of the probe that labels, at the layer |
+    | unpopular, middling, popular | thirds by popularity, where the dataset has it |
+    | near, farther, farthest | thirds by the distance of the knocked-out state from clean ones, at the layer |
+    """
+    tables = []
+    for (intervention,), unit in delta.partition_by("intervention", as_dict=True, maintain_order=True).items():
+        for rule in ("flip", HONEST):
+            results = group(place, rule, intervention, "measured")
+            for stratum, members in _strata(unit, results).items() if results else ():
+                some = [result.among(part) for result, part in zip(results, members, strict=True)]
+                if any(result.counted.any() for result in some):
+                    names = {"intervention": intervention, "stratum": stratum, "rule": rule}
+                    tables += [
+                        curve_rows(curve, **names, anchor=anchor) for anchor, curve in curves(some, resamples).items()
+                    ]
+    return pl.concat(tables)
+
+
+def _strata(unit: pl.DataFrame, results: list[RoleResult]) -> dict[str, list[np.ndarray]]:
+    """Who is in each stratum, as each role sees it, from one intervention's rows, sorted by repeat, layer and id."""
+    hallucinated, known, distance = (by_layer(unit, name) for name in ("hallucinated", "popularity", "distance"))
+    known = known.astype(np.float64)
+    popularity = _thirds(known, POPULARITY) if np.isfinite(known[0, 0]).sum() >= len(POPULARITY) else {}
+    return {
+        "right": [~hallucinated] * len(results),
+        "hallucinated": [hallucinated] * len(results),
+        "judged_right": [result.judged_right for result in results],
+        "judged_hallucinated": [~result.judged_right for result in results],
+        **{name: [third] * len(results) for name, third in (_thirds(distance, DISTANCE) | popularity).items()},
+    }
+
+
+def _thirds(values: np.ndarray, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Thirds by values [repeats, layers, examples] within each layer; unknown values are in none."""
+    third = thirds(values, values)
+    return {name: third == number for number, name in enumerate(names)}
 
 
 def forms_table(examples: pl.DataFrame, place: PlaceLogits, resamples: Resamples) -> pl.DataFrame:
@@ -71,8 +127,9 @@ def _together(
     enough = np.stack([gap.fewest >= MIN_PER_GROUP for gap in gaps])  # [forms, layers]
     covered = (enough[:, :, None] & known[:, None]).any(0)  # [layers, examples]
     counts = {"n": round(covered.sum(1).mean()), "share": float(covered.mean())}
-    mixed = _curve(covered, results, resamples)
-    return {EQUAL: counts | _gap(_equal(known, gaps, enough)), COVERED: counts | _gap(mixed)}
+    weights = (known.sum(1)[:, None] * enough)[:, None]  # [forms, 1, layers]
+    equal = replace(average_curves(gaps, weights, weights), fewest=np.where(enough.any(0), MIN_PER_GROUP, 0))
+    return {EQUAL: counts | _gap(equal), COVERED: counts | _gap(_curve(covered, results, resamples))}
 
 
 def _curve(members: np.ndarray, results: list[RoleResult], resamples: Resamples) -> Curve:
@@ -104,20 +161,3 @@ def _share(part: np.ndarray, whole: np.ndarray) -> float | None:
     """Of the examples of a `whole`, the mean over roles, repeats and layers, without those where it is empty."""
     parts, wholes = (part & whole).sum(-1), whole.sum(-1)
     return float((parts[wholes > 0] / wholes[wholes > 0]).mean()) if wholes.any() else None
-
-
-def _equal(known: np.ndarray, gaps: list[Curve], enough: np.ndarray) -> Curve:
-    """The mean of the forms' gaps, each at the layers that have `enough` of it [forms, layers]."""
-    weights, draws = known.sum(1), len(gaps[0].delta_p.resampled)
-    kept = [_where(gap, layers) for gap, layers in zip(gaps, enough, strict=True)]
-    averaged = average_curves(kept, weights, np.broadcast_to(weights, (draws, len(weights))))
-    return replace(averaged, fewest=np.where(enough.any(0), MIN_PER_GROUP, 0))
-
-
-def _where(curve: Curve, layers: np.ndarray) -> Curve:
-    """A curve that is unknown in all other layers."""
-
-    def masked(estimate: Estimate) -> Estimate:
-        return Estimate(np.where(layers, estimate.mean, np.nan), np.where(layers, estimate.resampled, np.nan))
-
-    return replace(curve, delta_p=masked(curve.delta_p), delta_logit=masked(curve.delta_logit))

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from anchorscope.experiments.groups import Grouping
 from anchorscope.experiments.names import ACCURACY, ENOUGH, EQUAL_LOGIT, FLIPS, UNSURE
-from anchorscope.summarise.bootstrap import Resamples, ends, interval
-from anchorscope.summarise.curves import Estimate, known_mean, over_repeats
+from anchorscope.summarise.curves import Estimate, Resamples, ends, interval, over_layers, over_repeats
 
 RATES = (FLIPS, ACCURACY, UNSURE)  # measures in percent; an interval ends at 0 and 100
 BINS = 6  # of the clean logit on either side of zero
@@ -32,31 +32,20 @@ class Curve:
     estimate: Estimate
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Whom an estimate is about: who is counted in which group, and how many answers each example stands for."""
-
-    question_anchored: Array  # bool [repeats, layers, examples]
-    counted: Array  # bool, of the same shape
-    stands_for: Array  # [examples]
-    trained: float  # the share of the examples that probes learnt from
-
-
-def by_anchor(values: Array, sample: Sample, resamples: Resamples) -> dict[str, Curve]:
+def by_anchor(values: Array, grouping: Grouping, resamples: Resamples) -> dict[str, Curve]:
     """The mean of values [repeats, layers, examples] in each group, and the gap: question minus answer."""
-    inside = sample.question_anchored
-    masks = {"question": sample.counted & inside, "answer": sample.counted & ~inside}
-    found = {anchor: _group_mean(values, mask, sample, resamples) for anchor, mask in masks.items()}
-    question, answer = found.values()
+    inside = grouping.question_anchored
+    question = _group_mean(values, grouping.counted & inside, grouping, resamples)
+    answer = _group_mean(values, grouping.counted & ~inside, grouping, resamples)
     gap = Curve(
         n=question.n + answer.n,
         fewest=np.minimum(question.fewest, answer.fewest),
         estimate=question.estimate - answer.estimate,
     )
-    return {**found, "gap": gap}
+    return {"question": question, "answer": answer, "gap": gap}
 
 
-def _group_mean(values: Array, mask: Array, sample: Sample, resamples: Resamples) -> Curve:
+def _group_mean(values: Array, mask: Array, grouping: Grouping, resamples: Resamples) -> Curve:
     """The mean of values over those in a mask, both [repeats, layers, examples]."""
     count = mask.sum(-1)
     values = np.where(mask, values, 0.0)
@@ -66,27 +55,29 @@ def _group_mean(values: Array, mask: Array, sample: Sample, resamples: Resamples
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.stack([(weights @ some.T) / (weights @ of.T) for some, of in zip(values, mask, strict=True)])
 
-    once, drawn = means(sample.stands_for[None]), means(resamples.weights * sample.stands_for)
-    return Curve(count.mean(0), count.min(0), over_repeats(once[None], drawn[None], resamples.factors(sample.trained)))
+    once, drawn = means(grouping.stands_for[None]), means(resamples.weights * grouping.stands_for)
+    estimate = over_repeats(once[None], drawn[None], resamples.factors(grouping.trained))
+    return Curve(count.mean(0), count.min(0), estimate)
 
 
-def matched_gap(values: Array, sample: Sample, logits: Array, resamples: Resamples) -> Curve:
-    """The gap at equal clean logit: differences within bins of the `logits`, none of which spans zero.
+def matched_gap(values: Array, grouping: Grouping, resamples: Resamples) -> Curve:
+    """The gap at equal clean logit of the probe that labels: differences within bins of it, none of which spans zero.
 
-    Everything is [repeats, layers, examples]. A bin weighs as much as it can tell: the product of both groups' weights,
+    Values are [repeats, layers, examples]. A bin weighs as much as it can tell: the product of both groups' weights,
     divided by their sum.
     """
     once, drawn, sizes = [], [], []
-    for value, inside, counted, logit in zip(values, sample.question_anchored, sample.counted, logits, strict=True):
+    repeats = zip(values, grouping.question_anchored, grouping.counted, grouping.labelling, strict=True)
+    for value, inside, counted, logit in repeats:
         member = counted[:, None] & (bins(logit)[:, None] == np.arange(2 * BINS)[:, None])  # [layers, bins, examples]
         groups = np.stack([member & inside[:, None], member & ~inside[:, None]])
         sums = groups * np.where(counted, value, 0.0)[:, None]
-        once.append(_within_bins(sample.stands_for[None], groups, sums))
-        drawn.append(_within_bins(resamples.weights * sample.stands_for, groups, sums))
+        once.append(_within_bins(grouping.stands_for[None], groups, sums))
+        drawn.append(_within_bins(resamples.weights * grouping.stands_for, groups, sums))
         count = groups.sum(-1)  # [groups, layers, bins]
         sizes.append((count * (count.min(0) > 0)).sum(-1))  # of bins that have both groups
     size = np.stack(sizes)  # [repeats, groups, layers]
-    estimate = over_repeats(np.stack(once)[None], np.stack(drawn)[None], resamples.factors(sample.trained))
+    estimate = over_repeats(np.stack(once)[None], np.stack(drawn)[None], resamples.factors(grouping.trained))
     return Curve(n=size.sum(1).mean(0), fewest=size.min((0, 1)), estimate=estimate)
 
 
@@ -114,48 +105,37 @@ def bins(logits: Array) -> Array:
 
 def rows(curve: Curve, **names: str | None) -> Iterator[dict]:
     """One row per layer and one for the mean over layers, as `SCHEMA` has them. An interval needs two examples."""
-    low, high = interval(curve.estimate.resampled)
+    low, high = (np.where(curve.fewest >= 2, end, np.nan) for end in interval(curve.estimate.resampled))
     if names["measure"] in RATES and names["anchor"] != "gap":
         low, high = low.clip(0, 100), high.clip(0, 100)
-    for layer, (n, fewest, value) in enumerate(zip(curve.n, curve.fewest, curve.estimate.mean, strict=True)):
-        sure = {"low": known(low[layer]), "high": known(high[layer])} if fewest >= 2 else {}
-        yield {**names, "layer": layer, "n": round(n), "value": known(value), **sure}
-    yield {**names, **area(curve)}
+    for layer, (n, value, least, most) in enumerate(zip(curve.n, curve.estimate.mean, low, high, strict=True)):
+        yield {**names, "layer": layer, "n": round(n), "value": value, "low": least, "high": most}
+    yield {**names, "layer": None, **area(curve)}
 
 
 def rows_of_groups(
-    values: Array, sample: Sample, resamples: Resamples, logits: Array | None, **names: str
+    values: Array, grouping: Grouping, resamples: Resamples, *, matched: bool, **names: str
 ) -> Iterator[dict]:
-    """The rows of both groups and of the gap; with the `logits` that label, also of the gap where they are equal."""
-    for anchor, curve in by_anchor(values, sample, resamples).items():
+    """The rows of both groups and of the gap; if `matched`, also of the gap at equal clean logit."""
+    for anchor, curve in by_anchor(values, grouping, resamples).items():
         yield from rows(curve, **names, anchor=anchor)
-    if logits is not None:
-        matched = matched_gap(values, sample, logits, resamples)
-        yield from rows(matched, **{**names, "stratum": EQUAL_LOGIT}, anchor="gap")
+    if matched:
+        curve = matched_gap(values, grouping, resamples)
+        yield from rows(curve, **{**names, "stratum": EQUAL_LOGIT}, anchor="gap")
 
 
 def area(curve: Curve) -> dict:
     """The mean over layers in which every group has enough examples; no value where there is no such layer."""
     used = (curve.fewest >= ENOUGH) & np.isfinite(curve.estimate.mean)
     if not used.any():
-        return {"layer": None, "n": 0}
-    drawn = known_mean(curve.estimate.resampled[:, used].T)
+        return {"n": 0}
+    value, drawn = over_layers(Estimate(curve.estimate.mean[used], curve.estimate.resampled[:, used]))
     low, high = ends(drawn)
-    return {
-        "layer": None,
-        "n": round(curve.n[used].mean()),
-        "value": float(curve.estimate.mean[used].mean()),
-        "low": low,
-        "high": high,
-        "resampled": drawn.astype(np.float32).tolist(),
-    }
-
-
-def known(value: float) -> float | None:
-    """A number as a table has it: nothing in place of NaN."""
-    return float(value) if np.isfinite(value) else None
+    resampled = drawn.astype(np.float32).tolist()
+    return {"n": round(curve.n[used].mean()), "value": value, "low": low, "high": high, "resampled": resampled}
 
 
 def to_table(some: Iterator[dict], **more: Any) -> pl.DataFrame:
-    """Rows as `SCHEMA` has them, with more columns."""
-    return pl.DataFrame(list(some), schema={**SCHEMA, **more}, orient="row")
+    """Rows as `SCHEMA` has them, with more columns; nothing in place of NaN."""
+    found = pl.DataFrame(list(some), schema={**SCHEMA, **more}, orient="row")
+    return found.with_columns(pl.col(pl.Float64).fill_nan(None))

@@ -1,12 +1,13 @@
-"""How well a method that learnt from some datasets does on another one; from files to a file.
+"""All methods from files to a file: on one dataset, and having learnt from some datasets on another one.
 
-Nobody learns from what is tested: an example that shares its question or its subject with the tested dataset is left
-out of training. Of Pathway Reweighting only the probe carries over: the states of a dataset are reweighted by its own
-gate.
+On one dataset they are cross-fitted: every example is scored by what never saw it. Between datasets nobody learns from
+what is tested: an example that shares its question or its subject with the tested dataset is left out of training. Of
+Pathway Reweighting only the probe carries over: the states of a dataset are reweighted by its own gate.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -15,19 +16,31 @@ import torch
 from torch import Tensor
 
 from anchorscope.detect.areas import areas
-from anchorscope.detect.methods import LayerProbes, every_method, probe_files, probe_layers_at
-from anchorscope.detect.names import METHODS, OTHERS, OUTPUT, SAMPLES
+from anchorscope.detect.fits import CLEAN, Fits, LayerProbes, every_method, probe_files, probe_layers, probe_layers_at
+from anchorscope.detect.methods import METHODS, OTHERS
 from anchorscope.detect.pooled import PooledReader
 from anchorscope.detect.reading import Files, Reading, joined, read_files
 from anchorscope.files.frames import write_frame
 from anchorscope.files.logs import log, progress
-from anchorscope.files.provenance import provenance
-from anchorscope.probe.examples import MIN_PER_CLASS
+from anchorscope.files.sealed_parquet import provenance
+from anchorscope.probe.anchor_rules import FULL
+from anchorscope.probe.examples import MIN_PER_CLASS, too_few
 from anchorscope.probe.fitting import Fitting
-from anchorscope.probe.probed import too_few
-from anchorscope.probe.strengths import Trainings, choose_strengths, whole
+from anchorscope.probe.kept import load_probes
+from anchorscope.probe.scores import each
+from anchorscope.probe.strengths import Trainings, choose_strengths, cross_fitting, own_fold, whole
+from anchorscope.probe.written import write_derived
 
-SCHEMA = {
+SCORES = {
+    "method": pl.String,
+    "id": pl.String,
+    "cluster": pl.String,
+    "hallucinated": pl.Boolean,
+    "fold": pl.Int8,
+    "score": pl.Float64,
+    "p": pl.Float64,
+}
+TRANSFER = {
     "method": pl.String,
     "trained_on": pl.String,
     "dataset": pl.String,
@@ -39,12 +52,65 @@ SCHEMA = {
 }
 
 
+def score_methods(
+    files: Files, probes: Path | str, dataset: str, target: Path | str, *, answer_scores: bool, fitting: Fitting
+) -> None:
+    """Write what every method says of a model's answers on a dataset; nothing where they were too few to probe.
+
+    `probes` are those of the main run, whose first repeat has the same folds.
+    """
+
+    def scored() -> list[pl.DataFrame]:
+        reader, reading = read_files(files, dataset, answer_scores, fitting)
+        kept = load_probes(probes).fitted(FULL, repeat=0)
+
+        def probe(clean: Tensor, layers: slice) -> list[LayerProbes]:
+            device = clean.device
+            plain = each(kept, lambda tensor: tensor[layers].to(device))
+            return [probe_layers(clean, reading.labels.to(device), trainings_of(reading).to(device), plain)]
+
+        (of_layers,) = probe_files(reader, probe, fitting.on_card)
+        return [scores_table(reading, of_layers, fitting.seed)]
+
+    made = {"stage": "score_methods", "dataset": dataset, "folds": fitting.folds, "code": fitting.code}
+    write_derived([target], probes, scored, made)
+
+
+def trainings_of(reading: Reading) -> Trainings:
+    """All folds but one, for each fold."""
+    return cross_fitting(torch.from_numpy(reading.folds))
+
+
+def scores_table(reading: Reading, probes: LayerProbes, seed: int) -> pl.DataFrame:
+    """One row per method and example. `probes` are the plain ones of all layers, fitted to `trainings_of`."""
+    folds = torch.from_numpy(reading.folds)
+    said = every_method(Fits(reading, probes, trainings_of(reading), together=reading.folds, seed=seed))
+    everyone = {
+        "id": reading.ids,
+        "cluster": reading.clusters,
+        "hallucinated": reading.hallucinated,
+        "fold": reading.folds,
+    }
+    return pl.concat(
+        pl.DataFrame(
+            {
+                "method": method,
+                **everyone,
+                "score": own_fold(found.scores, folds).numpy(),
+                "p": own_fold(found.chances, folds).numpy(),
+            },
+            schema=SCORES,
+        )
+        for method, found in said.items()
+    )
+
+
 def carry_over(
     files: Mapping[str, Files], model: str, target: Path | str, answer_scores: bool, fitting: Fitting
 ) -> None:
     """Write how well methods of a model carry over, from the files of each dataset; those not probed are left out."""
     probed = {name: own for name, own in files.items() if not too_few(own["reweighted"][0])}
-    table = pl.DataFrame(schema=SCHEMA)
+    table = pl.DataFrame(schema=TRANSFER)
     if len(probed) > 1:
         readers, readings = zip(
             *(read_files(own, name, answer_scores, fitting) for name, own in probed.items()), strict=True
@@ -122,7 +188,7 @@ def probe_plans(planned: Plans) -> Callable[[Tensor, slice], list[LayerProbes]]:
     They are fitted here because they learn from a whole dataset, or from several. All layers have the strength that
     suits the layer that is read.
     """
-    labels, clean = planned.everyone.labels, planned.everyone.states["first", "clean"][None]
+    labels, clean = planned.everyone.labels, planned.everyone.states[CLEAN][None]
     trainings = [planned.trainings(plan) for plan in planned.taught]
     strengths = [choose_strengths(clean, labels, one)[0] for one in trainings]
 
@@ -144,17 +210,16 @@ def carried_over(planned: Plans, probes: Sequence[LayerProbes], seed: int) -> pl
     everyone, found = planned.everyone, []
     for plan, fitted in zip(planned.taught, progress(probes, len(probes), "carrying over"), strict=True):
         strengths = fitted.strengths.unique().tolist()  # one for all probes of states
-        trainings = planned.trainings(plan)
-        said = every_method(everyone, fitted, trainings, together=planned.dataset, seed=seed, strengths=strengths)
+        fits = Fits(everyone, fitted, planned.trainings(plan), planned.dataset, seed, strengths)
+        said = every_method(fits)
         scores = np.array([one.scores[0].numpy() for one in said.values()])
         for dataset, mine in plan.tested.items():
-            clusters = [cluster for cluster, own in zip(everyone.clusters, mine, strict=True) if own]
+            clusters = list(compress(everyone.clusters, mine))
             measured = areas(scores[:, mine], everyone.hallucinated[mine], clusters, folds=np.zeros(mine.sum()))
             found.append(_rows(plan, dataset, list(said), measured))
-    unlearnt = (*OUTPUT, *SAMPLES)
-    methods = [name for name in METHODS if name in everyone.outputs or name not in unlearnt]
+    methods = [name for name, method in METHODS.items() if method.learns or name in everyone.outputs]
     found += [_rows(plan, dataset, methods, {}) for plan in planned.untaught for dataset in plan.tested]
-    return pl.concat([pl.DataFrame(schema=SCHEMA), *found])
+    return pl.concat([pl.DataFrame(schema=TRANSFER), *found])
 
 
 def _rows(plan: Plan, dataset: str, methods: list[str], measured: dict[str, np.ndarray]) -> pl.DataFrame:
@@ -166,4 +231,4 @@ def _rows(plan: Plan, dataset: str, methods: list[str], measured: dict[str, np.n
         "left_out": plan.left_out,
         **dict.fromkeys(("auc", "auc_low", "auc_high")),
     }
-    return pl.DataFrame({"method": methods, **row, **measured}, schema=SCHEMA)
+    return pl.DataFrame({"method": methods, **row, **measured}, schema=TRANSFER)

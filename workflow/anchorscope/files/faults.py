@@ -1,16 +1,29 @@
-"""Whether a path leads to a plain file of a bearable size. Nothing is opened: a fifo or a device might never end."""
+"""What is wrong with a file, or what a library says of it, in words short enough for a sentence."""
 
 import os
 import stat
 from pathlib import Path
 
-from anchorscope.files.reasons import shortened
-
+LONGEST = 200  # characters
 LARGEST_TEXT = 256 * 2**20  # bytes of a file beside a model's weights; the largest published tokenizers have 35 million
 
 
+def reason_of(error: BaseException) -> str:
+    """The error's message on one line of limited length, without its last full stop; its kind where it says nothing."""
+    return shortened(str(error)).rstrip(".") or type(error).__name__
+
+
+def shortened(text: object, longest: int = LONGEST) -> str:
+    """A text, or a path, on one line of limited length."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= longest else f"{line[:longest]}…"
+
+
 def fault_of_file(path: Path | str, largest: int | None = None) -> str | None:
-    """What is wrong with a path that should lead to a readable file of at most `largest` bytes; None if nothing is."""
+    """What is wrong with a path that should lead to a readable file of at most `largest` bytes; None if nothing is.
+
+    Nothing is opened: a fifo or a device might never end.
+    """
     try:
         found = os.stat(os.fspath(path))
     except (TypeError, ValueError):  # a number, or a text with a NUL

@@ -1,21 +1,52 @@
-"""What a reader must know about numbers and figures: which model and questions they come from."""
+"""Numbers and notes as pages and figures write them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import polars as pl
 
+MINUS = "−"
 COARSE = 0.05  # of a state: where rounding moves it further, that is said
-FIRST = (
-    *("model", "weights", "dataset", "source", "component", "position", "measure", "condition"),
-    *("intervention", "stratum", "rule", "labels", "logits", "anchor", "layer", "reader"),
-)
 
 
-def described(table: pl.DataFrame, model: str, weights: str, dataset: str, source: str) -> pl.DataFrame:
-    """A table that also says which model and questions its numbers come from; keys stand first."""
-    texts = {"model": model, "weights": weights, "dataset": dataset, "source": source}
-    named = table.with_columns(**{name: pl.lit(value, pl.String) for name, value in texts.items()})
-    return named.select(*(name for name in FIRST if name in named.columns), pl.exclude(FIRST))
+def plain(value: float, decimals: int = 1) -> str:
+    """A number."""
+    return f"{value:.{decimals}f}".replace("-", MINUS)
+
+
+def signed(value: float, decimals: int = 1) -> str:
+    """A number with its sign."""
+    return f"{value:+.{decimals}f}".replace("-", MINUS)
+
+
+Number = Callable[[float, int], str]  # `plain` or `signed`
+
+
+def number_text(value: object) -> str:
+    """A value as a reader wants it: numbers to one decimal place, nothing as a dash."""
+    if value is None:
+        return "–"
+    return plain(value) if isinstance(value, float) else str(value)
+
+
+def between(low: float | None, high: float | None, decimals: int = 1, number: Number = plain) -> str:
+    """An interval."""
+    return "–" if low is None or high is None else f"{number(low, decimals)} … {number(high, decimals)}"
+
+
+signed_between = partial(between, number=signed)
+
+
+def with_interval(
+    value: float | None, low: float | None, high: float | None, decimals: int = 1, number: Number = plain
+) -> str | None:
+    """A number with its interval; nothing where there is no number."""
+    return None if value is None else f"{number(value, decimals)} ({between(low, high, decimals, number)})"
+
+
+def with_ends(row: Mapping, name: str, decimals: int, number: Number = plain) -> str | None:
+    """A column of a row with its interval; nothing where it has no value."""
+    return with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], decimals, number)
 
 
 def notes(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[str, str]) -> Iterator[str]:
