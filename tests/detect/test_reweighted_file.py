@@ -1,7 +1,5 @@
 """Reweighted states from files to files: whole, in the order of ids, refused in one sentence where they cannot be."""
 
-import re
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,10 +13,11 @@ from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import Headline
 from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
 from anchorscope.models.fetch import fetch_model
+from described import columns
 from few_examples import SHOTS, examples, longest, prompts
 from rounding import assert_same, of_a_pass
 from small_run import save_model
-from small_things import ROOT, tiny_model
+from small_things import tiny_model
 
 HEADLINE = Headline("resid", "answer_last")
 SETTINGS = AgainSettings(
@@ -117,10 +116,5 @@ def test_a_state_that_is_not_finite_is_named(tmp_path):
     assert not (tmp_path / "a").exists()
 
 
-def test_the_page_on_formats_names_the_columns():
-    page = (ROOT / "docs/formats.md").read_text(encoding="utf-8")
-    section = page.split("## `reweighted/{model}/{dataset}/{shard}.parquet`")[1].split("\n## ")[0]
-    cells = " ".join(re.findall(r"^\| (`.*?) \|", section, re.M))
-    (gates,), (amounts,) = zip(*re.findall(r"`\{([\w,]+)\}/\{([\d.,]+)\}`", cells), strict=True)
-    assert re.findall(r"`(\w+)`", cells) == ["id", COLUMNS[0]]
-    assert [f"{gate}/{amount}" for gate in gates.split(",") for amount in amounts.split(",")] == COLUMNS[1:]
+def test_the_columns_are_described():
+    assert columns("reweighted/{model}/{dataset}/{shard}.parquet") == ["id", *COLUMNS]

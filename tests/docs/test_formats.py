@@ -1,7 +1,6 @@
-"""docs/formats.md names every file of a run and every column of its tables, and nothing that is not there."""
+"""workflow/schemas/tables.yaml describes every table and column of a run, and nothing that is not there."""
 
 import re
-from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -9,53 +8,20 @@ import pytest
 import torch
 
 from anchorscope.detect import gates, scoring
-from anchorscope.draw.kinds import DETECTION_KINDS
+from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS
 from anchorscope.experiments import NAMES
 from anchorscope.experiments.tell_groups import tell_groups
+from described import DESCRIBED, TABLES, columns, files, names, own_columns
 from detection_scores import make_detection
-from pages import anchor_of
 from planted_experiments import COUNT, LAYERS, World, patching, saliency
 from small_things import ROOT
 
 PAGE = ROOT / "docs/formats.md"
-PARTS = re.split(r"^## +(.*)$", PAGE.read_text(), flags=re.M)[1:]
-SECTIONS = dict(zip(PARTS[::2], PARTS[1::2], strict=True))
-# What a section begins with whose tables this run does not have; tests of experiments and detection look at them.
-DETECTION = tuple(f"`{name}." for name in ("detection", "transfer", "reliability", "coverage", "pathways"))
-ELSEWHERE = ("`experiments/", "`{patching,", "`reweighted/", "`asked/", "`samples/", "`detect/", *DETECTION)
-BEGINNING = "What every gathered table begins with"
-
-
-def expanded(text: str) -> list[str]:
-    """`{a,b}_{1,2}` as the shell reads it; `{name}` stays."""
-    parts = re.split(r"\{([^{}]*,[^{}]*)\}", text)
-    return ["".join(some) for some in product(*(p.split(",") if i % 2 else [p] for i, p in enumerate(parts)))]
-
-
-def quoted(text: str) -> list[str]:
-    return [name for code in re.findall(r"`([^`]+)`", text) for name in expanded(code)]
-
-
-def columns(heading: str) -> set[str]:
-    """The columns that a section's tables name, and those of the sections that they lead to."""
-    found = set()
-    for table in re.findall(r"^\| column \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", SECTIONS[heading], re.M):
-        for row in table.splitlines():
-            cell = row.split("|")[1]
-            found.update(quoted(cell))
-            for anchor in re.findall(r"\(#([^)]+)\)", cell):
-                (other,) = (name for name in SECTIONS if anchor_of(name) == anchor)
-                found |= columns(other)
-    return found
-
-
-def files(heading: str, results: Path) -> list[Path]:
-    """The tables of a run that a heading names. A name in braces has no dot, which divides the parts of a file name."""
-    patterns = [re.sub(r"\\\{\w+\\\}", r"[^./]+", re.escape(name)) for name in quoted(heading)]
-    tables = [path for path in results.rglob("*") if path.suffix in (".parquet", ".csv")]
-    return [
-        path for pattern in patterns for path in tables if re.fullmatch(pattern, path.relative_to(results).as_posix())
-    ]
+# What the name of a table begins with that this run does not have; tests of experiments and detection look at them.
+DETECTION = tuple(f"{name}." for name in ("detection", "transfer", "reliability", "coverage", "pathways"))
+ELSEWHERE = ("unsure/", "experiments/", "{patching,", "reweighted/", "asked/", "samples/", "detect/", *DETECTION)
+EXPERIMENTS = "{patching,answer_only,boundary,awareness,saliency}.{parquet,csv}"
+WITHOUT_COLUMNS = [name for name in TABLES if not columns(name)]
 
 
 def columns_of(path: Path) -> set[str]:
@@ -71,65 +37,77 @@ def agree(named: set[str], found: set[str]) -> bool:
     return (unnamed, missing) == ([], [])
 
 
-def test_every_table_of_a_run_has_one_section(experimented):
+def test_every_table_of_a_run_is_described_once(experimented):
     results = experimented / "results"
-    named = [path for heading in SECTIONS for path in files(heading, results)]
+    named = [path for table in TABLES for path in files(table, results)]
     there = [path for path in results.rglob("*") if path.suffix in (".parquet", ".csv")]
     assert sorted(named) == sorted(there)
 
 
-MEASURED = [name for name in SECTIONS if columns(name) and name != BEGINNING and not name.startswith(ELSEWHERE)]
+MEASURED = [name for name in TABLES if name not in WITHOUT_COLUMNS and not name.startswith(ELSEWHERE)]
 
 
-@pytest.mark.parametrize("heading", MEASURED)
-def test_a_section_names_the_columns_of_its_tables_and_no_others(heading, experimented):
-    found = files(heading, experimented / "results")
+@pytest.mark.parametrize("table", MEASURED)
+def test_a_table_has_the_columns_that_are_described_and_no_others(table, experimented):
+    found = files(table, experimented / "results")
     assert found
     for path in found:
-        named, there = columns(heading), columns_of(path)
-        assert agree(named, there), f"{path}: the page has {sorted(named)}, the file {sorted(there)[:50]}"
+        named, there = set(columns(table)), columns_of(path)
+        assert agree(named, there), f"{path}: described are {sorted(named)}, the file has {sorted(there)[:50]}"
+
+
+def test_every_column_has_a_type_and_a_meaning_and_is_described_once():
+    parts = [DESCRIBED["gathered"], DESCRIBED["common"], *(table["columns"] for table in TABLES.values())]
+    assert all(len(said) == 2 and all(said) for part in parts for said in part.values())
+    assert all(table["row"] for table in TABLES.values())
+    for table in TABLES:
+        assert len(columns(table)) == len(set(columns(table))), table
+    listed = [name for table in TABLES.values() for name in table.get("common", [])]
+    assert set(listed) == set(DESCRIBED["common"]), "each is described, and each is used"
 
 
 def test_one_models_estimates_are_the_gathered_tables_without_their_beginning(finished):
     results = finished / "results"
-    (heading,) = (name for name in SECTIONS if "{summary,series" in name)
-    for path in files(heading, results):
-        assert columns_of(path) == columns_of(results / path.name) - columns(BEGINNING)
+    (table,) = (name for name in TABLES if "{summary,series" in name)
+    for path in files(table, results):
+        assert columns_of(path) == columns_of(results / path.name) - set(names(DESCRIBED["gathered"]))
 
 
-def test_every_section_on_tables_names_columns_but_for_two_that_say_why_not(finished):
-    silent = [name for name in SECTIONS if files(name, finished / "results") and not columns(name)]
-    assert [name.split("/")[0].strip("`") for name in silent] == ["raw", "estimates"]
+def test_every_table_names_columns_but_for_two_that_say_why_not():
+    assert [name.split("/")[0] for name in WITHOUT_COLUMNS] == ["raw", "estimates"]
 
 
 def test_the_figures_that_the_page_names_are_drawn(finished):
-    (heading,) = (name for name in SECTIONS if name.startswith("`figures/"))
-    kinds = set(re.findall(r"^\| `(\w+)` \|", SECTIONS[heading], re.M))
+    (said,) = re.findall(r"Kinds: (.*?) The report", " ".join(PAGE.read_text(encoding="utf-8").split()))
+    kinds = set(re.findall(r"`(\w+)`", said))
     drawn = {path.stem.removesuffix("_column") for path in (finished / "results/figures/main").iterdir()}
     detection = {kind.name for kind in DETECTION_KINDS}
+    assert kinds == {kind.name for kind in FIGURE_KINDS} | detection
     assert kinds - drawn == {"words", "windows", *NAMES, *detection}, "one choice of words, no window, nothing more"
     assert drawn <= kinds
 
 
-def test_the_sections_on_experiments_name_the_columns_of_their_tables():
-    (told,) = (name for name in SECTIONS if name.startswith("`experiments/awareness"))
-    (estimated,) = (name for name in SECTIONS if ".estimates." in name)
-    (gathered,) = (name for name in SECTIONS if name.startswith("`{patching,"))
+def test_the_tables_of_experiments_have_the_columns_that_are_described():
+    told = "experiments/awareness/{model}/{dataset}.parquet"
+    estimated = "experiments/{experiment}/{model}/{dataset}.estimates.parquet"
     world = World(seed=0, two_kinds=True)
     states = (torch.from_numpy(world.random.normal(size=(COUNT, 2))).float() for _ in range(LAYERS))
-    assert columns(told) == set(tell_groups(states, world.groups(), seed=0).columns)
-    assert columns(estimated) == set(saliency("holds", 0).columns) == {*patching("holds", 0).columns, "sample"}
-    assert columns(gathered) == columns(estimated) - {"resampled"} | columns(BEGINNING)
+    assert set(columns(told)) == set(tell_groups(states, world.groups(), seed=0).columns)
+    assert set(columns(estimated)) == set(saliency("holds", 0).columns) == {*patching("holds", 0).columns, "sample"}
+    assert set(own_columns(EXPERIMENTS)) == set(columns(estimated)) - {"resampled"}
+    assert TABLES[EXPERIMENTS]["gathered"]
 
 
-def test_the_sections_on_detection_name_the_columns_of_their_tables(tmp_path):
+def test_the_tables_of_detection_have_the_columns_that_are_described(tmp_path):
     tables, _ = make_detection(tmp_path, {"small": "trained"}, ["one"])
     for name, table in tables.items():
-        (heading,) = (one for one in SECTIONS if one.startswith(f"`{name}."))
-        assert columns(heading) == set(table.columns), name
+        assert set(columns(f"{name}.{{parquet,csv}}")) == set(table.columns), name
 
 
-def test_the_sections_on_methods_of_detection_name_the_columns_of_their_tables():
-    for kind, schema in (("gates", gates.SCHEMA), ("scores", scoring.SCORES), ("transfer", scoring.TRANSFER)):
-        (heading,) = (name for name in SECTIONS if name.startswith(f"`detect/{kind}/"))
-        assert columns(heading) == set(schema)
+def test_the_tables_of_detection_methods_have_the_columns_that_are_described():
+    for name, schema in (
+        ("gates/{model}/{dataset}", gates.SCHEMA),
+        ("scores/{model}/{dataset}", scoring.SCORES),
+        ("transfer/{model}", scoring.TRANSFER),
+    ):
+        assert set(columns(f"detect/{name}.parquet")) == set(schema)

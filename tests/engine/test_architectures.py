@@ -1,5 +1,6 @@
-"""docs/architectures.md says what its script finds: here for a few architectures, and with --all for every one."""
+"""docs/architectures.csv says what its script finds: here for a few architectures, and with --all for every one."""
 
+import csv
 import re
 from functools import cache
 
@@ -7,7 +8,7 @@ import pytest
 import transformers
 from transformers.utils import logging
 
-from architectures import IMAGE_MODELS, architectures, compare, judge, small_image_model
+from architectures import IMAGE_MODELS, architectures, compare, judge, row, small_image_model
 from small_things import ROOT
 
 # One of each kind: packed, with latent attention, with layers that share keys, with code of its own for attention, with
@@ -17,8 +18,6 @@ MEASURED = ("opt", "deepseek_v3", "gemma3n_text", "bloom", "gpt_oss", "jamba", "
 # without a module for a layer, with convolutions in attention.
 REFUSED = ("cpmant", "deepseek_v4", "hrm_text", "xlm", "zaya")
 SAMPLE = MEASURED + REFUSED
-CELLS = (r"([\w, -]+)", r"(packed|plain, \w+)", r"(\d*)", r"([\w, ]+)", *[r"(\d\S+)"] * 3, "(.+)")
-ROW = re.compile("^" + r"\| " + r" \| ".join(CELLS) + r" \|$", re.MULTILINE)
 
 
 @cache
@@ -26,8 +25,18 @@ def text() -> str:
     return (ROOT / "docs/architectures.md").read_text(encoding="utf-8")
 
 
-def rows() -> dict[str, tuple[str, ...]]:
-    return {kind: tuple(others) for kind, *others in ROW.findall(text())}
+@cache
+def rows() -> dict[str, dict[str, str]]:
+    with (ROOT / "docs/architectures.csv").open(encoding="utf-8", newline="") as lines:
+        return {row["architecture"]: row for row in csv.DictReader(lines)}
+
+
+def section(heading: str) -> str:
+    return text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+
+
+def is_exact(row: dict[str, str]) -> bool:
+    return max(float(row[name]) for name in ("clean", "knockout", "window")) < 1e-4 and row["answers"] == "equal"
 
 
 @pytest.fixture(autouse=True)
@@ -38,31 +47,36 @@ def quiet():
 @pytest.mark.parametrize(
     "kind", [kind if kind in SAMPLE else pytest.param(kind, marks=pytest.mark.slow) for kind in architectures()]
 )
-def test_the_page_says_what_the_script_finds(kind):
-    verdict = judge(kind)
+def test_the_table_says_what_the_script_finds(kind):
+    verdict, said = judge(kind), rows()[kind]
     if verdict.not_built:
-        assert kind in text().rpartition("## Not tried")[2]
+        assert said["path"] == "not tried"
+        assert re.search(rf"\b{kind}\b", section("Not tried"))
     elif verdict.refused:
-        assert f"- {kind}: {verdict.refused}" in text()
+        assert (said["path"], said["why"]) == ("refused", verdict.refused)
+        (line,) = re.findall(rf"^- .*\b{kind}\b.*: (.*)$", section("Refused"), re.M)
+        assert verdict.refused.endswith(line)
     else:
-        found = verdict.found
-        path, without, components, *differences, answers = rows()[kind]
-        assert (path, without, components) == (found.path, str(found.without_attention or ""), found.components)
-        assert found.exact == (max(map(float, differences)) < 1e-4 and answers == "equal")
+        assert row(verdict)[1:4] == [said[name] for name in ("path", "without", "components")]
+        assert verdict.found.exact == is_exact(said)
 
 
 @pytest.mark.parametrize("kind", ["gemma3", *(pytest.param(kind, marks=pytest.mark.slow) for kind in IMAGE_MODELS[1:])])
 def test_the_text_model_of_a_model_for_images_is_measured(kind):
     found = compare(small_image_model(kind))
     assert found.exact
-    assert rows()[f"{kind}, whole"][0] == found.path
+    assert rows()[f"{kind}, whole"]["path"] == found.path
 
 
 def test_most_architectures_that_can_be_built_are_exact():
     listed, built, exact, packed, plain = map(
         int, re.search(r"Of (\d+) .*?, (\d+) could.* (\d+) of .*?: (\d+) on .*\n(\d+) on", text()).groups()
     )
-    exact_rows = [row for kind, row in rows().items() if "whole" not in kind and max(map(float, row[3:6])) < 1e-4]
+    tried = [row for kind, row in rows().items() if "whole" not in kind and row["path"] != "not tried"]
+    exact_rows = [row for row in tried if row["path"] != "refused" and is_exact(row)]
+    assert len(tried) == built
+    assert sum("whole" not in kind for kind in rows()) == listed
+    assert sum(row["path"] == "packed" for row in exact_rows) == packed
     if f"transformers {transformers.__version__} " in text():  # others know of more architectures, or of fewer
         assert listed == len(architectures())
     assert len(exact_rows) == exact == packed + plain

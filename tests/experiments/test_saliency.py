@@ -1,6 +1,5 @@
 """Saliency is what autograd and finite differences say, for one example or many, and a run measures it by name."""
 
-import re
 import shutil
 
 import numpy as np
@@ -22,11 +21,12 @@ from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.examples import examples_of
 from anchorscope.probe.kept import read_probes
 from architectures import small_model
+from described import columns
 from few_examples import examples, prompts
 from reference import plain_saliency
 from rounding import assert_same, of_a_pass, of_logits
 from small_run import base_config, jobs, snakemake, write_config
-from small_things import ROOT, tiny_model
+from small_things import tiny_model
 
 READ = [0, 2]  # layers
 WIDTH = 32
@@ -239,9 +239,7 @@ def test_a_run_measures_saliency_and_asks_again_where_the_config_names_them(fini
     done = snakemake(folder, table, again)
     assert done.returncode == 0, done.stdout + done.stderr
     frame = pl.read_parquet(folder / table)
-    section = (ROOT / "docs/formats.md").read_text().split("## `experiments/saliency/")[1].split("\n## ")[0]
-    cells = re.findall(r"^\| (`.*?) \|", section, re.M)
-    assert [name for cell in cells for name in re.findall(r"`(\w+)`", cell)] == frame.columns
+    assert columns("experiments/saliency/{model}/{dataset}.parquet") == frame.columns
     delta = pl.read_parquet(folder / "results/delta/tiny/one.parquet")
     assert set(frame["id"]) == set(delta["id"])
     assert set(frame["layer"]) == {0, 1}
@@ -249,6 +247,7 @@ def test_a_run_measures_saliency_and_asks_again_where_the_config_names_them(fini
     assert frame["value"].min() >= 0
     assert frame.filter(pl.col("value") > 0).height > 0.9 * frame.height
     first, second = (pl.read_parquet(folder / name) for name in (again.replace("unsure", "answers"), again))
+    assert set(columns("unsure/{model}/{dataset}/{shard}.parquet")) == set(second.columns)
     assert first["id"].equals(second["id"])
     assert not first["generated_ids"].equals(second["generated_ids"]), "another prompt was used"
     for said in (first, second):

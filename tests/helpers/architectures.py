@@ -1,8 +1,11 @@
 """Small random models of every architecture in transformers' list of causal language models, and what is right there.
 
-`python tests/helpers/architectures.py` writes docs/architectures.md; `make architectures` calls it.
+`python tests/helpers/architectures.py` writes docs/architectures.md and docs/architectures.csv; `make architectures`
+calls it.
 """
 
+import csv
+import io
 import sys
 from dataclasses import dataclass
 from logging import getLogger
@@ -385,20 +388,40 @@ def judge(kind: str) -> Verdict:
         return Verdict(kind, refused=str(error))
 
 
-def row(kind: str, found: Found) -> str:
-    differences = " | ".join(f"{value:.0e}" for value in (found.clean, found.knockout, found.window))
-    without = str(found.without_attention or "")
-    answers = "equal" if found.generation else "**differs**"
-    return f"| {kind} | {found.path} | {without} | {found.components} | {differences} | {answers} |"
+COLUMNS = ("architecture", "path", "without", "components", "clean", "knockout", "window", "answers", "why")
+REFUSED, NOT_TRIED = "refused", "not tried"  # in place of a path
 
 
-def page(verdicts: list[Verdict], whole: list[str]) -> str:
+def row(verdict: Verdict) -> list[str]:
+    """A line of docs/architectures.csv."""
+    found = verdict.found
+    if not found:
+        return [verdict.kind, REFUSED if verdict.refused else NOT_TRIED, *[""] * 6, verdict.refused]
+    differences = [f"{value:.0e}" for value in (found.clean, found.knockout, found.window)]
+    without, answers = str(found.without_attention or ""), "equal" if found.generation else "differs"
+    return [verdict.kind, found.path, without, found.components, *differences, answers, ""]
+
+
+def table(verdicts: list[Verdict]) -> str:
+    """docs/architectures.csv."""
+    lines = io.StringIO()
+    csv.writer(lines, lineterminator="\n").writerows([COLUMNS, *map(row, verdicts)])
+    return lines.getvalue()
+
+
+def reason(verdict: Verdict) -> str:
+    """Why an architecture is refused, without its name."""
+    return verdict.refused.removeprefix(f"{verdict.kind} models cannot be measured: ")
+
+
+def page(verdicts: list[Verdict]) -> str:
     """docs/architectures.md."""
     measured = [verdict for verdict in verdicts if verdict.found]
     refused = [verdict for verdict in verdicts if verdict.refused]
     exact = [verdict for verdict in measured if verdict.found.exact]
     packed = [verdict for verdict in exact if verdict.found.path == "packed"]
     wrong = sorted({verdict.kind for verdict in measured} - {verdict.kind for verdict in exact})
+    reasons = {why: [one.kind for one in refused if reason(one) == why] for why in map(reason, refused)}
     template = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
     return template.format(
         listed=len(verdicts),
@@ -409,8 +432,7 @@ def page(verdicts: list[Verdict], whole: list[str]) -> str:
         wrong=f" Not so: {', '.join(wrong)}." if wrong else "",
         transformers=transformers.__version__,
         torch=torch.__version__.split("+")[0],
-        measured="\n".join([*(row(verdict.kind, verdict.found) for verdict in measured), *whole]),
-        refused="\n".join(f"- {verdict.kind}: {verdict.refused}" for verdict in refused),
+        refused="\n".join(f"- {', '.join(kinds)}: {why}" for why, kinds in reasons.items()),
         left=", ".join(verdict.kind for verdict in verdicts if verdict.not_built),
     )
 
@@ -422,8 +444,9 @@ def main() -> None:
     for kind in architectures():
         verdicts.append(judge(kind))
         print(verdicts[-1], file=sys.stderr, flush=True)
-    whole = [row(f"{kind}, whole", compare(small_image_model(kind))) for kind in IMAGE_MODELS]
-    (ROOT / "docs/architectures.md").write_text(page(verdicts, whole), encoding="utf-8")
+    whole = [Verdict(f"{kind}, whole", compare(small_image_model(kind))) for kind in IMAGE_MODELS]
+    (ROOT / "docs/architectures.md").write_text(page(verdicts), encoding="utf-8")
+    (ROOT / "docs/architectures.csv").write_text(table(verdicts + whole), encoding="utf-8")
 
 
 if __name__ == "__main__":

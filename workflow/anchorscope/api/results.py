@@ -13,7 +13,7 @@ NEEDED = ("model", "dataset", "rule", "intervention", "logits", "anchor", "layer
 def load_summary(path: Path | str = "results/summary.parquet") -> pl.DataFrame:
     """A run's summary: one row per model, dataset, component, position, intervention, rule, anchor and layer.
 
-    A damaged file, or one that is no summary, is an error. docs/formats.md describes the columns.
+    A damaged file, or one that is no summary, is an error. workflow/schemas/tables.yaml describes the columns.
     """
     summary = read_named(path, "summary", such_as="results/summary.parquet")
     check_columns(summary, NEEDED, f"{path} is no summary")

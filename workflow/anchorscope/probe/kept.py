@@ -43,7 +43,7 @@ def load_probes(path: Path | str) -> KeptProbes:
     """The probes of one model on one dataset, from a file such as results/probes/{model}/{dataset}/{place}.parquet.
 
     A place is a component and a position, as in `resid.answer_last`. A damaged file, or one without probes, is an
-    error. docs/formats.md describes the columns.
+    error. workflow/schemas/tables.yaml describes the columns.
     """
     table = read_named(path, "file of probes", such_as="results/probes/{model}/{dataset}/{place}.parquet")
     if not len(table):
