@@ -153,7 +153,7 @@ def run_plain(model: PreTrainedModel, sequences: list[list[Variant]], batch_toke
         ids = torch.tensor(
             [sequence.ids.tolist() + [0] * (longest - len(sequence.ids)) for sequence in batch], device=model.device
         )
-        places = torch.tensor([sequence.keep for sequence in batch], device=model.device)
+        places = torch.tensor([sequence.read for sequence in batch], device=model.device)
         mask = whole_mask(batch, longest, model.device)
         # Models with several kinds of layers take a mask for each.
         kinds = getattr(model.config, "layer_types", None)

@@ -89,7 +89,14 @@ def answered(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list
     rows = []
     for one in chain.from_iterable(tokenise(tokenizer, prompt, questions, answers)):
         row = grade(tokenizer, one.ids[one.first :], gold=[], question=one.question)
-        names = {"id": str(one.number), "question": one.question, "subject": None, "popularity": None, "spans": []}
+        names = {
+            "id": str(one.number),
+            "question": one.question,
+            "question_form": None,
+            "subject": None,
+            "popularity": None,
+            "spans": [],
+        }
         rows.append({**row, **names, "right": True})
     return pa.Table.from_pylist([row for row in rows if row["exact_last"] is not None])
 

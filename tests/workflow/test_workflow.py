@@ -16,9 +16,8 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
-import torch
 from matplotlib import image
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import MambaConfig, MambaForCausalLM
 
 from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.sealed_parquet import made_from
@@ -717,24 +716,25 @@ def test_a_run_in_which_nothing_can_be_probed_says_so(rerun):
 
 
 @pytest.mark.slow
-def test_a_model_type_without_the_known_blocks_is_refused_before_any_question_is_asked(rerun, tokenizer):
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_embd=8, n_layer=1, n_head=2))
-    model.save_pretrained(rerun / "gpt2-model")
-    tokenizer.save_pretrained(rerun / "gpt2-model")
+def test_a_model_without_attention_is_refused_before_any_question_is_asked(rerun, tokenizer):
+    model = MambaForCausalLM(MambaConfig(vocab_size=len(tokenizer), hidden_size=8, state_size=4, num_hidden_layers=1))
+    model.save_pretrained(rerun / "mamba-model")
+    tokenizer.save_pretrained(rerun / "mamba-model")
     config = base_config()
-    config["models"]["old"] = {"title": "Old", "path": "gpt2-model"}
+    config["models"]["other"] = {"title": "Other", "path": "mamba-model"}
     write_config(rerun, config)
-    done = snakemake(rerun, "results/answers/old/one/0000.parquet")
+    done = snakemake(rerun, "results/answers/other/one/0000.parquet")
     assert done.returncode != 0
-    last = (rerun / "results/logs/fetch_model/old.log").read_text().splitlines()[-1]
-    assert "old is a gpt2 model, whose blocks are not self_attn and mlp" in last
+    last = (rerun / "results/logs/fetch_model/other.log").read_text().splitlines()[-1]
+    assert "other is a mamba model, which has no attention that could be cut" in last
 
 
 @pytest.mark.slow
 def test_non_finite_activations_stop_the_job_and_are_named(rerun, tokenizer):
     config = base_config()
     model = tiny_model("llama", len(tokenizer), layers=2, seed=0)
-    model.get_decoder().layers[1].mlp.down_proj.weight.fill_(torch.inf)
+    model.get_decoder().layers[1].mlp.down_proj.weight.fill_(1e38)  # itself finite
+    model.get_decoder().layers[1].mlp.up_proj.weight.fill_(1e6)
     model.save_pretrained(rerun / "broken-model")
     tokenizer.save_pretrained(rerun / "broken-model")
     config["models"]["broken"] = {"title": "Broken", "path": "broken-model", "dtype": "float32"}
@@ -744,7 +744,7 @@ def test_non_finite_activations_stop_the_job_and_are_named(rerun, tokenizer):
     done = snakemake(rerun, target, "--allowed-rules", "fetch_model", "extract")
     assert done.returncode != 0
     last = (rerun / "results/logs/extract/broken/one/0000.log").read_text().splitlines()[-1]
-    assert re.search(r"Activation of example \w+ is not finite in layer 1, component \w+", last)
+    assert "broken computes numbers that are not finite in float32" in last
     assert not (rerun / target).exists()
 
 

@@ -32,7 +32,7 @@ from anchorscope.extract.axes import (
     passes_of,
     window_of,
 )
-from anchorscope.files.atomic import atomic
+from anchorscope.files.atomic import atomic, explaining_full_disk
 from anchorscope.files.faults import shortened
 from anchorscope.files.sealed_parquet import SealedFile, SealedWriter
 
@@ -180,7 +180,7 @@ class _PlaceWriter:
         self, target: Path, rows: pa.Schema, names: list[str], *, passes: int, size: int, metadata: dict[str, str]
     ):
         vector = pa.binary(size)
-        self.rows = rows
+        self.target, self.rows = target, rows
         self.schema = pa.schema([*rows, *((name, vector) for name in names)]).with_metadata(metadata)
         self.whole = ExitStack()
         path = self.whole.enter_context(atomic(target))
@@ -211,12 +211,14 @@ class _PlaceWriter:
             pa.FixedSizeBinaryArray.from_buffers(pa.binary(rows.shape[1]), len(rows), [None, pa.py_buffer(rows)])
             for rows in self.buffer.reshape(-1, *self.buffer.shape[2:])[:, : len(self.keys)]
         ]
-        self.writer.write_table(pa.Table.from_arrays([*table.columns, *arrays], schema=self.schema))
+        with explaining_full_disk(self.target):
+            self.writer.write_table(pa.Table.from_arrays([*table.columns, *arrays], schema=self.schema))
         self.keys = []
 
     def seal(self) -> None:
         self._flush()
-        self.writer.close()
+        with explaining_full_disk(self.target):
+            self.writer.close()
 
     def abandon(self) -> None:
         with suppress(_Abandoned), self.whole:
