@@ -37,7 +37,7 @@ from anchorscope.extract.axes import EXACT, Headline, Pass
 from anchorscope.extract.job import NEEDED as EXTRACTED
 from anchorscope.extract.sequences import Workload, build_workload, place_of
 from anchorscope.files.sealed_parquet import provenance, read_table, write_table
-from anchorscope.models.loading import computed_on, leave_cards, load_fetched_tokenizer, load_model
+from anchorscope.models.loading import leave_cards, load_fetched_tokenizer
 from anchorscope.models.manifest import Manifest
 from anchorscope.probe.examples import too_few
 
@@ -258,14 +258,13 @@ def run_again(
         workload = workload_of(tokenizer, settings.prompts.built(tokenizer)["first"], examples, headline.position)
         marked = marked_examples(workload, examples, headline.position)
         chances = None if few else gates_of(gates, ids)
-        model = load_model(described, settings.dtype, settings.threads)
-        engine = Engine(model, settings.batch_tokens)
+        engine = settings.engine(described)
         engine.prepare(workload.work(headline.grid(), engine.layers, EXACT))
-        made |= {"computed": computed_on(model), "path": engine.how()}
+        made = {**settings.made("run_again", described, engine), "path": engine.how()}
         said = ask_about(engine, askings)
         if chances is not None:
             states = reweighted_states(engine, headline, marked, chances)
-        leave_cards(model)
+        leave_cards(engine.model)
     write_asked(asked, ids, said, made | {"prompts": settings.about.as_json()})
     shift = {"headline": [headline.component, headline.position], "layer": layer_read(described.layers)}
     why = few.metadata() if few else {}

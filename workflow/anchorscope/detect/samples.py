@@ -10,9 +10,8 @@ from torch import Tensor
 from anchorscope.answer.answers import MAX_NEW_TOKENS, ask_again, plan
 from anchorscope.answer.donors import own_draw
 from anchorscope.answer.prompts import ModelSettings, decode
-from anchorscope.engine.door import Engine
 from anchorscope.files.sealed_parquet import provenance, read_table, write_table
-from anchorscope.models.loading import computed_on, leave_cards, load_fetched_tokenizer, load_model
+from anchorscope.models.loading import leave_cards, load_fetched_tokenizer
 from anchorscope.models.manifest import Manifest
 
 NEEDED = ["id", "question", "spans"]
@@ -37,13 +36,12 @@ def sample_file(chosen: Path | str, manifest: Path | str, target: Path | str, se
     tokenizer = load_fetched_tokenizer(described)
     (prompt,) = settings.prompts.built(tokenizer).values()
     asked = plan(tokenizer, prompt, examples.to_pylist())
-    model = load_model(described, settings.dtype, settings.threads)
-    computed = computed_on(model)
-    said = ask_again(Engine(model, settings.batch_tokens), asked, own_uniforms(ids, settings.samples))
-    leave_cards(model)
+    engine = settings.engine(described)
+    made = settings.made("draw_samples", described, engine)
+    said = ask_again(engine, asked, own_uniforms(ids, settings.samples))
+    leave_cards(engine.model)
     texts = [[decode(tokenizer, one.ids).split("\n", 1)[0].strip() for one in mine] for mine in said]
-    made = provenance(**settings.made("draw_samples", described), samples=settings.samples, computed=computed)
-    write_table(target, pa.table([ids, texts], schema=SCHEMA), made)
+    write_table(target, pa.table([ids, texts], schema=SCHEMA), provenance(**made, samples=settings.samples))
 
 
 def own_uniforms(ids: list[str], samples: int) -> Tensor:
