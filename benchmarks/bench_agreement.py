@@ -33,7 +33,7 @@ from anchorscope.summarise.curves import curves, series_row
 from anchorscope.summarise.grouping import LOGITS, PlaceLogits, group
 
 PASSES = [(prompt, state) for prompt in ("first", "second") for state in ("clean", EXACT)]
-GAPS = [("flip", "measured"), *(("replicate", logits) for logits in LOGITS)]  # rules and logits
+GAPS = [("flip", "measured"), *(("honest", logits) for logits in LOGITS)]  # rules and logits
 FOLD_SEEDS = (0, 50_000, 90_000)
 SPLITS = 2  # of the questions into halves
 EXPECTED = {"folds": "nearly all", "questions": "0.83", "runs": "nearly all"}

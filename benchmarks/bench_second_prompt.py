@@ -37,9 +37,9 @@ from anchorscope.probe.quality import auc_with_interval
 OTHERS = read_json(Path(__file__).with_name("second_prompts.json"))  # two second prompts by style
 PAIRS = ("bundled", "other", "another")  # by their second prompt
 HONEST = {
-    "honest": ("replicate", "measured"),
-    "recentred": ("replicate", "recentred"),
-    "residual": ("replicate", "residual"),
+    "honest": ("honest", "measured"),
+    "recentred": ("honest", "recentred"),
+    "residual": ("honest", "residual"),
 }
 PUBLISHED = ("flip", "measured")
 HEADLINES = ("published rule", *HONEST, "AUC")

@@ -121,7 +121,7 @@ def drawings() -> st.SearchStrategy[dict]:
     arguments = {
         "models": st.sampled_from([None, ["model"], {"model": "My $model$"}, ["gone"], [], "model", ["model"] * 2]),
         "datasets": st.sampled_from([None, ["questions"], {"questions": "Q"}, ["gone"], [], "questions"]),
-        "rule": st.sampled_from(["flip", "fixed", "crossfit", "replicate", "none"]),
+        "rule": st.sampled_from(["flip", "fixed", "crossfit", "honest", "none"]),
         "intervention": st.sampled_from(["exact_question", "random_question", "subject"]),
         "logits": st.sampled_from(["measured", "recentred", "residual", "none"]),
         "quantity": st.sampled_from(["delta_p", "delta_logit", "p"]),

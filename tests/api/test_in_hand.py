@@ -18,7 +18,7 @@ from anchorscope import api
 from anchorscope.draw.panels import read_style
 from anchorscope.extract.axes import COMPONENTS, EXACT, PASSES, POSITIONS, Grid
 from anchorscope.extract.store import ActivationReader
-from anchorscope.files.sealed_parquet import made_from
+from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
 from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.examples import TooFew
 from anchorscope.probe.kept import read_probes
@@ -128,7 +128,7 @@ def test_who_chose_the_words_is_asked_of_those_who_have_such_words(in_hand, fini
         **dict.fromkeys(["subject", "random_subject"], named),
     }
     assert 40 < named < everyone
-    both = summary.filter(rule="replicate", anchor="all", layer=1).select("intervention", "delta_p")
+    both = summary.filter(rule="honest", anchor="all", layer=1).select("intervention", "delta_p")
     assert both["delta_p"].is_finite().all()
 
 
@@ -196,6 +196,13 @@ def test_what_is_no_summary_is_one_sentence(finished, tmp_path):
         api.load_summary(finished / "results/summary.csv")
     with pytest.raises(ValueError, match=r"questions/one\.parquet is no summary: it has no model, dataset, rule"):
         api.load_summary(finished / "results/questions/one.parquet")
+    earlier = pl.from_arrow(read_table(finished / "results/summary.parquet"))
+    earlier = earlier.with_columns(pl.col("rule").replace("honest", "replicate"))
+    write_table(tmp_path / "earlier.parquet", earlier.to_arrow(), provenance())
+    with pytest.raises(
+        ValueError, match=r"earlier\.parquet was made by an older version, .* `replicate`; run the work"
+    ):
+        api.load_summary(tmp_path / "earlier.parquet")
 
 
 def test_probes_come_back_as_arrays_that_give_the_logits_of_the_delta_table(finished):

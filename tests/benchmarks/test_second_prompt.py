@@ -93,7 +93,7 @@ def test_the_bundled_pairs_honest_gaps_are_those_of_the_finished_run(bench, fini
     config = bench.settings(Path("results"))
     keys, (bundled, other, _) = bench.pairs_of(Path("results/activations/tiny/one"), config)
     found, moved = (bench.measure(pair, keys, np.arange(len(keys)), config) for pair in (bundled, other))
-    place = {"dataset": "one", **config["headline"], "intervention": "exact_question", "rule": "replicate"}
+    place = {"dataset": "one", **config["headline"], "intervention": "exact_question", "rule": "honest"}
     series = pl.read_parquet("results/series.parquet").filter(**place, labels="plotted", anchor="gap")
     # A probability moves by at most a quarter of its logit: so do the clean and the cut one, in both groups.
     rounding = 100 * of_a_fit(bundled["first", "clean"], strengths(bundled, keys, config))

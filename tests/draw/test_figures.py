@@ -41,9 +41,9 @@ SERIES = [
     ("A NQ", "tab:gray", "--", "D"),
 ]
 PAIRS = [(dataset, anchor) for dataset in DATASETS for anchor in ("question", "answer")]
-SHIFTS = {("flip", "measured"): 0.0, ("replicate", "measured"): 10.0}
-SHIFTS |= {("replicate", "recentred"): 12.0, ("replicate", "residual"): 14.0}
-HONEST = SHIFTS["replicate", "measured"]
+SHIFTS = {("flip", "measured"): 0.0, ("honest", "measured"): 10.0}
+SHIFTS |= {("honest", "recentred"): 12.0, ("honest", "residual"): 14.0}
+HONEST = SHIFTS["honest", "measured"]
 IN_EVERY_RUN = [kind.name for kind in FIGURE_KINDS if not kind.experiment]
 
 
@@ -234,7 +234,7 @@ def test_the_push_figure_has_the_honest_gap_with_each_kind_of_logits(figures):
     for panels, logits in zip(np.reshape(figure.axes, (3, 2)), ("measured", "recentred", "residual"), strict=True):
         for model, panel in zip(MODELS, panels, strict=True):
             line = heights(shown(panel)["TriviaQA"])
-            assert line[3] == pytest.approx(value(model, "triviaqa", "gap", 3) + SHIFTS["replicate", logits])
+            assert line[3] == pytest.approx(value(model, "triviaqa", "gap", 3) + SHIFTS["honest", logits])
     assert legend(figure) == [*DATASETS.values(), "if one mechanism"]
 
 
@@ -305,11 +305,11 @@ def test_a_salmon_swims_beside_its_model_where_it_was_made(tables):
 
 
 def test_a_family_is_drawn_in_logits_and_without_the_push(summary):
-    figure = plot_family(summary, ["small"], DATASETS, rule="replicate", logits="recentred", quantity="delta_logit")
+    figure = plot_family(summary, ["small"], DATASETS, rule="honest", logits="recentred", quantity="delta_logit")
     assert figure.axes[0].get_ylabel() == "Δlogit"
     assert "without the common push" in figure.get_suptitle()
     line = heights(shown(figure.axes[0])["Q TriviaQA"])
-    expected = (value("small", "triviaqa", "question", 3) + SHIFTS["replicate", "recentred"]) / 25
+    expected = (value("small", "triviaqa", "question", 3) + SHIFTS["honest", "recentred"]) / 25
     assert line[3] == pytest.approx(expected)
 
 
@@ -397,9 +397,9 @@ def test_the_bands_are_the_intervals(summary):
 
 
 def test_all_rules_share_one_y_axis(figures, summary):
-    replicate = plot_family(summary, MODELS, DATASETS, rule="replicate")
+    alone = plot_family(summary, MODELS, DATASETS, rule="honest")
     honest = figures["honest"].axes
-    drawn = (*figures["family"].axes, *honest[:2], *honest[4:], *replicate.axes)
+    drawn = (*figures["family"].axes, *honest[:2], *honest[4:], *alone.axes)
     limits = {panel.get_ylim() for panel in drawn}
     assert len(limits) == 1
     low, high = limits.pop()
@@ -493,7 +493,7 @@ def test_a_model_that_the_summary_does_not_have_is_one_sentence(summary):
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
-        ({"rule": "replicat"}, "The summary has no rule replicat; it has flip, replicate"),
+        ({"rule": "replicat"}, "The summary has no rule replicat; it has flip, honest"),
         ({"intervention": "random"}, "The summary has no intervention random; it has exact_question, random_question"),
         ({"component": "residual"}, "The summary has no component residual; it has resid, attn, mlp"),
         ({"logits": "raw"}, "The summary has no logits raw; it has measured, recentred, residual"),

@@ -40,6 +40,6 @@ def gap_without(clean: np.ndarray, cut: np.ndarray, logits: str) -> tuple[float,
     before = {name: clean[None, None, prompt] for name, prompt in names.items()}
     after = {(name, "exact_question"): cut[None, None, prompt] for name, prompt in names.items()}
     place = PlaceLogits(before, after, folds)
-    gap = curves(group(place, "replicate", "exact_question", logits), drawn)["gap"]
+    gap = curves(group(place, "honest", "exact_question", logits), drawn)["gap"]
     low, high = interval(gap.delta_logit.resampled)
     return float(low[0]), float(high[0])

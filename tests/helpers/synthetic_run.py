@@ -45,7 +45,7 @@ def make_summary(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
             continue
         count = layers[model]
         middle = DEPTHS[anchor] * np.sin(np.linspace(0, 2.5, count)) + noise.normal(0, 3, count)
-        null = middle if intervention == "exact_question" and rule in ("flip", "replicate") else np.full(count, np.nan)
+        null = middle if intervention == "exact_question" and rule in ("flip", "honest") else np.full(count, np.nan)
         tables.append(
             pl.DataFrame(
                 {
@@ -108,7 +108,7 @@ def make_text(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
 def make_series(models: list[str], datasets: list[str]) -> pl.DataFrame:
     """The whole curve of each gap, by rule and logits; the cut makes one of -10 and less, its control one of -1."""
     names = ("model", "dataset", "intervention", "rule", "logits")
-    choices = product(models, datasets, CUT_AND_CONTROL, ("flip", "replicate"), LOGITS)
+    choices = product(models, datasets, CUT_AND_CONTROL, ("flip", "honest"), LOGITS)
     rows = []
     for number, choice in enumerate(choices):
         area = -1.0 if choice[2] == "random_question" else -10.0 - number
@@ -123,7 +123,7 @@ def make_strata(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     """The honest gap of each third by distance, deeper the farther; in the first layer a third has no interval."""
     rows = [
         {"model": model, "dataset": dataset, **asdict(HEADLINE), "intervention": cut, "stratum": third, "layer": layer}
-        | {"rule": "replicate", "anchor": "gap", "delta_p": -5.0 * (rank + 1) - layer, "low": -50.0 if layer else None}
+        | {"rule": "honest", "anchor": "gap", "delta_p": -5.0 * (rank + 1) - layer, "low": -50.0 if layer else None}
         for model, dataset, cut in product(layers, datasets, CUT_AND_CONTROL)
         for rank, third in enumerate(DISTANCE)
         for layer in range(layers[model])
@@ -148,7 +148,7 @@ def make_forms(models: list[str], datasets: list[str]) -> pl.DataFrame:
         | {"share_question": 0.8, "share_answer": 0.125, "question_anchored": 0.6}
         | {f"gap{end}": gap and gap * by + width for end, width in (("", 0), ("_low", -1), ("_high", 1))}
         for model, dataset, (rule, logits, by) in product(
-            models, datasets, (("flip", "measured", 3), ("replicate", "measured", 1), ("replicate", "recentred", 0.5))
+            models, datasets, (("flip", "measured", 3), ("honest", "measured", 1), ("honest", "recentred", 0.5))
         )
         for (grouping, form), (n, gap) in shown.items()
     ]

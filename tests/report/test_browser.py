@@ -104,7 +104,7 @@ def expected(summary: pl.DataFrame, models: dict[str, str], datasets: dict[str, 
     }
 
 
-FIRST = {"component": "resid", "position": "answer_last", "rule": "replicate", "intervention": "exact_question"}
+FIRST = {"component": "resid", "position": "answer_last", "rule": "honest", "intervention": "exact_question"}
 FIRST |= {"labels": "plotted", "logits": "measured"}
 MODELS = {"small": "Small", "random": "Random (random weights)"}
 

@@ -129,7 +129,7 @@ def test_a_table_has_a_row_for_each_row_and_a_dash_for_nothing():
 def test_the_deepest_layer_is_where_question_anchored_is_lowest():
     summary = make_summary({"m": 6}, ["d"])
     found = deepest_layers(summary, HEADLINE).to_dicts()
-    assert [row["rule"] for row in found] == ["flip", "replicate"]
+    assert [row["rule"] for row in found] == ["flip", "honest"]
     for row in found:
         wanted = {**asdict(HEADLINE), "intervention": "exact_question", "rule": row["rule"], "logits": "measured"}
         curves = summary.filter(**wanted)
@@ -187,7 +187,7 @@ def test_what_survives_stands_side_by_side_and_has_a_dash_where_nothing_was_meas
     assert rows["shuffled labels"] == ["0.50", "0.50"]
     assert rows["random weights, best layer"] == ["–", "0.85"]
     honest = [
-        series.filter(dataset=name, intervention="exact_question", rule="replicate", logits="measured")["area"][0]
+        series.filter(dataset=name, intervention="exact_question", rule="honest", logits="measured")["area"][0]
         for name in ("two", "one")
     ]
     points, logits = (
@@ -373,11 +373,11 @@ def test_the_chart_has_the_series_of_the_figure_in_its_order_and_colours():
     assert lists["all_marker"] == [name for name in ("circle", "square", "triangle-up", "diamond") for _ in "QA"]
     menus = {param["name"]: param["bind"]["options"] for param in spec["params"] if "options" in param.get("bind", "")}
     assert menus["chosen_model"] == [None, "Small", "Random (random weights)"]
-    at_reference = [f"{rule} at reference layers" for rule in ("crossfit", "replicate")]
-    assert menus["chosen_rule"] == ["flip", "fixed", "crossfit", "replicate", *at_reference]
+    at_reference = [f"{rule} at reference layers" for rule in ("crossfit", "honest")]
+    assert menus["chosen_rule"] == ["flip", "fixed", "crossfit", "honest", *at_reference]
     assert menus["chosen_logits"] == ["measured", "recentred", "residual"]
     assert menus["chosen_quantity"] == ["delta_p", "delta_logit"]
-    assert lists["chosen_rule"] == "replicate", "it opens on the honest grouping"
+    assert lists["chosen_rule"] == "honest", "it opens on the honest grouping"
     assert menus["chosen_component"] == ["resid", "attn", "mlp"]
     assert menus["chosen_position"] == ["before_answer", "answer_last", "final"]
     part = summary.filter(pl.col("component").is_in(["resid", "mlp"]), position="answer_last")

@@ -31,7 +31,7 @@ def series(gaps: dict[str, float]) -> pl.DataFrame:
     """Gaps under the published rule, among rows that do not count."""
     row = {"rule": "flip", "logits": "measured", "anchor": "gap", "intervention": "exact_question"}
     rows = [{**row, "model": "m", "dataset": dataset, "area": gap} for dataset, gap in gaps.items()]
-    others = ({"rule": "replicate"}, {"model": "n"}, {"anchor": "question"}, {"logits": "residual"})
+    others = ({"rule": "honest"}, {"model": "n"}, {"anchor": "question"}, {"logits": "residual"})
     return pl.DataFrame([*rows, *({**rows[0], "area": -99.0, **other} for other in others)])
 
 
@@ -46,7 +46,7 @@ def told(quality: str, *, value: str | None = None, **found: float) -> dict:
 
 def forms(*rows: dict) -> pl.DataFrame:
     """Shares of question forms under the honest rule, among rows that do not count."""
-    row = {"model": "m", "dataset": "one", "rule": "replicate", "logits": "measured", "grouping": "question_form"}
+    row = {"model": "m", "dataset": "one", "rule": "honest", "logits": "measured", "grouping": "question_form"}
     row |= {"form": "who", "share_question": 0.9, "share_answer": 0.1}
     changes = ({"model": "n"}, {"rule": "flip"}, {"logits": "recentred"}, {"grouping": "answer_form"})
     others = [{**row, **change} for change in changes]

@@ -292,7 +292,7 @@ def test_the_page_shows_every_verdict_and_the_landmarks():
 def test_a_gap_is_beyond_one_mechanism_when_its_whole_interval_is_below_the_simulations():
     place = {
         "model": "m",
-        "rule": "replicate",
+        "rule": "honest",
         "labels": "plotted",
         "logits": "measured",
         "anchor": "gap",

@@ -44,7 +44,7 @@ def table_of(examples: pl.DataFrame, place: PlaceLogits, draws: int = DRAWS) -> 
     return forms_table(examples, place, resample(examples["id"].to_list(), 1, draws, seed=0))
 
 
-def row_of(table: pl.DataFrame, grouping: str, form: str, rule: str = "replicate", logits: str = "measured") -> dict:
+def row_of(table: pl.DataFrame, grouping: str, form: str, rule: str = "honest", logits: str = "measured") -> dict:
     (row,) = table.filter(rule=rule, logits=logits, grouping=grouping, form=form).to_dicts()
     return row
 
@@ -171,7 +171,7 @@ def test_at_equal_form_a_gap_is_the_mean_of_the_forms_gaps(mixed, rule, logits):
 
 def test_the_gap_without_answers_that_stand_in_the_question_is_that_of_the_others(mixed):
     examples, place = mixed
-    slow = Slow(place, "replicate", "measured")
+    slow = Slow(place, "honest", "measured")
     outside = [number for number, inside in enumerate(examples["answer_in_question"]) if not inside]
     row = row_of(table_of(examples, place), "answer_in_question", "no")
     assert row["n"] == len(outside)

@@ -94,7 +94,7 @@ def planted(count: int, seed: int) -> tuple[dict, np.ndarray, np.ndarray]:
 def true_curve(states: dict, side: np.ndarray, strengths: torch.Tensor, fresh: dict) -> np.ndarray:
     """Delta P [layers] that the run's own probes have on `fresh` examples, which truly depend on the question.
 
-    Every probe that measures under `replicate` is trained again, and applied to a large sample from the same truth.
+    Every probe that measures under `honest` is trained again, and applied to a large sample from the same truth.
     """
     folds, halves = split(side)
     held_out = folds == torch.arange(5)[:, None]
@@ -125,7 +125,7 @@ def test_planted_pathways_come_back_within_their_intervals():
     for seed in range(draws):
         states, side, _ = planted(count, seed)
         scores = scored(states, side)
-        found = by_rule(scores, side, rule="replicate", drawn=drawn, at=DEEPEST)
+        found = by_rule(scores, side, rule="honest", drawn=drawn, at=DEEPEST)
         question = found["question"]
         low, high = (end[DEEPEST] for end in interval(question.share.resampled))
         hits["share"] += low <= SHARE <= high
@@ -175,14 +175,14 @@ def false_alarms(kind: str, count: int, width: int, draws: int) -> dict[str, int
     As the claims do it: a gap counts only where the probe is better than chance.
     """
     drawn = resample(names(count), 1, RESAMPLES, seed=0)
-    alarms = {"crossfit": 0, "replicate": 0, "dip": 0}
+    alarms = {"crossfit": 0, "honest": 0, "dip": 0}
     for states, side in nulls(kind, count=count, width=width, draws=draws):
         scores = scored(states, side)
         for number in range(AT_ONCE):
             one = each(scores, lambda tensor, number=number: tensor[number : number + 1])
             clean = one.logits[FULL, "clean"].numpy()
             reads = auc_with_interval(clean[None], side > 0, names(count))["auc_low"][0] > 0.5
-            for rule in ("crossfit", "replicate"):
+            for rule in ("crossfit", "honest"):
                 low, high = interval(by_rule(one, side, rule=rule, drawn=drawn)["gap"].delta_p.resampled)
                 alarms[rule] += bool(reads and (low[0] > 0 or high[0] < 0))
             before, after = (
@@ -197,17 +197,17 @@ def false_alarms(kind: str, count: int, width: int, draws: int) -> dict[str, int
 @pytest.mark.parametrize(
     ("kind", "count", "width", "draws", "honest"),
     [
-        ("N1", 800, 256, 1000, ["crossfit", "replicate", "dip"]),  # the closest to the bound, so it has the most draws
-        ("N2", 400, 32, 200, ["replicate", "dip"]),
-        ("shuffled", 400, 32, 200, ["replicate", "dip"]),
-        ("no effect", 400, 32, 200, ["crossfit", "replicate", "dip"]),
+        ("N1", 800, 256, 1000, ["crossfit", "honest", "dip"]),  # the closest to the bound, so it has the most draws
+        ("N2", 400, 32, 200, ["honest", "dip"]),
+        ("shuffled", 400, 32, 200, ["honest", "dip"]),
+        ("no effect", 400, 32, 200, ["crossfit", "honest", "dip"]),
     ],
 )
 def test_false_alarms_stay_at_most_at_seven_in_a_hundred(kind, count, width, draws, honest):
     found = false_alarms(kind, count=count, width=width, draws=draws)
     assert {name: found[name] for name in honest if found[name] > 0.07 * draws} == {}, found
     if kind == "N2":
-        assert found["crossfit"] > 0.5 * draws, "why `replicate` exists: one mechanism deceives `crossfit`"
+        assert found["crossfit"] > 0.5 * draws, "why `honest` exists: one mechanism deceives `crossfit`"
 
 
 # Runs on other questions. Evidence lies in four of the dimensions, whose spread falls from the first to the last.
@@ -263,14 +263,14 @@ def test_intervals_hold_what_other_questions_and_other_probes_give_on_average(ki
             },
             folds=np.stack([split(side, seed)[0].numpy() for seed in seeds]),
         )
-        for rule, logits in product(("flip", "replicate"), LOGITS):
+        for rule, logits in product(("flip", "honest"), LOGITS):
             gap = curves(group(place, rule, "exact_question", logits), drawn)["gap"].delta_p
             found.setdefault((rule, logits), []).append(np.stack([gap.mean, *interval(gap.resampled)]))
     held = {}
     for key, parts in found.items():
         mean, low, high = np.concatenate(parts, axis=1)
         held[key] = float(((low <= mean.mean()) & (mean.mean() <= high)).mean())
-    assert min(rate for (rule, _), rate in held.items() if rule == "replicate") >= 0.92, held
+    assert min(rate for (rule, _), rate in held.items() if rule == "honest") >= 0.92, held
     assert min(held.values()) >= 0.85, held
 
 

@@ -138,7 +138,7 @@ def test_planted_pathways_come_back():
     evidence = SIGNAL + np.random.default_rng(5).normal(size=1_000_000)
     confidence = 1 / (1 + np.exp(-2 * SIGNAL * np.abs(evidence)))
     truth = 100 * np.mean(1 - 2 * confidence)  # an example whose evidence turns around
-    covered = {"flip": 0, "replicate": 0}
+    covered = {"flip": 0, "honest": 0}
     for seed in range(10):
         summary = measured("two pathways", 1000, seed)
         planted = int(simulate("two pathways", 1000, seed)[2].sum())
@@ -152,7 +152,7 @@ def test_planted_pathways_come_back():
 
 @pytest.mark.parametrize(
     ("null", "honest"),
-    [("N1", ["crossfit", "replicate"]), ("N2", ["replicate"])],
+    [("N1", ["crossfit", "honest"]), ("N2", ["honest"])],
 )
 @pytest.mark.slow
 def test_a_null_shows_a_gap_under_flip_but_not_under_the_honest_rules(null, honest):
@@ -167,7 +167,7 @@ def test_a_null_shows_a_gap_under_flip_but_not_under_the_honest_rules(null, hone
 
 
 def test_crossfit_alone_does_not_see_through_one_mechanism():
-    """Why `replicate` exists: under N2 the forward pass's own noise selects, and crossfit keeps the gap."""
+    """Why `honest` exists: under N2 the forward pass's own noise selects, and crossfit keeps the gap."""
     assert row(measured("N2", 800, 0), "crossfit", "gap")["high"] < 0
 
 
@@ -310,9 +310,9 @@ def test_strata_are_the_same_estimates_on_parts_of_the_examples():
         rows = delta.filter(part).sort("component", "position", "intervention", "repeat", "layer", "id")
         (place,) = read_places(rows).values()
         drawn = resample(rows["id"].unique(maintain_order=True).to_list(), 1, DRAWS, seed=0)
-        alone = curves(group(place, "replicate", "exact_question", "measured"), drawn)
+        alone = curves(group(place, "honest", "exact_question", "measured"), drawn)
         for anchor in ("question", "answer", "gap"):
-            inside = row(found["strata"].filter(stratum=stratum), "replicate", anchor)
+            inside = row(found["strata"].filter(stratum=stratum), "honest", anchor)
             expected = alone[anchor]
             assert (inside["n"], inside["delta_p"]) == (round(expected.n[0]), pytest.approx(expected.delta_p.mean[0]))
             assert inside["low"] == pytest.approx(interval(expected.delta_p.resampled)[0][0], abs=4), "other draws"
@@ -338,7 +338,7 @@ def test_the_band_of_one_mechanism_holds_what_one_mechanism_shows_and_not_two_pa
 def test_the_band_under_replicate_tells_two_pathways_from_one_mechanism(kind, inside):
     summary = measured(kind, 800, 1)
     for anchor in ("question", "answer", "gap"):
-        found = row(summary, "replicate", anchor)
+        found = row(summary, "honest", anchor)
         assert (found["null_low"] <= found["delta_p"] <= found["null_high"]) == inside, anchor
 
 
@@ -346,8 +346,8 @@ def test_a_series_has_the_area_that_one_mechanism_would_give():
     delta, layers = tables("two pathways", 400, 0)
     series = estimate(delta, layers, HEADLINE, draws=DRAWS, seed=0)["series"]
     wanted = {"labels": "plotted", "logits": "measured", "anchor": "gap"}
-    (gap,) = series.filter(intervention="exact_question", rule="replicate", **wanted).to_dicts()
-    one = row(measured("two pathways", 400, 0), "replicate", "gap")
+    (gap,) = series.filter(intervention="exact_question", rule="honest", **wanted).to_dicts()
+    one = row(measured("two pathways", 400, 0), "honest", "gap")
     assert gap["area_null"] == pytest.approx(one["null"]), "of one layer"
     assert (gap["area_null_low"], gap["area_null_high"]) == pytest.approx((one["null_low"], one["null_high"]))
     assert gap["area_high"] < gap["area_null_low"]
@@ -373,7 +373,7 @@ def test_one_mechanism_under_replicate_is_what_a_plain_loop_gives():
     generator = np.random.default_rng(7)
     clean = generator.normal(size=(2, 3, 40))
     changed = 0.2 * clean - 0.5 + 0.7 * generator.normal(size=(2, 3, 40))
-    found = simulate_null(clean[:, None], changed[:, None], "replicate", "measured", draws=5, seed=3)
+    found = simulate_null(clean[:, None], changed[:, None], "honest", "measured", draws=5, seed=3)
     noise = np.random.default_rng(3).standard_normal((2, 5, 40), dtype=np.float32)
 
     def moved(prompt: int, layer: int, draw: int, example: int) -> float:
@@ -409,7 +409,7 @@ def test_one_mechanism_under_replicate_is_what_a_plain_loop_gives():
 
 
 def gap_of(clean: np.ndarray, changed: np.ndarray) -> float:
-    """Q minus A under `replicate`, from logits [2 prompts, 1 layer, examples]."""
+    """Q minus A under `honest`, from logits [2 prompts, 1 layer, examples]."""
     flipped = (clean >= 0) != (changed >= 0)
     side = np.where(clean >= 0, 1, -1)
     delta = 100 * (sigmoid(side * changed) - sigmoid(side * clean))
@@ -418,12 +418,12 @@ def gap_of(clean: np.ndarray, changed: np.ndarray) -> float:
 
 
 def test_a_knockout_that_pushes_every_example_to_one_verdict_makes_a_gap_that_one_mechanism_explains():
-    """The verdict is a property of the example, so `replicate` finds a gap; its band holds it."""
+    """The verdict is a property of the example, so `honest` finds a gap; its band holds it."""
     generator = np.random.default_rng(0)
     verdict = np.where(np.arange(600) % 2, 2.0, -2.0)
     clean = verdict + generator.normal(scale=0.3, size=(2, 1, 600))
     changed = 1.5 + generator.normal(scale=0.5, size=(2, 1, 600))
-    band = simulate_null(clean[:, None], changed[:, None], "replicate", "measured", draws=200, seed=0)
+    band = simulate_null(clean[:, None], changed[:, None], "honest", "measured", draws=200, seed=0)
     low, high = np.quantile(band["gap"], [0.025, 0.975])
     assert gap_of(clean, changed) < -50
     assert low <= gap_of(clean, changed) <= high
@@ -435,7 +435,7 @@ def test_a_graded_shift_that_belongs_to_the_example_is_beyond_one_mechanism_with
     clean = np.where(np.arange(800) % 2, 2.0, -2.0) + generator.normal(size=(2, 1, 800))
     graded = 2 * generator.normal(size=800)
     changed = 0.8 * clean + graded + 0.3 * generator.normal(size=(2, 1, 800))
-    band = simulate_null(clean[:, None], changed[:, None], "replicate", "measured", draws=200, seed=0)
+    band = simulate_null(clean[:, None], changed[:, None], "honest", "measured", draws=200, seed=0)
     assert gap_of(clean, changed) < np.quantile(band["gap"], 0.025) - 20
 
 

@@ -57,7 +57,7 @@ def test_the_model_is_right_on_a_part_of_each_set(default_run):
 
 
 @of_the_whole
-@pytest.mark.parametrize("rule", ["flip", "replicate"])
+@pytest.mark.parametrize("rule", ["flip", "honest"])
 def test_question_anchored_lies_below_answer_anchored_in_the_middle_layers_of_most_sets(default_run, rule):
     """In every middle layer, and by the interval of the mean over all layers."""
     names = {"rule": rule, "anchor": "gap", "intervention": "exact_question", "labels": "plotted", "logits": "measured"}

@@ -17,4 +17,9 @@ def load_summary(path: Path | str = "results/summary.parquet") -> pl.DataFrame:
     """
     summary = read_named(path, "summary", such_as="results/summary.parquet")
     check_columns(summary, NEEDED, f"{path} is no summary")
-    return cast(pl.DataFrame, pl.from_arrow(summary))
+    read = cast(pl.DataFrame, pl.from_arrow(summary))
+    if "replicate" in read["rule"]:
+        raise ValueError(
+            f"{path} was made by an older version, which called the honest rule `replicate`; run the workflow again."
+        )
+    return read

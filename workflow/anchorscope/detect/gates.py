@@ -11,11 +11,12 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from anchorscope.detect.reweighting import GATES, HONEST, PUBLISHED, layer_read
+from anchorscope.detect.reweighting import GATES, PUBLISHED, layer_read
 from anchorscope.extract.axes import EXACT, Headline, Pass
 from anchorscope.extract.store import ActivationReader, open_activations
 from anchorscope.files.logs import log
 from anchorscope.files.sealed_parquet import made_from
+from anchorscope.probe.anchor_rules import HONEST
 from anchorscope.probe.examples import Examples, TooFew, examples_of
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.strengths import Trainings, choose_strengths, cross_fitting, inner_logits, own_fold, read

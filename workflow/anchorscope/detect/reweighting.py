@@ -18,9 +18,11 @@ from torch import Tensor
 
 from anchorscope.extract.store import DTYPES, vector_bytes
 from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
+from anchorscope.probe.anchor_rules import HONEST
 
 # The gates: trained on the anchors of the first prompt, as published, or of the second.
-PUBLISHED, HONEST = GATES = ("published", "honest")
+PUBLISHED = "published"
+GATES = (PUBLISHED, HONEST)
 AMOUNTS = (0.0, 0.25, 0.5, 1.0, 2.0)  # among which inner folds choose; 0 changes nothing
 SHIFTS = tuple((gate, amount) for gate in GATES for amount in AMOUNTS if amount)  # what changes something
 QUESTION_LAST = "question_last"

@@ -61,7 +61,7 @@ RULE_TITLES = {
     "flip": "anchors by verdict flip at each layer",
     "fixed": "anchors by verdict flip at the reference layer",
     "crossfit": "anchors labelled and measured by different probes",
-    "replicate": "anchors labelled and measured by different probes under different prompts",
+    "honest": "anchors labelled and measured by different probes under different prompts",
 }
 TAKEN_OUT = {
     "measured": "as measured",
@@ -201,7 +201,7 @@ def draw_honest(tables: Tables, view: View) -> Figure:
     """
     summary = tables["summary"]
     rows = view.of(summary)
-    honest, change = Shown(rule="replicate"), QUANTITIES["delta_logit"]
+    honest, change = Shown(rule="honest"), QUANTITIES["delta_logit"]
     lines: list[Strip] = [
         ("ΔP", {"shown": honest}),
         (change.title, {"shown": replace(honest, quantity=change)}),
@@ -217,11 +217,11 @@ def draw_honest(tables: Tables, view: View) -> Figure:
             _draw_salmons(panel, salmons, view, model=model, value=shown.quantity.value)
         panel.set_ylim(reach[shown.quantity])
 
-    heading = f"{RULE_TITLES['replicate']}; control: as many other words cut"
+    heading = f"{RULE_TITLES['honest']}; control: as many other words cut"
     return grid(view, summary, lines, draw, heading=heading, row_height=0.7, sharey="row")
 
 
-GAP = f"gap: Question-Anchored minus Answer-Anchored, in points of ΔP; {RULE_TITLES['replicate']}"
+GAP = f"gap: Question-Anchored minus Answer-Anchored, in points of ΔP; {RULE_TITLES['honest']}"
 
 
 def draw_push(tables: Tables, view: View) -> Figure:
@@ -240,7 +240,7 @@ def draw_push(tables: Tables, view: View) -> Figure:
 
 def _gaps(tables: Tables, view: View) -> pl.DataFrame:
     """The gaps under the honest rule."""
-    return view.of(tables["summary"]).filter(rule="replicate", labels="plotted", anchor="gap").with_columns(sure=SURE)
+    return view.of(tables["summary"]).filter(rule="honest", labels="plotted", anchor="gap").with_columns(sure=SURE)
 
 
 def draw_words(tables: Tables, view: View) -> Figure:

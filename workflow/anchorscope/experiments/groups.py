@@ -5,13 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.names import FLIP, HONEST
 from anchorscope.extract.axes import Headline
-from anchorscope.probe.anchor_rules import FULL, HALF_A, SECOND_B, Probe, Role
+from anchorscope.probe.anchor_rules import FLIP, FULL, HALF_A, HONEST, SECOND_B, Probe, Role
 from anchorscope.probe.quality import flips
 from anchorscope.summarise.grouping import LABELLED_UNDER, read_place, trained_on
 
-# `flip` as published; `honest` is the role of `replicate` whose measuring probe reads the first prompt, because
+# `flip` as published; of the two roles of `honest`, the one whose measuring probe reads the first prompt, because
 # experiments are run under that prompt only.
 RULES = {FLIP: Role(FULL, FULL), HONEST: Role(SECOND_B, HALF_A)}
 OTHER_PROMPT = {FLIP: SECOND_B, HONEST: HALF_A}  # the probe that labels under the prompt that the rule does not

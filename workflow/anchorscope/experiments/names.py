@@ -1,6 +1,8 @@
 """Names in the experiments' tables, apart from what computes them, so that who only looks for them does not rerun."""
 
-FLIP, HONEST = RULE_NAMES = ("flip", "honest")
+from anchorscope.probe.anchor_rules import FLIP, HONEST
+
+RULE_NAMES = (FLIP, HONEST)
 FLIPS = "flips"  # share of examples whose verdict flips, in percent
 DELTA_P, DELTA_LOGIT = "delta_p", "delta_logit"  # how far the probe's confidence moves
 ACCURACY, UNSURE, SUBJECT, LOGPROB = "accuracy", "unsure", "popularity", "logprob"  # what the boundary measures

@@ -93,7 +93,7 @@ def knockouts_of(interventions: Collection[str], windows: Collection[int]) -> li
 def passes_of(knockout: str) -> list[Pass]:
     """What is run for a knockout, or for an experiment that replaces tokens. Passes under one prompt stand together.
 
-    `replicate` needs a knockout under the second prompt, too. All else is run under the first one only.
+    `honest` needs a knockout under the second prompt, too. All else is run under the first one only.
     """
     if knockout in REPLACING:
         return REPLACING[knockout]

@@ -3,15 +3,15 @@
 | probe | trained on | used for |
 |---|---|---|
 | full | all training folds, first prompt | P, delta P, `flip`, `fixed`, AUC |
-| half_a | half A of the training folds, first prompt | `crossfit`, `replicate` |
+| half_a | half A of the training folds, first prompt | `crossfit`, `honest` |
 | half_b | half B of the training folds, first prompt | `crossfit` |
-| second_b | half B of the training folds, second prompt | `replicate` |
+| second_b | half B of the training folds, second prompt | `honest` |
 | shuffled | all training folds, first prompt, labels that are shuffled | what a probe of no meaning reaches |
 
 The strength of the penalty is chosen by cross-validation inside the training folds of `full`, once per layer and fold.
 All other probes take the same strength.
 
-Three of the probes, those behind the AUC and behind `replicate`, are also fitted to labels of which some are turned: on
+Three of the probes, those behind the AUC and behind `honest`, are also fitted to labels of which some are turned: on
 the folds and halves of the first repeat, with the strengths that were chosen for the labels as they are.
 """
 
@@ -30,7 +30,7 @@ from anchorscope.probe.strengths import cross_fitting, fit_trainings, own_fold, 
 Kept = TypeVar("Kept")  # what keeps tensors
 Logits = dict[tuple[Probe, str], Tensor]  # (probe, intervention) -> [layers, examples]
 # What the AUC and the honest gap are made from.
-READ = {FULL: ["clean"], **{role.labels: ["clean", EXACT] for role in ROLES["replicate"]}}
+READ = {FULL: ["clean"], **{role.labels: ["clean", EXACT] for role in ROLES["honest"]}}
 DIRECTIONS = 32  # leading ones of the clean states
 EXAMPLES_PER_DIRECTION = 4  # fewer directions where training examples are few
 ROUNDS = 5  # of the search for directions

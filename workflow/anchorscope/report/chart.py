@@ -19,8 +19,7 @@ CHANGES = [name for quantity in QUANTITIES.values() for name in (quantity.value,
 POINTS = ["n", *CHANGES, "sure", "null_low", "null_high"]  # arrays, one value per layer
 AT_REFERENCE = " at reference layers"
 RULES = RULE_TITLES | {
-    f"{rule}{AT_REFERENCE}": f"{RULE_TITLES[rule]}, labelled at the reference layers"
-    for rule in ("crossfit", "replicate")
+    f"{rule}{AT_REFERENCE}": f"{RULE_TITLES[rule]}, labelled at the reference layers" for rule in ("crossfit", "honest")
 }
 DASHES = {"-": [1, 0], "--": [6, 3], ":": [1.5, 2.5], "-.": [6, 2.5, 1.5, 2.5]}
 SHAPES = {
@@ -87,7 +86,7 @@ def records(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[
         pl.col("delta_p", "low", "high", "null_low", "null_high").cast(pl.Float64).round(1),
         pl.col("delta_logit", "logit_low", "logit_high").cast(pl.Float64).round(2),
         pl.when(labels="reference")
-        .then(pl.col("rule").replace({rule: f"{rule}{AT_REFERENCE}" for rule in ("crossfit", "replicate")}))
+        .then(pl.col("rule").replace({rule: f"{rule}{AT_REFERENCE}" for rule in ("crossfit", "honest")}))
         .otherwise("rule")
         .alias("rule"),
         sure=SURE.cast(pl.Int8),
@@ -107,7 +106,7 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
     labels = [f"{letter} {title}" for title in datasets.values() for letter in ANCHOR_LETTERS.values()]
     styles = dict(zip(labels, map(_look, looks(view.style, len(labels))), strict=True))
     measured = [title for title in models.values() if title in set(data["model"])]
-    wanted = {"rule": "replicate", "logits": "measured", "quantity": "delta_p", "intervention": "exact_question"}
+    wanted = {"rule": "honest", "logits": "measured", "quantity": "delta_p", "intervention": "exact_question"}
     menus = _menus(measured, list(datasets.values()), summary=summary, chosen={**wanted, **vars(view.headline)})
     chart = alt.FacetChart(
         data=alt.NamedData("series"),

@@ -26,9 +26,9 @@ READERS = {
 }
 GAPS = {  # rules and logits
     ("flip", "measured"): "published rule",
-    ("replicate", "measured"): "honest",
-    ("replicate", "recentred"): "honest, recentred",
-    ("replicate", "residual"): "honest, residual",
+    ("honest", "measured"): "honest",
+    ("honest", "recentred"): "honest, recentred",
+    ("honest", "residual"): "honest, residual",
 }
 SAME_FORM = {  # groupings and forms
     ("question_form", EQUAL): "at equal form of the question",
@@ -104,7 +104,7 @@ def _gaps(own: Tables, salmon: Tables) -> Cells:
         for row in _areas(own, EXACT, rule, logits):
             yield f"{title}, ΔP", with_ends(row, "area", 1)
             yield f"{title}, Δlogit", with_ends(row, "area_logit", 2)
-            if rule == "replicate" and row["area_null"] is not None:
+            if rule == "honest" and row["area_null"] is not None:
                 yield f"{title}: one mechanism, ΔP", with_ends(row, "area_null", 1)
     for twin in _areas(salmon, EXACT):
         yield "random weights, honest, ΔP", with_ends(twin, "area", 1)
@@ -113,7 +113,7 @@ def _gaps(own: Tables, salmon: Tables) -> Cells:
 def _same_form(own: Tables) -> Cells:
     """The honest gap where form cannot make it."""
     for ((grouping, form), title), logits in product(SAME_FORM.items(), ("measured", "recentred")):
-        known = own["forms"].filter(pl.col("gap").is_not_null(), rule="replicate", logits=logits)
+        known = own["forms"].filter(pl.col("gap").is_not_null(), rule="honest", logits=logits)
         for row in known.filter(grouping=grouping, form=form).to_dicts():
             yield title if logits == "measured" else f"{title}, {logits}", with_ends(row, "gap", 1)
 
@@ -127,7 +127,7 @@ def _other_words(own: Tables) -> Cells:
     )
 
 
-def _areas(tables: Tables, intervention: str, rule: str = "replicate", logits: str = "measured") -> list[dict]:
+def _areas(tables: Tables, intervention: str, rule: str = "honest", logits: str = "measured") -> list[dict]:
     """The row of a gap's whole curve, if it has an area."""
     wanted = {"intervention": intervention, "rule": rule, "labels": "plotted", "logits": logits, "anchor": "gap"}
     return tables["series"].filter(pl.col("area").is_not_null(), **wanted).to_dicts()

@@ -50,7 +50,7 @@ def deepest_layers(summary: pl.DataFrame, headline: Headline) -> pl.DataFrame:
     """One row per model, dataset and rule: Q, A and gap at the layer where Q is lowest."""
     keys = ["model", "dataset", "rule"]
     rows = summary.filter(
-        pl.col("rule").is_in(["flip", "replicate"]),
+        pl.col("rule").is_in(["flip", "honest"]),
         **vars(headline),
         intervention="exact_question",
         labels="plotted",
@@ -140,7 +140,7 @@ def text_alone(text: pl.DataFrame, headline: Headline) -> pl.DataFrame:
 def form_table(forms: pl.DataFrame, headline: Headline) -> pl.DataFrame:
     """One row per model, dataset and form of some size: how many of each group have it, and the honest gap."""
     keys = ["model", "dataset", "grouping", "form"]
-    rows = forms.filter(pl.col("n") >= MIN_EXAMPLES, **vars(headline), rule="replicate")
+    rows = forms.filter(pl.col("n") >= MIN_EXAMPLES, **vars(headline), rule="honest")
     recentred = rows.filter(logits="recentred").select(*keys, recentred_gap="gap")
     shares = {"share": "of all", "share_question": "of Q", "share_answer": "of A", "question_anchored": "that are Q"}
     titles = {EQUAL: "at equal form", COVERED: "the same, whatever their form"}
@@ -173,7 +173,7 @@ def distances(layers: pl.DataFrame, strata: pl.DataFrame) -> pl.DataFrame:
     ratios = cut.group_by(keys, maintain_order=True).agg(
         **{title: (pl.col(name) / pl.col(f"{name}_clean")).mean() for title, name in names.items()}
     )
-    thirds = strata.filter(pl.col("stratum").is_in(DISTANCE), rule="replicate", anchor="gap")
+    thirds = strata.filter(pl.col("stratum").is_in(DISTANCE), rule="honest", anchor="gap")
     gaps = thirds.group_by(keys).agg(
         **{third: pl.col("delta_p").filter(pl.col("low").is_not_null(), stratum=third).mean() for third in DISTANCE}
     )

@@ -1,7 +1,7 @@
 """The claims, one record each; those behind the published figure are judged here, each by an interval.
 
 A claim says that an effect lies in some region. It is supported when the whole 95 % interval lies inside the region,
-contradicted when it lies outside, and undecided otherwise. Groups are those of `replicate`, because under `flip` even
+contradicted when it lies outside, and undecided otherwise. Groups are those of `honest`, because under `flip` even
 noise shows the published gap. Every claim is judged twice: by delta P, in points, and by the change of the logit, which
 does not saturate. The first claim is also judged with the knockout's common push taken out.
 """
@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from anchorscope.probe.anchor_rules import HONEST
 from anchorscope.summarise.bootstrap import ends
 from anchorscope.summarise.curves import QUANTITIES, Estimate, over_layers
-from anchorscope.summarise.grouping import HONEST, LOGITS
+from anchorscope.summarise.grouping import LOGITS
 
 POINTS_PER_LOGIT = 25.0  # at a probability of one half: the bounds below, in logits, are so many times smaller
 NEAR_ZERO = 10.0  # points that a flat curve may lie from zero; the published ones lie within that

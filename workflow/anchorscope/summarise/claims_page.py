@@ -8,14 +8,14 @@ from anchorscope.summarise.wording import number_text, signed, signed_between, w
 Row = Mapping[str, object]  # cells by the titles of their columns
 Ends = Callable[[float, float], str]
 EXPLAINED = """Supported: the whole 95 % interval agrees with the claim. Contradicted: none of it does. Undecided:
-anything else, also where the probe is no better than chance. ΔP in percentage points; groups by `replicate`, at the
+anything else, also where the probe is no better than chance. ΔP in percentage points; groups by `honest`, at the
 layer plotted. Each claim is judged a second time by the change of the logit, with bounds 25 times smaller, because a
 probability near 0 or 1 can hide a change. The first claim stands three times: as measured; *recentred*, without the
 push that the knockout gives to all examples alike; and *residual*, also without the slope that is common to all, which
 is a lower bound, because two kinds of examples make a part of that slope."""
 LOGITS_TITLES = {"measured": "as measured", "recentred": "recentred", "residual": "residual"}
 YES_NO = {True: "yes", False: "no", None: "–"}
-ONE_MECHANISM = """A gap under `replicate` is a property of the examples, but not yet two kinds of them: a knockout that
+ONE_MECHANISM = """A gap under `honest` is a property of the examples, but not yet two kinds of them: a knockout that
 shifts every logit along one line gives a gap, too. Here are its simulations, fitted to this run, beside the measured
 gap, both as the mean over layers. Beyond: the measured interval lies wholly below that of the simulations, which is
 stricter than a test at 5 %, so that what is not beyond is not thereby one mechanism. Beyond it, the shift is a property

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.extract.axes import Headline
-from anchorscope.probe.anchor_rules import FULL, HALF_A, ROLES, SECOND_B
+from anchorscope.probe.anchor_rules import FULL, HALF_A, HONEST, ROLES, SECOND_B
 from anchorscope.probe.quality import auc, delta_p, sigmoid
 from anchorscope.summarise.bootstrap import Resamples, interval, resample
 from anchorscope.summarise.curves import (
@@ -26,7 +26,6 @@ from anchorscope.summarise.curves import (
     with_names,
 )
 from anchorscope.summarise.grouping import (
-    HONEST,
     LABELLED_UNDER,
     LOGITS,
     PlaceLogits,

@@ -9,6 +9,7 @@ import polars as pl
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
+from anchorscope.probe.anchor_rules import HONEST
 from anchorscope.probe.examples import Pair
 from anchorscope.summarise.claims import (
     CLAIMS,
@@ -21,7 +22,7 @@ from anchorscope.summarise.claims import (
     reads_truth,
 )
 from anchorscope.summarise.curves import QUANTITIES, Estimate
-from anchorscope.summarise.grouping import HONEST, LOGITS
+from anchorscope.summarise.grouping import LOGITS
 from anchorscope.summarise.tables import Coverage
 from anchorscope.summarise.verdict_on_kinds import (
     BY_DEGREES,

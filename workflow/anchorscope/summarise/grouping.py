@@ -22,7 +22,6 @@ from anchorscope.probe.anchor_rules import HALF_A, PROBES, ROLES, SECOND_B, Prob
 from anchorscope.probe.quality import delta_logit, delta_p, flips
 
 LABELLED_UNDER = EXACT
-HONEST = "replicate"  # the rule under which noise shows no gap
 LOGITS = ("measured", "recentred", "residual")
 POPULARITY = ("unpopular", "middling", "popular")  # thirds
 

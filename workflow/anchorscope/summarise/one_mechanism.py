@@ -36,13 +36,13 @@ def simulate(
 ) -> dict[str, np.ndarray]:
     """Group means [draws, layers] of delta P under a rule, from logits [prompts, repeats, layers, examples].
 
-    Under `flip`, the first prompt labels and measures. Under `replicate`, each prompt has its own shifts; one labels
+    Under `flip`, the first prompt labels and measures. Under `honest`, each prompt has its own shifts; one labels
     and the other measures, then the other way round, and the result is the mean of both. Repeats are averaged. The same
     standard normal numbers serve every layer and repeat: they stand for the examples' own forward passes. Single
     precision is far finer than the draws are.
     """
     noise = np.random.default_rng(seed).standard_normal((len(clean), draws, clean.shape[-1]), dtype=np.float32)
-    roles = {"flip": [(0, 0)], "replicate": [(0, 1), (1, 0)]}[rule]
+    roles = {"flip": [(0, 0)], "honest": [(0, 1), (1, 0)]}[rule]
     by_repeat = []
     for repeat in range(clean.shape[1]):
         by_layer = []
@@ -83,7 +83,7 @@ def _role_means(clean: np.ndarray, moved: list[np.ndarray], labels: int, measure
 
 
 def agreement(roles: list[RoleResult], layer: int, resamples: Resamples) -> dict[str, float | None]:
-    """Do the two prompts of `replicate` agree on the anchors, and on delta P, at a layer? Averaged over repeats."""
+    """Do the two prompts of `honest` agree on the anchors, and on delta P, at a layer? Averaged over repeats."""
     labels = np.stack([role.question_anchored[:, layer] for role in roles], axis=1)  # [repeats, prompts, examples]
     changes = np.stack([role.delta_p[:, layer] for role in roles], axis=1)
     trained = roles[0].trained

@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from anchorscope.probe.anchor_rules import HONEST
 from anchorscope.summarise.bootstrap import Resamples
 from anchorscope.summarise.curves import Curve, average_curves, curve_rows, curves, series_row
 from anchorscope.summarise.grouping import (
-    HONEST,
     LABELLED_UNDER,
     POPULARITY,
     PlaceLogits,
@@ -24,7 +24,7 @@ from anchorscope.summarise.grouping import (
 from anchorscope.text.forms import ANSWER_FORMS, QUESTION_FORMS
 
 DISTANCE = ("near", "farther", "farthest")
-LOOKED_AT = (("flip", "measured"), ("replicate", "measured"), ("replicate", "recentred"))  # rules and logits
+LOOKED_AT = (("flip", "measured"), ("honest", "measured"), ("honest", "recentred"))  # rules and logits
 ALL, EQUAL, COVERED = "all", "equal", "covered"  # what stands for a form in rows that are about several
 FORMS: dict[str, dict[str, str | bool]] = {  # by grouping: what its forms are called, and the values they stand for
     "question_form": {form: form for form in QUESTION_FORMS},
