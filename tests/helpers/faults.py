@@ -21,7 +21,7 @@ seeing_processes = pytest.mark.skipif(
     not Path("/proc/self/cwd").exists(), reason="these tests look for processes in /proc"
 )
 FULL = "could not be written because its disk is full; make room there and run the same command again"
-NOT_RESULTS = ("logs", "benchmarks")  # they say when and how fast, so they differ from run to run
+NOT_RESULTS = {"logs", "benchmarks", ".hashes"}  # they say when, how fast and of which file on this disk
 
 
 @dataclass
@@ -220,7 +220,7 @@ def finished_outputs(folder: Path) -> dict[Path, int]:
 def files(results: Path) -> dict[Path, int]:
     """The results of a run, temporary files and all, and when they were written. Links to a model's files are not."""
     paths = [path.relative_to(results) for path in results.rglob("*") if path.is_file() and not path.is_symlink()]
-    return {path: (results / path).stat().st_mtime_ns for path in paths if path.parts[0] not in NOT_RESULTS}
+    return {path: (results / path).stat().st_mtime_ns for path in paths if NOT_RESULTS.isdisjoint(path.parts)}
 
 
 def differences(results: Path, expected: Path) -> list[str]:
