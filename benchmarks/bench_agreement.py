@@ -27,7 +27,7 @@ from anchorscope.extract.axes import EXACT
 from anchorscope.extract.store import ActivationReader
 from anchorscope.probe.anchor_rules import PROBES
 from anchorscope.probe.examples import Examples, assign_folds, examples_of
-from anchorscope.probe.scores import score
+from anchorscope.probe.scores import cross_fit_scores
 from anchorscope.summarise.bootstrap import resample
 from anchorscope.summarise.curves import curves, series_row
 from anchorscope.summarise.grouping import LOGITS, PlaceLogits, group
@@ -46,7 +46,7 @@ def logits_of(states: dict[tuple[str, str], torch.Tensor], examples: Examples, c
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     some = {run: vectors[:, chosen].to(device) for run, vectors in states.items()}
     scores = [
-        score(
+        cross_fit_scores(
             some,
             hallucinated=torch.from_numpy(examples.hallucinated).to(device),
             folds=torch.from_numpy(split.folds).to(device),

@@ -35,9 +35,9 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from anchorscope.engine.door import Engine
 from anchorscope.engine.packs import Packs
-from anchorscope.engine.self_check import Path as EnginePath
+from anchorscope.engine.self_check import EnginePath
 from anchorscope.engine.work import Variant
-from anchorscope.extract.axes import COMPONENTS, EXACT, FULL, HEADLINE, PASSES, Grid
+from anchorscope.extract.axes import COMPONENTS, EXACT, FULL_GRID, HEADLINE, PASSES, Grid
 from anchorscope.extract.job import run_workload, to_host
 from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationWriter, example_bytes
@@ -51,7 +51,7 @@ class Nowhere:
 
     knockout = EXACT
 
-    def __init__(self, grid: Grid = FULL):
+    def __init__(self, grid: Grid = FULL_GRID):
         self.grid = grid
 
     def add(self, keys: list[dict], block: Tensor) -> None:
@@ -113,7 +113,7 @@ def dd_rate(gigabytes: float, folder: str | None) -> float:
 def compare_with_disk(model: PreTrainedModel, options: argparse.Namespace) -> dict:
     """The headline's activations against memory, and the whole grid's bytes against `dd`'s."""
     found: dict[str, float] = {}
-    for name, grid, gigabytes in (("headline", HEADLINE, options.stored / 4), ("grid", FULL, options.stored)):
+    for name, grid, gigabytes in (("headline", HEADLINE, options.stored / 4), ("grid", FULL_GRID, options.stored)):
         found |= compare_with_memory(model, name=name, grid=grid, gigabytes=gigabytes, options=options)
     rate = dd_rate(options.stored, options.folder)
     return found | {"dd GB/s": rate, "grid / dd": found["grid GB/s"] / rate}
@@ -209,7 +209,7 @@ def accuracy(model: PreTrainedModel, options: argparse.Namespace) -> dict:
         Engine(model).states(work, take, path=path)
         return torch.stack([found[index] for index in sorted(found)])
 
-    work = workload.work(FULL, model.config.num_hidden_layers, EXACT)
+    work = workload.work(FULL_GRID, model.config.num_hidden_layers, EXACT)
     path = Engine(model).prepare(work)
     fast, slow = ours(path), plain(model)
     errors = {"engine - plain": _distance(fast, slow), "path - plain": _distance(ours(path.plain()), slow)}
@@ -242,7 +242,7 @@ def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.N
 
     workload = examples(options.examples)
     count = len(workload.sequences)
-    work = workload.work(FULL, model.config.num_hidden_layers, EXACT)
+    work = workload.work(FULL_GRID, model.config.num_hidden_layers, EXACT)
     path = Engine(model).prepare(work)
     with torch.inference_mode(), path.running(model):
         packs = Packs(model, work.items, model.config.num_hidden_layers)

@@ -31,7 +31,7 @@ from common import ROOT, arguments, machine, report
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from anchorscope.answer.answers import SCHEMA
+from anchorscope.answer.answers import ANSWERS_SCHEMA
 from anchorscope.extract.axes import HEADLINE
 from anchorscope.extract.store import file_of
 from anchorscope.files.identity import package_file
@@ -96,7 +96,7 @@ def run(manifest: Path, answers: list[dict], folder: Path, options) -> dict:
     """Run the stage once, and delete its output."""
     source, target, log = (folder / name for name in ("chosen.parquet", "activations", "extract.log"))
     made_from = provenance(stage="choose", prompts={"style": "few_shot"})
-    write_table(source, pa.Table.from_pylist(answers, schema=SCHEMA), made_from)
+    write_table(source, pa.Table.from_pylist(answers, schema=ANSWERS_SCHEMA), made_from)
     command = ["-m", "anchorscope", "extract", manifest, source, target, "--log", log]
     command += ["--dtype", options.dtype, "--threads", options.threads]
     command += ["--batch-tokens", options.batch_tokens] if options.batch_tokens else []

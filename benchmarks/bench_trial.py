@@ -16,7 +16,7 @@ from common import arguments, machine, report
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import EXACT, HEADLINE, passes_of
-from anchorscope.extract.job import NEEDED, ExtractSettings, extract_file
+from anchorscope.extract.job import EXTRACTION_NEEDS, ExtractSettings, extract_file
 from anchorscope.extract.sequences import build_workload
 from anchorscope.files.sealed_parquet import read_table
 from anchorscope.models.loading import load_fetched_tokenizer, load_model
@@ -32,7 +32,7 @@ def spent(work: Callable[[], object]) -> tuple[float, float]:
 
 def row(manifest: Path, chosen: Path, settings: ExtractSettings) -> dict:
     """One shard: its trial and its job."""
-    examples = read_table(chosen, NEEDED)
+    examples = read_table(chosen, EXTRACTION_NEEDS)
     described = Manifest.read(manifest)
     tokenizer = load_fetched_tokenizer(described)
     prompts = settings.prompts.built(tokenizer)

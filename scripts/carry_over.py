@@ -19,5 +19,5 @@ carry_over(
     model=snakemake.wildcards.model,
     target=snakemake.output[0],
     answer_scores=snakemake.params.answer_scores,
-    fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
+    fitting=begin_fitting(snakemake.params, snakemake.threads, gpus=snakemake.resources.gpu),
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from anchorscope.detect.compare import Run, gather_detection
+from anchorscope.detect.compare import Described, gather_detection
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import provenance
@@ -21,7 +21,7 @@ models = list(dict.fromkeys(model for model, _ in pairs))
 tables, about = gather_detection(
     files=dict(zip(pairs, snakemake.input.scores, strict=True)),
     transfers=dict(zip(models, snakemake.input.transfer, strict=True)),
-    run=Run(
+    run=Described(
         models=dict(zip(models, map(read_json, snakemake.input.manifests), strict=True)),
         sources=json.loads(snakemake.params.sources),
         layouts=json.loads(snakemake.params.layouts),

@@ -12,5 +12,5 @@ fit_gates(
     snakemake.input,
     dataset=snakemake.wildcards.dataset,
     target=snakemake.output[0],
-    fitting=begin_fitting(snakemake.params, snakemake.threads, cards=0),
+    fitting=begin_fitting(snakemake.params, snakemake.threads, gpus=0),
 )

@@ -22,5 +22,5 @@ probe_answers(
     grid=Grid(*map(tuple, json.loads(snakemake.params.grid))),
     knockouts=json.loads(snakemake.params.knockouts),
     repeats=snakemake.params.repeats,
-    fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
+    fitting=begin_fitting(snakemake.params, snakemake.threads, gpus=snakemake.resources.gpu),
 )

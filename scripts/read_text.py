@@ -8,7 +8,7 @@ import torch
 
 from anchorscope.files.frames import read_frame
 from anchorscope.files.logs import configure_logging
-from anchorscope.probe.readers import ANSWERS_NEEDED, LOGITS_NEEDED, text_table
+from anchorscope.probe.readers import LOGITS_NEEDED, TEXT_NEEDED, text_table
 from anchorscope.probe.written import write_derived
 
 configure_logging(snakemake.log[0])
@@ -20,7 +20,7 @@ write_derived(
         text_table(
             read_frame(snakemake.input.delta, LOGITS_NEEDED),
             read_frame(snakemake.input.layers),
-            pl.concat(read_frame(path, ANSWERS_NEEDED) for path in snakemake.input.answers),
+            pl.concat(read_frame(path, TEXT_NEEDED) for path in snakemake.input.answers),
             folds=snakemake.params.folds,
             seed=snakemake.params.seed,
             where=f"{snakemake.wildcards.model} on {snakemake.wildcards.dataset}",

@@ -15,5 +15,5 @@ score_files(
     target=snakemake.output[0],
     experiment=snakemake.wildcards.experiment,
     dataset=snakemake.wildcards.dataset,
-    fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
+    fitting=begin_fitting(snakemake.params, snakemake.threads, gpus=snakemake.resources.gpu),
 )

@@ -16,5 +16,5 @@ score_methods(
     dataset=snakemake.wildcards.dataset,
     target=snakemake.output[0],
     answer_scores=snakemake.params.answer_scores,
-    fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
+    fitting=begin_fitting(snakemake.params, snakemake.threads, gpus=snakemake.resources.gpu),
 )

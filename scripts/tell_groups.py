@@ -6,7 +6,7 @@ Writes one row per rule, layer and example. Where nothing was probed, the table 
 import torch
 
 from anchorscope.experiments.groups import read_groups
-from anchorscope.experiments.tell_groups import read_states, tell_groups
+from anchorscope.experiments.tell_groups import read_group_states, tell_groups
 from anchorscope.extract.axes import EXACT, Headline
 from anchorscope.extract.store import open_activations
 from anchorscope.files.frames import read_frame
@@ -21,7 +21,7 @@ write_derived(
     snakemake.input.delta,
     lambda: [
         tell_groups(
-            read_states(open_activations(snakemake.input.activations, headline.grid(), [EXACT]), headline),
+            read_group_states(open_activations(snakemake.input.activations, headline.grid(), [EXACT]), headline),
             read_groups(read_frame(snakemake.input.delta), headline),
             snakemake.params.seed,
         )

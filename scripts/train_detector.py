@@ -18,5 +18,5 @@ train_detector(
     target=snakemake.output.detector,
     card=snakemake.output.card,
     sources=json.loads(snakemake.params.sources),
-    fitting=begin_fitting(snakemake.params, snakemake.threads, cards=snakemake.resources.gpu),
+    fitting=begin_fitting(snakemake.params, snakemake.threads, gpus=snakemake.resources.gpu),
 )

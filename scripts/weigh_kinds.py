@@ -11,7 +11,7 @@ from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
-from anchorscope.summarise.weigh_kinds import ANSWERS_NEEDED, weigh_kinds
+from anchorscope.summarise.weigh_kinds import FORMS_NEEDED, weigh_kinds
 
 configure_logging(snakemake.log[0])
 torch.set_num_threads(snakemake.threads)
@@ -21,7 +21,7 @@ write_derived(
     snakemake.input.delta,
     lambda: weigh_kinds(
         read_frame(snakemake.input.delta),
-        pl.concat(read_frame(path, ANSWERS_NEEDED) for path in snakemake.input.answers),
+        pl.concat(read_frame(path, FORMS_NEEDED) for path in snakemake.input.answers),
         Headline.from_json(snakemake.params.headline),
         **settings,
     ),

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope import api
-from anchorscope.api.results import NEEDED
+from anchorscope.api.results import SUMMARY_COLUMNS
 from anchorscope.detect.detector import Detector
 from anchorscope.detect.detector_file import write_detector
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, HEADLINE, POSITIONS, Grid, knockouts_of
@@ -189,7 +189,7 @@ def extract(things: Things, given: dict, folder: Path) -> None:
 
 def summarise(things: Things, given: dict, folder: Path) -> None:
     summary = api.summarise(**given)
-    assert set(NEEDED) <= set(summary.columns)
+    assert set(SUMMARY_COLUMNS) <= set(summary.columns)
     assert summary["model"].unique().to_list() == [given.get("model", "model")]
     assert summary["dataset"].unique().to_list() == [given.get("dataset", "questions")]
     assert summary["delta_p"].drop_nulls().is_finite().all()

@@ -5,7 +5,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from anchorscope.answer.answers import SCHEMA
+from anchorscope.answer.answers import ANSWERS_SCHEMA
 from anchorscope.choose.balance import analysed, balanced, before_balance, choose_file
 from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
 
@@ -64,7 +64,7 @@ def answers(tmp_path):
         {"id": f"w{n}", "right": False, "refused": False, "question_form": ("who", "when")[n % 2]} for n in range(5)
     ]
     rows += [{"id": f"x{n}", "right": None, "refused": True, "question_form": "who"} for n in range(2)]
-    write_table(tmp_path / "answers.parquet", pa.Table.from_pylist(rows, schema=SCHEMA), provenance(**ASKED))
+    write_table(tmp_path / "answers.parquet", pa.Table.from_pylist(rows, schema=ANSWERS_SCHEMA), provenance(**ASKED))
     return tmp_path / "answers.parquet"
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from anchorscope.answer.answers import SCHEMA, answer_questions
+from anchorscope.answer.answers import ANSWERS_SCHEMA, answer_questions
 from anchorscope.answer.prompts import PromptSet, few_shot_prompt
 from anchorscope.choose.balance import analysed
 from anchorscope.detect.again import AgainSettings, Asking, ask_about, build_askings, run_again
@@ -136,7 +136,7 @@ def answered(tokenizer, tmp_path_factory):
     prompt = few_shot_prompt(TEXTS["few_shot"]["first"])
     table = answer_questions(Engine(model), tokenizer, prompt, questions, max_new_tokens=5)
     rows = [row | {"right": index % 2 == 0, "refused": index == 4} for index, row in enumerate(table.to_pylist())]
-    chosen = analysed(pa.Table.from_pylist(rows, schema=SCHEMA), balance=True, seed=0)
+    chosen = analysed(pa.Table.from_pylist(rows, schema=ANSWERS_SCHEMA), balance=True, seed=0)
     write_table(folder / "chosen.parquet", chosen, {})
     return folder
 

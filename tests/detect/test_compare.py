@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from anchorscope.detect.compare import (
-    compare,
+    compare_methods,
     coverage,
     kept,
     overall,
@@ -24,7 +24,7 @@ from detection_scores import BY_DEFAULT, make_scores
 
 SCORES = make_scores(skill={"probe": 1.0, "mop": 1.5, "pr": 0.2})
 SCORED = scored_of(SCORES, "here")
-TABLE = compare(SCORED)
+TABLE = compare_methods(SCORED)
 
 
 def rows_of(method: str) -> pl.DataFrame:
@@ -86,7 +86,7 @@ def test_the_gains_interval_is_that_of_resampled_clusters():
 
     draws = (random.choice(list(members), len(members)) for _ in range(400))
     drawn = [ahead(np.concatenate([members[name] for name in chosen])) for chosen in draws]
-    (row,) = compare(scored_of(many, "here")).filter(method="mop").to_dicts()
+    (row,) = compare_methods(scored_of(many, "here")).filter(method="mop").to_dicts()
     assert (row["gain_high"] - row["gain_low"]) / (2 * 1.96) == pytest.approx(np.std(drawn), rel=0.15)
 
 
@@ -143,7 +143,7 @@ def test_reliability_is_that_of_a_loop_and_calibration_that_of_the_probes():
 def test_a_probability_of_one_is_in_the_last_bin():
     sure = scored_of(SCORES.with_columns(p=pl.when("hallucinated").then(1.0).otherwise(0.0)), "here")
     assert set(reliability(sure)["bin"]) == {0, 9}
-    assert set(compare(sure)["calibration_error"]) == {0.0}
+    assert set(compare_methods(sure)["calibration_error"]) == {0.0}
 
 
 def test_pathways_are_compared_with_their_rivals_and_judged_by_the_interval():

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from anchorscope.detect.detector_file import ABOUT, SEAL, Trained, read_detector, write_detector
+from anchorscope.detect.detector_file import ABOUT, DETECTOR_SEAL, Trained, read_detector, write_detector
 from anchorscope.detect.pooled import PooledReader
 from anchorscope.detect.train_detector import cross_fit, train, train_detector
 from anchorscope.extract.store import ActivationReader
@@ -122,9 +122,9 @@ def test_a_state_that_never_varies_does_no_harm(examples, clean):
 
 def test_layers_are_the_same_in_one_chunk_or_in_several(reader, examples, monkeypatch):
     pooled = PooledReader({"one": reader})
-    whole = cross_fit(pooled, examples, on_card=False)
+    whole = cross_fit(pooled, examples, on_gpu=False)
     monkeypatch.setattr("anchorscope.probe.delta.CHUNK_BYTES", 1)  # a layer at a time
-    parts = cross_fit(pooled, examples, on_card=False)
+    parts = cross_fit(pooled, examples, on_gpu=False)
     clean = reader.read("resid", "answer_last", "first", "clean", range(LAYERS))
     rounding = max(rounding_of(probes, clean, examples, fold) for fold, probes in enumerate(trained(clean, examples)))
     assert_same(parts.logits, whole.logits, rounding)
@@ -192,7 +192,7 @@ def test_a_foreign_file_is_refused(tmp_path):
         read_detector(tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="does not exist"):
         read_detector(tmp_path / "gone.safetensors")
-    save_file({"weight": torch.zeros(2)}, tmp_path / "x.safetensors", {ABOUT: json.dumps({}), SEAL: "0"})
+    save_file({"weight": torch.zeros(2)}, tmp_path / "x.safetensors", {ABOUT: json.dumps({}), DETECTOR_SEAL: "0"})
     with pytest.raises(ValueError, match="is damaged"):
         read_detector(tmp_path / "x.safetensors")
 
@@ -222,7 +222,7 @@ def test_the_card_says_what_the_detector_is(tmp_path):
     assert described.layer == probes.best_layer
     pooled = PooledReader({name: ActivationReader([tmp_path / name]) for name in ("one", "two")})
     examples = examples_of(pooled.keys, folds=5, repeats=1, seed=0, where="pooled")
-    fitted = cross_fit(pooled, examples, on_card=False)
+    fitted = cross_fit(pooled, examples, on_gpu=False)
     rows = {row.split(" | ")[0].strip("| "): row.split(" | ")[1:] for row in card.splitlines() if row.startswith("| ")}
     for name, who in (("all", pooled.datasets != ""), ("two", pooled.datasets == "two")):
         area = plain_auc(fitted.chosen[who], examples.hallucinated[who])
@@ -250,7 +250,7 @@ def test_a_detector_made_twice_has_the_same_bytes_and_reads_as_before(written, t
 
 
 def test_each_fold_has_a_layer_that_was_chosen_without_it(reader, examples, clean):
-    fitted = cross_fit(PooledReader({"one": reader}), examples, on_card=False)
+    fitted = cross_fit(PooledReader({"one": reader}), examples, on_gpu=False)
     folds = examples.splits[0].folds
     for fold, probes in enumerate(trained(clean, examples)[:-1]):
         own = probes.logits(clean)[probes.best_layer].numpy()

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 import yaml
 
-from anchorscope.detect.compare import Run, carried_over, gather_detection
+from anchorscope.detect.compare import Described, gather_detection, mean_transfer
 from anchorscope.detect.scoring import TRANSFER
 from detection_scores import BY_DEFAULT, make_scores, make_transfer, write_scores
 from small_things import ROOT
@@ -12,7 +12,7 @@ from small_things import ROOT
 LLAMA = {"weights": "trained", "source": {"hub": "meta-llama/Meta-Llama-3-8B"}}
 SHAPE = {"weights": "random", "source": {"random": {"config": "shape.json"}}}
 PUBLISHED = yaml.safe_load((ROOT / "workflow/resources/landmarks.yaml").read_text())["detection"]
-RUN = Run(
+RUN = Described(
     models={"llama": LLAMA, "shape": SHAPE, "wrong": SHAPE},
     sources={"pop": "hub", "mini": "bundled"},
     layouts={"pop": "popqa", "mini": "nq"},
@@ -82,13 +82,13 @@ def test_what_carries_over_is_the_mean_elsewhere_and_the_drop_from_home():
     rows += [("probe", "others", "a", 0.5), ("probe", "others", "b", 0.6)]
     ends = [(*row[:3], 100, 0, row[3], row[3] - 0.1, row[3] + 0.1) for row in rows]
     transfer = pl.DataFrame(ends, schema=TRANSFER, orient="row").with_columns(model=pl.lit("m"))
-    (found,) = carried_over(transfer).rows()
+    (found,) = mean_transfer(transfer).rows()
     assert found[:2] == ("m", "probe")
     assert found[2:] == pytest.approx((0.8, 0.6, 0.55, 0.2)), "at home, elsewhere, from all others, and the drop"
 
 
 def test_with_one_dataset_there_is_nothing_to_carry_over(gathered):
-    assert set(carried_over(gathered[0]["transfer"])["model"]) == {"llama"}
+    assert set(mean_transfer(gathered[0]["transfer"])["model"]) == {"llama"}
 
 
 def test_a_run_in_which_nothing_was_probed_says_why(tmp_path):

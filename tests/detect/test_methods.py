@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from anchorscope.detect.fits import (
     MEMBERS,
     Fits,
-    Said,
+    Told,
     batches,
     every_method,
     first_layers,
@@ -19,7 +19,7 @@ from anchorscope.detect.fits import (
     read_network,
     resampled,
 )
-from anchorscope.detect.gates import FEWEST, find_groups, gates_table, read_gate
+from anchorscope.detect.gates import FEWEST_LEARNT, find_groups, gates_table, read_gate
 from anchorscope.detect.methods import METHODS
 from anchorscope.detect.reading import Reading
 from anchorscope.detect.reweighting import AMOUNTS, GATES
@@ -27,7 +27,7 @@ from anchorscope.detect.scoring import scores_table, trainings_of
 from anchorscope.extract.axes import EXACT
 from anchorscope.probe.logistic import FittedProbes, fit
 from anchorscope.probe.readers import presence, read_features
-from anchorscope.probe.scores import score
+from anchorscope.probe.scores import cross_fit_scores
 from anchorscope.probe.strengths import STRENGTHS, cross_fitting, fit_trainings, own_fold, whole
 from planted_detection import TWO_DIRECTIONS, World, probes_of_layers
 from rounding import assert_same, of_a_fit, of_probes, of_sums
@@ -46,11 +46,11 @@ def reading(world) -> Reading:
 
 
 @pytest.fixture(scope="module")
-def said(world, reading) -> dict[str, Said]:
+def said(world, reading) -> dict[str, Told]:
     return said_of(world, reading)
 
 
-def said_of(world: World, reading: Reading) -> dict[str, Said]:
+def said_of(world: World, reading: Reading) -> dict[str, Told]:
     return every_method(Fits(reading, probes_of_layers(world, reading), trainings_of(reading), reading.folds, seed=0))
 
 
@@ -125,7 +125,7 @@ def inner(features: np.ndarray, labels: np.ndarray, folds: np.ndarray, fold: int
 
 def expert(features, labels, rows, everyone, strength):
     counts = np.bincount(labels[rows].astype(int), minlength=2)
-    return Plain(features, labels, strength, rows if counts.min() >= FEWEST else everyone)
+    return Plain(features, labels, strength, rows if counts.min() >= FEWEST_LEARNT else everyone)
 
 
 def slow_mixtures(world: World, reading: Reading, fold: int) -> dict[str, tuple[np.ndarray, float]]:
@@ -190,7 +190,7 @@ def slow_probes(reading: Reading, features: np.ndarray, fold: int) -> tuple[np.n
     return plain(features[folds == fold]), least, plain.rounding()
 
 
-def close(said: Said, fold: int, folds: np.ndarray, logits: np.ndarray, rounding: float) -> None:
+def close(said: Told, fold: int, folds: np.ndarray, logits: np.ndarray, rounding: float) -> None:
     """Whether probabilities are the same; `rounding` is of logits."""
     assert_same(said.chances[fold, folds == fold], sigmoid(logits), rounding / 4)
     assert_same(said.scores[fold, folds == fold].sigmoid(), sigmoid(logits), rounding / 4)
@@ -328,7 +328,7 @@ def test_a_network_begins_with_small_weights_and_sees_every_example_once_an_epoc
 def test_the_probe_is_that_of_the_main_run(world, reading, said):
     runs = dict.fromkeys(product(("first", "second"), ("clean", EXACT)), world.states)
     split = world.examples.splits[0]
-    main = score(
+    main = cross_fit_scores(
         runs,
         hallucinated=torch.from_numpy(reading.hallucinated),
         folds=torch.from_numpy(split.folds),

@@ -8,7 +8,7 @@ import torch
 from anchorscope.answer.donors import DONORS
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.detect.again import AgainSettings, gates_of, marked_examples, reweighted_states, run_again, workload_of
-from anchorscope.detect.reweighting import AMOUNTS, COLUMNS, GATES, SHIFTS, read_reweighted, write_reweighted
+from anchorscope.detect.reweighting import AMOUNTS, GATES, SHIFTS, STATE_COLUMNS, read_reweighted, write_reweighted
 from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import Headline
 from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
@@ -117,4 +117,4 @@ def test_a_state_that_is_not_finite_is_named(tmp_path):
 
 
 def test_the_columns_are_described():
-    assert columns("reweighted/{model}/{dataset}/{shard}.parquet") == ["id", *COLUMNS]
+    assert columns("reweighted/{model}/{dataset}/{shard}.parquet") == ["id", *STATE_COLUMNS]

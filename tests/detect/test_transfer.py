@@ -12,8 +12,8 @@ from sklearn.metrics import roc_auc_score
 from anchorscope.detect.fits import Fits
 from anchorscope.detect.methods import METHODS, OTHERS
 from anchorscope.detect.pooled import joint_clusters
-from anchorscope.detect.reading import Reading, joined
-from anchorscope.detect.scoring import Plans, carried_over, plans, probe_plans
+from anchorscope.detect.reading import Reading, join_readings
+from anchorscope.detect.scoring import Plans, plans, probe_plans, transfer_areas
 from anchorscope.probe.strengths import STRENGTHS, whole
 from planted_detection import NOTHING, ONE_DIRECTION, TWO_DIRECTIONS, World
 
@@ -41,7 +41,7 @@ def readings(worlds) -> list[Reading]:
 def table_of(worlds: list[World], planned: Plans) -> pl.DataFrame:
     states = torch.cat([world.states for world in worlds], dim=1)
     probes = probe_plans(planned)(states, slice(None)) if planned.taught else []
-    return carried_over(planned, probes, seed=0)
+    return transfer_areas(planned, probes, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def loss(logits: np.ndarray, labels: np.ndarray) -> float:
 
 @pytest.mark.parametrize(("teachers", "tested"), [([0], 1), ([1, 2], 0)])
 def test_the_probe_that_carries_over_is_scikit_learns_on_the_whole_of_its_teachers(carried, readings, teachers, tested):
-    taught = joined([readings[number] for number in teachers])
+    taught = join_readings([readings[number] for number in teachers])
     states, labels = taught.states["first", "clean"].double().numpy(), taught.hallucinated.astype(int)
 
     def fitted(rows: np.ndarray, strength: float):
@@ -110,7 +110,7 @@ def test_labels_of_the_dataset_that_is_tested_change_no_score(worlds, readings):
 
 
 def test_a_word_that_the_training_data_lack_has_no_weight(readings):
-    reading = joined(readings[:2])
+    reading = join_readings(readings[:2])
     train = torch.arange(120) < 60
     trainings = whole(train, torch.from_numpy(reading.folds))
     new = replace(reading, questions=[*reading.questions[:60], *(f"{text} zebra" for text in reading.questions[60:])])
@@ -230,7 +230,7 @@ def test_nothing_of_who_is_left_out_changes_a_score(worlds, readings):
     for reading, first in ((sea, worlds[0].states), (spoiled, spoil(worlds[0].states))):
         planned = plans(NAMES[:2], [reading, sky])
         probes = probe_plans(planned)(torch.cat([first, worlds[1].states], dim=1), slice(None))
-        tables.append(carried_over(planned, probes, seed=0).filter(trained_on="sea", dataset="sky"))
+        tables.append(transfer_areas(planned, probes, seed=0).filter(trained_on="sea", dataset="sky"))
     before, after = tables
     assert before["left_out"].unique().to_list() == [15]
     np.testing.assert_allclose(after["auc"].to_numpy(), before["auc"].to_numpy(), atol=0.003)
@@ -300,7 +300,7 @@ def test_questions_that_two_datasets_share_give_methods_nothing_where_states_tel
         taught=[replace(plan, train=planned.dataset == number) for number, plan in enumerate(planned.taught)],
     )
     table, leaky = (
-        carried_over(some, probe_plans(some)(torch.cat([world.states, states], dim=1), slice(None)), seed=0)
+        transfer_areas(some, probe_plans(some)(torch.cat([world.states, states], dim=1), slice(None)), seed=0)
         for some in (planned, by_heart)
     )
     assert set(table["left_out"]) == {100}

@@ -6,8 +6,8 @@ import pytest
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from anchorscope.detect.methods import KINDS, METHODS, TITLES
-from anchorscope.draw.detection import CURVES, FEWEST
+from anchorscope.detect.methods import METHOD_KINDS, METHOD_TITLES, METHODS
+from anchorscope.draw.detection import CURVE_METHODS, FEWEST_DRAWN
 from anchorscope.draw.figures import DRAW
 from anchorscope.draw.kinds import DETECTION_KINDS
 from anchorscope.draw.panels import View, read_style
@@ -37,22 +37,22 @@ def texts(panel) -> list[str]:
 
 
 def test_every_method_and_kind_has_a_title():
-    assert all(TITLES.values())
-    assert all(KINDS.values())
-    assert len(set(TITLES.values())) == len(METHODS)
-    assert list(dict.fromkeys(method.kind for method in METHODS.values())) == list(KINDS)
+    assert all(METHOD_TITLES.values())
+    assert all(METHOD_KINDS.values())
+    assert len(set(METHOD_TITLES.values())) == len(METHODS)
+    assert list(dict.fromkeys(method.kind for method in METHODS.values())) == list(METHOD_KINDS)
 
 
 def test_a_panel_has_every_method_in_order_with_its_interval_and_the_probe_as_a_line(figures, tables):
     panel = figures["detection"].axes[1]
     rows = tables["detection"].filter(model="small", dataset="hotpotqa")
     names = [label.get_text() for label in figures["detection"].axes[0].get_yticklabels()]
-    assert names == [TITLES[name] for name in BY_DEFAULT]
+    assert names == [METHOD_TITLES[name] for name in BY_DEFAULT]
     heights = dict(zip(BY_DEFAULT, range(len(BY_DEFAULT), 0, -1), strict=True))
     assert panel.get_ylim()[0] < panel.get_ylim()[1], "the first method is on top"
     points = {}
     for line in panel.get_lines():
-        if line.get_label() in KINDS.values():
+        if line.get_label() in METHOD_KINDS.values():
             points |= dict(zip(line.get_ydata(), line.get_xdata(), strict=True))
     assert points == {heights[row["method"]]: row["auc"] for row in rows.to_dicts()}
     bars = [bar for some in panel.collections if isinstance(some, LineCollection) for bar in some.get_segments()]
@@ -75,7 +75,7 @@ def test_a_pair_that_was_not_probed_says_so_and_random_weights_are_marked(figure
 def test_a_map_has_every_pair_of_datasets_and_all_others_together(figures, tables):
     shown = [panel for panel in figures["transfer"].axes if panel.get_visible()]
     trained = [name for name in BY_DEFAULT if METHODS[name].kind != "output"]
-    assert [panel.get_title().replace("\n", " ") for panel in shown] == 2 * [TITLES[name] for name in trained]
+    assert [panel.get_title().replace("\n", " ") for panel in shown] == 2 * [METHOD_TITLES[name] for name in trained]
     rows = tables["transfer"].filter(model="small", method="probe")
     known = {(trained, tested): auc for trained, tested, auc in rows.select("trained_on", "dataset", "auc").iter_rows()}
     panel = shown[trained.index("probe")]
@@ -111,12 +111,12 @@ def test_with_one_dataset_the_map_says_that_there_is_nothing_to_carry_over(tmp_p
 def test_curves_are_those_of_their_tables(figures, tables):
     reliability, coverage = figures["reliability"].axes[:2]
     own = {"model": "small", "dataset": "popqa"}
-    for method, line in zip(CURVES, reliability.get_lines(), strict=False):
-        bins = tables["reliability"].filter(pl.col("n") >= FEWEST, method=method, **own)
+    for method, line in zip(CURVE_METHODS, reliability.get_lines(), strict=False):
+        bins = tables["reliability"].filter(pl.col("n") >= FEWEST_DRAWN, method=method, **own)
         np.testing.assert_allclose(line.get_xdata(), 100 * bins["p"].to_numpy())
         np.testing.assert_allclose(line.get_ydata(), 100 * bins["hallucinated_share"].to_numpy())
-    for method in CURVES:
-        (line,) = (line for line in coverage.get_lines() if line.get_label() == TITLES[method])
+    for method in CURVE_METHODS:
+        (line,) = (line for line in coverage.get_lines() if line.get_label() == METHOD_TITLES[method])
         curve = tables["coverage"].filter(method=method, **own)
         np.testing.assert_allclose(line.get_xdata(), 100 * curve["coverage"].to_numpy())
         np.testing.assert_allclose(line.get_ydata(), 100 * curve["risk"].to_numpy())

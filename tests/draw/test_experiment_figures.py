@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
-from anchorscope.draw.experiments import READER_TITLES, density
+from anchorscope.draw.experiments import AWARENESS_TITLES, density
 from anchorscope.draw.figures import DRAW
 from anchorscope.draw.kinds import FIGURE_KINDS
 from anchorscope.draw.panels import View, read_style
@@ -67,7 +67,7 @@ def test_a_panel_has_both_groups_under_the_condition_and_its_control(figures, na
 
 
 def test_awareness_has_a_curve_for_every_reader(figures):
-    for title in READER_TITLES.values():
+    for title in AWARENESS_TITLES.values():
         np.testing.assert_allclose(drawn(figures["awareness"], 0, title), 70.0 - np.arange(LAYERS))
 
 

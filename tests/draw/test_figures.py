@@ -17,11 +17,11 @@ from matplotlib.lines import Line2D
 
 from anchorscope.draw.figures import DRAW, TEXT_ORDER, intervention_title, plot_family
 from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS, kinds_drawn
-from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, PUBLISHED, View, read_style, save
+from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, PUBLISHED_PLACE, View, read_style, save
 from anchorscope.draw.sheets import Source, draw_all
 from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.frames import write_frame
-from anchorscope.summarise.verdict_on_kinds import EVERYONE
+from anchorscope.summarise.verdict_on_kinds import ALL_EXAMPLES
 from anchorscope.summarise.wording import coarse_roundings, mark_random, notes, plain_paths, unprobed
 from read_figures import outside
 from small_things import ROOT
@@ -120,7 +120,7 @@ def tables() -> dict[str, pl.DataFrame]:
         for number in range(10)
     ]
     accounts = [
-        {"model": model, "dataset": dataset, "among": EVERYONE, "layer": layer, "at_clean": [-5.0, 0.0, 4.0]}
+        {"model": model, "dataset": dataset, "among": ALL_EXAMPLES, "layer": layer, "at_clean": [-5.0, 0.0, 4.0]}
         | {"one_curve": [0.0, 1.0, 2.0], "kept_curve": [-1.5, 1.0, (layer or 0) - 1.0], "level_lost": (layer or 0) / 2}
         | overall_gains(0.0 if dataset == "popqa" else 0.2)
         for model in MODELS
@@ -622,7 +622,7 @@ def test_figures_drawn_side_by_side_are_those_drawn_one_after_another(tables, tm
     files = {name: str(tmp_path / f"{name}.parquet") for name in tables}
     for name, table in tables.items():
         write_frame(files[name], table, {})
-    source = Source(files, MODELS, DATASETS, headline=PUBLISHED, note="", style=str(BUNDLED_STYLE))
+    source = Source(files, MODELS, DATASETS, headline=PUBLISHED_PLACE, note="", style=str(BUNDLED_STYLE))
     for processes in (1, 2):
         wanted = {
             name: [str(tmp_path / f"{processes}/{name}.{end}") for end in ("png", "svg")]
@@ -640,7 +640,7 @@ def test_what_another_process_could_not_draw_is_said_in_its_own_words(tables, tm
     files = {name: str(tmp_path / f"{name}.parquet") for name in tables}
     for name, table in tables.items():
         write_frame(files[name], table, {})
-    source = Source(files, MODELS, DATASETS, headline=PUBLISHED, note="", style=str(BUNDLED_STYLE))
+    source = Source(files, MODELS, DATASETS, headline=PUBLISHED_PLACE, note="", style=str(BUNDLED_STYLE))
     wanted = {"share": [str(tmp_path / "share.svg")], "nothing": []}
     with pytest.raises(RuntimeError, match="KeyError: 'nothing'"):
         draw_all(wanted, source, 2)

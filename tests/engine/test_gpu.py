@@ -14,14 +14,14 @@ from anchorscope.detect.again import MarkedExample, reweighted_states
 from anchorscope.detect.reweighting import GATES
 from anchorscope.engine.door import Engine
 from anchorscope.engine.fused import fused
-from anchorscope.extract.axes import FULL, HEADLINE, PASSES, Headline
+from anchorscope.extract.axes import FULL_GRID, HEADLINE, PASSES, Headline
 from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.models.gpus import give_back, take
-from anchorscope.models.loading import leave_cards
+from anchorscope.models.loading import leave_gpus
 from anchorscope.probe.delta import measure
-from anchorscope.probe.scores import score
+from anchorscope.probe.scores import cross_fit_scores
 from engines import collected, engine_on, greedy, tried_engine
 from few_examples import forest, longest
 from rounding import assert_same, of_a_pass, of_probes, of_sureness
@@ -45,7 +45,7 @@ def workload(copies: int = 1) -> Workload:
 def states(model, name: str = "packed") -> torch.Tensor:
     """[components, layers, passes, positions, examples, width] on the CPU, in float32."""
     some, layers = workload(), model.config.num_hidden_layers
-    work = some.work(FULL, layers, "exact_question")
+    work = some.work(FULL_GRID, layers, "exact_question")
     path = Engine(model).prepare(work)
     assert path.name == "packed"
     found = collected(engine_on(path, model, name, batch_tokens=10**6), work).float()
@@ -142,7 +142,7 @@ def test_a_model_on_two_devices_gives_the_same(tmp_path):
     assert_same(states(model), expected, of_a_pass(model, longest(workload()), expected))
 
 
-def test_a_batch_too_large_for_the_card_is_halved(tmp_path, caplog):
+def test_a_batch_too_large_for_the_gpu_is_halved(tmp_path, caplog):
     model = tiny_model("llama", 500, layers=2).cuda()
     work = workload(copies=40)
     total = torch.cuda.get_device_properties(0).total_memory
@@ -160,7 +160,7 @@ def test_a_batch_too_large_for_the_card_is_halved(tmp_path, caplog):
         assert_same(some, other, of_a_pass(model, longest(work), some))
 
 
-def test_the_card_is_free_and_empty_while_the_last_batch_is_still_written(tmp_path):
+def test_the_gpu_is_free_and_empty_while_the_last_batch_is_still_written(tmp_path):
     model = tiny_model("llama", 500, layers=2).cuda()
     model.held = take(1)
     work = workload()
@@ -172,7 +172,7 @@ def test_the_card_is_free_and_empty_while_the_last_batch_is_still_written(tmp_pa
             super().add(keys, block)
 
     def computed() -> None:
-        leave_cards(model)
+        leave_gpus(model)
         seen.append(torch.cuda.memory_allocated())
         give_back(take(1))  # would wait for ever
         left.set()
@@ -184,21 +184,21 @@ def test_the_card_is_free_and_empty_while_the_last_batch_is_still_written(tmp_pa
     assert len(ActivationReader([tmp_path / "a"]).keys) == len(work.keys)
 
 
-def test_a_job_that_waits_for_a_card_has_nothing_on_it():
-    """Apart from what the driver keeps for a process that has asked how many cards there are."""
+def test_a_job_that_waits_for_a_gpu_has_nothing_on_it():
+    """Apart from what the driver keeps for a process that has asked how many GPUs there are."""
     held = take(1)
     command = [sys.executable, "-c", "from anchorscope.models.gpus import take; print(*take(1))"]
     waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     time.sleep(15)
     listed = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
     using = subprocess.run(listed, capture_output=True, text=True).stdout.split()
-    assert waiting.poll() is None, "it does not get the card that this process holds"
+    assert waiting.poll() is None, "it does not get the GPU that this process holds"
     assert str(waiting.pid) not in using
     give_back(held)
     assert waiting.communicate(timeout=60)[0].split() == ["0"]
 
 
-def test_the_probe_stage_gives_the_same_on_the_card_and_on_the_cpu(tmp_path):
+def test_the_probe_stage_gives_the_same_on_the_gpu_and_on_the_cpu(tmp_path):
     generator = torch.Generator().manual_seed(0)
     count, layers, width = 120, 3, 40
     wrong = torch.arange(count) % 2
@@ -214,28 +214,28 @@ def test_the_probe_stage_gives_the_same_on_the_card_and_on_the_cpu(tmp_path):
             folds=5,
             seed=0,
             where="here",
-            on_card=on_card,
+            on_gpu=on_gpu,
             headline=Headline(*HEADLINE.places()[0]),
         )
-        for on_card in (False, True)
+        for on_gpu in (False, True)
     ]
-    for on_cpu, on_card in zip(*(found[:-1] for found in tables), strict=True):  # the last are the probes themselves
-        assert on_cpu.columns == on_card.columns
+    for on_cpu, on_gpu in zip(*(found[:-1] for found in tables), strict=True):  # the last are the probes themselves
+        assert on_cpu.columns == on_gpu.columns
         numbers = [name for name, kind in on_cpu.schema.items() if kind.is_float()]
         for name in numbers:  # areas, intervals and distances among them; the next test holds the probes themselves
-            np.testing.assert_allclose(on_card[name], on_cpu[name], atol=0.1 if "delta" in name else 2e-3)
+            np.testing.assert_allclose(on_gpu[name], on_cpu[name], atol=0.1 if "delta" in name else 2e-3)
     assert torch.cuda.memory_allocated() < 2**26
 
 
-def test_probes_on_the_card_are_those_on_the_cpu():
+def test_probes_on_the_gpu_are_those_on_the_cpu():
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(200) % 2
     clean = torch.randn(3, 200, 300, generator=generator)
     clean[:, :, 0] += 2.0 * labels
     passes = {run: clean + 0.3 * torch.randn(clean.shape, generator=generator) for run in PASSES}
     split = labels.bool(), torch.arange(200) // 2 % 5, torch.arange(200) // 10 % 2, torch.arange(200) // 5 % 2 == 0
-    expected = score(passes, *split)
-    found = score({run: part.cuda() for run, part in passes.items()}, *(part.cuda() for part in split))
+    expected = cross_fit_scores(passes, *split)
+    found = cross_fit_scores({run: part.cuda() for run, part in passes.items()}, *(part.cuda() for part in split))
     assert torch.equal(found.strengths, expected.strengths)
     train = split[1] != torch.arange(5)[:, None]
     for (probe, run), logits in expected.logits.items():

@@ -9,7 +9,7 @@ import pytest
 from anchorscope.experiments.claims import judge_experiment
 from anchorscope.experiments.estimate import SAMPLE, pass_rows, read_known, saliency_rows
 from anchorscope.experiments.groups import Grouping, read_groups
-from anchorscope.experiments.means import SCHEMA, bins, by_anchor, matched_gap, rows, to_table
+from anchorscope.experiments.means import MEANS_SCHEMA, bins, by_anchor, matched_gap, rows, to_table
 from anchorscope.experiments.names import ENOUGH
 from anchorscope.files.frames import write_frame
 from anchorscope.files.sealed_parquet import provenance
@@ -189,7 +189,7 @@ def test_the_page_has_every_part_of_an_experiments_claim():
 
 
 def test_a_gathered_table_says_what_its_numbers_come_from(tmp_path):
-    table = pl.DataFrame([{"measure": "auc", "value": 1.0, "resampled": [1.0]}], schema=SCHEMA)
+    table = pl.DataFrame([{"measure": "auc", "value": 1.0, "resampled": [1.0]}], schema=MEANS_SCHEMA)
     for name, more in (("one", {}), ("two", {"not_probed": "too few"})):
         made = provenance(stage="test", model={"weights": "random"}, path=None, **more)
         write_frame(
@@ -199,6 +199,6 @@ def test_a_gathered_table_says_what_its_numbers_come_from(tmp_path):
     pairs = [("model", "one"), ("model", "two")]
     found = gather(read_coverage(pairs, files), {"patching": files}, {"one": "file", "two": "hub"})["patching"]
     assert found.select("model", "weights", "dataset", "source").rows() == [("model", "random", "one", "file")]
-    assert found.columns[-len(SCHEMA) :] == list(SCHEMA)
+    assert found.columns[-len(MEANS_SCHEMA) :] == list(MEANS_SCHEMA)
     with pytest.raises(ValueError, match="too few"):
         read_coverage(pairs[1:], files[1:])

@@ -45,7 +45,7 @@ def scores(tmp_path_factory) -> pl.DataFrame:
             )
             run_workload(Engine(model, 2048), built, writer)
         reader = ActivationReader([folder], HEADLINE, [EXACT, name])
-        tables.append(score_experiment(reader, name, probes, folds=5, seed=0, where="here", on_card=False))
+        tables.append(score_experiment(reader, name, probes, folds=5, seed=0, where="here", on_gpu=False))
     person = pl.col("cluster").is_in(list(HOME))
     return pl.concat(tables).filter(layer=LAYER).with_columns(by_question=person)
 

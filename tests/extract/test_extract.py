@@ -18,7 +18,7 @@ from anchorscope.extract import store
 from anchorscope.extract.axes import (
     COMPONENTS,
     EXACT,
-    FULL,
+    FULL_GRID,
     HEADLINE,
     PASSES,
     POSITIONS,
@@ -29,7 +29,14 @@ from anchorscope.extract.axes import (
 )
 from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import Workload, build_workload
-from anchorscope.extract.store import ActivationReader, ActivationWriter, check_finite, column, grid_of, remove_added
+from anchorscope.extract.store import (
+    ActivationReader,
+    ActivationWriter,
+    check_states_finite,
+    column,
+    grid_of,
+    remove_added,
+)
 from engines import greedy
 from few_examples import ALIKE, QUESTIONS, examples, longest, prompts
 from reference import plain_greedy, plain_states, plain_sureness
@@ -234,7 +241,7 @@ ATTENTION_TWICE = Grid(("attn",), ("answer_last", "before_answer"))
 @pytest.mark.parametrize("grid", [HEADLINE, ATTENTION_TWICE], ids=["headline", "attention at two positions"])
 def test_a_part_of_the_grid_holds_what_the_whole_grid_holds_of_it(grid, tokenizer, tmp_path):
     model, rows = tiny_model("llama", len(tokenizer)), examples(tokenizer)
-    for name, kept in (("whole", FULL), ("part", grid)):
+    for name, kept in (("whole", FULL_GRID), ("part", grid)):
         with ActivationWriter(
             tmp_path / name, layers=4, width=32, dtype=torch.float32, made_from={}, grid=kept
         ) as writer:
@@ -251,7 +258,7 @@ def test_a_part_of_the_grid_holds_what_the_whole_grid_holds_of_it(grid, tokenize
 
 
 def test_a_later_extraction_leaves_nothing_of_an_earlier_one_that_kept_more(tmp_path):
-    for grid in (FULL, HEADLINE):
+    for grid in (FULL_GRID, HEADLINE):
         ActivationWriter(tmp_path / "a", layers=1, width=4, dtype=torch.float32, made_from={}, grid=grid).close()
     assert grid_of(tmp_path / "a") == HEADLINE
 
@@ -357,7 +364,7 @@ def test_a_non_finite_activation_is_named():
     with pytest.raises(
         ValueError, match=r"example b .* layer 2, component attn, position answer_last, .*exact_question"
     ):
-        check_finite([{"id": "a"}, {"id": "b"}], block, FULL)
+        check_states_finite([{"id": "a"}, {"id": "b"}], block, FULL_GRID)
 
 
 def test_nothing_half_written_is_left_behind(tmp_path):

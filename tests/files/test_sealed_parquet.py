@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from anchorscope.answer.answers import SCHEMA
+from anchorscope.answer.answers import ANSWERS_SCHEMA
 from anchorscope.damage import find_damage
 from anchorscope.extract import store
 from anchorscope.extract.axes import HEADLINE
@@ -56,7 +56,7 @@ def answer_rows(count: int) -> list[dict]:
 
 
 def write_answers(path: Path) -> None:
-    write_table(path, pa.Table.from_pylist(answer_rows(60), schema=SCHEMA), ABOUT)
+    write_table(path, pa.Table.from_pylist(answer_rows(60), schema=ANSWERS_SCHEMA), ABOUT)
 
 
 def write_activations(path: Path) -> None:
@@ -97,7 +97,7 @@ def refuses(path: Path) -> bool:
 
 
 def test_some_columns_of_a_table_without_rows_can_be_read(tmp_path):
-    write_table(tmp_path / "none.parquet", SCHEMA.empty_table(), ABOUT)
+    write_table(tmp_path / "none.parquet", ANSWERS_SCHEMA.empty_table(), ABOUT)
     assert read_table(tmp_path / "none.parquet", ["id", "spans"]).to_pydict() == {"id": [], "spans": []}
 
 
@@ -146,14 +146,14 @@ def test_what_is_wrong_is_said_with_the_command_that_makes_the_file_again(tmp_pa
 def test_a_file_without_a_seal_is_refused(tmp_path):
     pl.DataFrame({"id": ["a"]}).write_parquet(tmp_path / "polars.parquet")
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / "pyarrow.parquet")
-    SealedWriter(tmp_path / "abandoned.parquet", SCHEMA).abandon()
+    SealedWriter(tmp_path / "abandoned.parquet", ANSWERS_SCHEMA).abandon()
     for name in ("polars", "pyarrow", "abandoned"):
         with pytest.raises(DamagedFileError, match=r"parquet is damaged \(it has no seal: it was written before"):
             read_table(tmp_path / f"{name}.parquet")
 
 
 def test_a_block_that_fails_leaves_no_file(tmp_path):
-    with pytest.raises(ValueError, match="schema"), sealed(tmp_path / "a.parquet", SCHEMA, ABOUT) as writer:
+    with pytest.raises(ValueError, match="schema"), sealed(tmp_path / "a.parquet", ANSWERS_SCHEMA, ABOUT) as writer:
         writer.write_table(pa.table({"other": [1]}))
     assert not list(tmp_path.iterdir())
 

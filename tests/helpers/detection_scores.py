@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from anchorscope.detect.compare import Run, gather_detection
+from anchorscope.detect.compare import Described, gather_detection
 from anchorscope.detect.methods import METHODS, OTHERS
 from anchorscope.detect.scoring import TRANSFER
 from anchorscope.files.frames import write_frame
@@ -85,7 +85,7 @@ def make_detection(folder: Path, models: dict[str, str], datasets: list[str], mi
         )
         for model in models
     }
-    run = Run(
+    run = Described(
         models={model: {"weights": weights, "source": {}} for model, weights in models.items()},
         sources=dict.fromkeys(datasets, "bundled"),
         layouts=dict.fromkeys(datasets, "nq"),

@@ -8,11 +8,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from anchorscope.engine.door import Engine, Tried
-from anchorscope.engine.self_check import Path, choose_path
+from anchorscope.engine.self_check import EnginePath, choose_path
 from anchorscope.engine.work import Prompts, Said, Work
 
 
-def engine_on(path: Path, model: PreTrainedModel, way: str | None = None, batch_tokens: int | None = None) -> Engine:
+def engine_on(
+    path: EnginePath, model: PreTrainedModel, way: str | None = None, batch_tokens: int | None = None
+) -> Engine:
     """An engine that takes a path, or the named one of the same model, and tries nothing."""
     about = (model.dtype, model.device, model.config._attn_implementation)
     return Engine(model, batch_tokens, Tried(replace(path, name=way or path.name), longest=10**9, about=about))

@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.estimate import FLOWS, LABELS, OTHER_PROMPT, PASSES
+from anchorscope.experiments.estimate import EXPERIMENT_PASSES, FLOWS, LABELS, OTHER_PROMPT
 from anchorscope.experiments.groups import RULES
-from anchorscope.experiments.means import SCHEMA
+from anchorscope.experiments.means import MEANS_SCHEMA
 from anchorscope.experiments.names import (
     ACCURACY,
     DELTA_P,
@@ -41,7 +41,10 @@ def make_experiments(layers: dict[str, int], datasets: list[str], weights: str =
     strata = {ACCURACY: ("all", EQUAL_LOGIT, *POPULARITY)}
     units = {
         **{
-            name: [(measure, condition, "all", anchor) for condition, anchor in product(PASSES[name][0], anchors)]
+            name: [
+                (measure, condition, "all", anchor)
+                for condition, anchor in product(EXPERIMENT_PASSES[name][0], anchors)
+            ]
             for name, measure in {"patching": FLIPS, "answer_only": DELTA_P}.items()
         },
         "boundary": [
@@ -65,7 +68,7 @@ def make_experiments(layers: dict[str, int], datasets: list[str], weights: str =
         for model, dataset in product(layers, datasets)
         for row in _saliency()
     ]
-    schema = {"model": pl.String, "dataset": pl.String, **SCHEMA, "sample": pl.List(pl.Float32)}
+    schema = {"model": pl.String, "dataset": pl.String, **MEANS_SCHEMA, "sample": pl.List(pl.Float32)}
     return {
         name: pl.DataFrame(rows, schema=schema)
         .drop("resampled", *([] if name == "saliency" else ["sample"]))

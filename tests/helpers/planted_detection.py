@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from anchorscope.detect.fits import LayerProbes, probe_layers
-from anchorscope.detect.gates import PASSES
+from anchorscope.detect.gates import GATE_PASSES
 from anchorscope.detect.reading import Reading, reading_of
 from anchorscope.detect.reweighting import AMOUNTS, GATES, Reweighted
 from anchorscope.detect.scoring import trainings_of
@@ -60,7 +60,7 @@ class World:
         first, second = self.states[LAYERS // 2].numpy(), self._state()
         states = {("first", "clean"): first, ("second", "clean"): second}
         states |= {(prompt, EXACT): self._cut(states[prompt, "clean"]) for prompt in ("first", "second")}
-        draw = {run: torch.from_numpy(states[run]).float() for run in PASSES}
+        draw = {run: torch.from_numpy(states[run]).float() for run in GATE_PASSES}
         moved = {
             (gate, amount): torch.from_numpy(first + amount * self.random.normal(size=first.shape)).float()
             for gate in GATES

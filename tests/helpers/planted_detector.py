@@ -15,7 +15,7 @@ from anchorscope.probe.fitting import Fitting
 SHOTS = [{"question": "Who wrote Emma?", "answer": "Jane Austen"}, {"question": "is ice cold", "answer": "yes"}]
 PROMPTS = {"style": "few_shot", "texts": {"first": SHOTS, "second": SHOTS[:1]}}
 LAYERS, WIDTH = 4, 32  # of the tiny models
-FITTING = Fitting(Headline("resid", "answer_last"), folds=5, seed=0, on_card=False, code="0123456789abcdef")
+FITTING = Fitting(Headline("resid", "answer_last"), folds=5, seed=0, on_gpu=False, code="0123456789abcdef")
 SOURCES = {"one": "file", "two": "bundled", "few": "hub"}
 
 

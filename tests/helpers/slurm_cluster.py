@@ -282,8 +282,8 @@ class Cluster:
             if event == "started":
                 started[job] = (float(when), frozenset() if gpus == "-" else frozenset(gpus.split(",")))
             else:
-                start, cards = started[job]
-                found.append(Held(job, node, partition, cards, start, float(when)))
+                start, gpus = started[job]
+                found.append(Held(job, node, partition, gpus, start, float(when)))
         return found
 
 

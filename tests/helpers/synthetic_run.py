@@ -15,7 +15,7 @@ from anchorscope.files.sealed_parquet import provenance
 from anchorscope.probe.label_errors import DRAWS, ERRORS
 from anchorscope.report.chart import chart_section, family_chart
 from anchorscope.report.claims import claims_section
-from anchorscope.report.examples import choose, examples_section, with_answers
+from anchorscope.report.examples import choose_shown, examples_section, with_answers
 from anchorscope.report.figures import Link
 from anchorscope.report.page import Section
 from anchorscope.report.survives import survives_section
@@ -23,11 +23,11 @@ from anchorscope.report.tables import (
     numbers_section,
     provenance_section,
 )
-from anchorscope.summarise.accounts import POINTS
+from anchorscope.summarise.accounts import CURVE_POINTS
 from anchorscope.summarise.claims import CLAIMS
 from anchorscope.summarise.grouping import LOGITS
 from anchorscope.summarise.parts import DISTANCE
-from anchorscope.summarise.verdict_on_kinds import COMPARED, EVERYONE, TWO_KINDS, UNDECIDED
+from anchorscope.summarise.verdict_on_kinds import ALL_EXAMPLES, COMPARED, TWO_KINDS, UNDECIDED
 
 HEADLINE = Headline("resid", "answer_last")
 DEPTHS = {"question": -50.0, "answer": -3.0, "all": -20.0, "gap": -47.0}
@@ -201,10 +201,10 @@ def overall_gains(kinds: float) -> dict[str, float]:
 
 def make_accounts(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     """A rising curve and a flat line at every layer, along which two in five examples lie: two kinds."""
-    at_clean = np.linspace(-4, 4, POINTS)
+    at_clean = np.linspace(-4, 4, CURVE_POINTS)
     shape = {"at_clean": at_clean, "kept_curve": 0.3 + 0.8 * at_clean, "level_lost": 0.1, "share_lost": 0.4}
     rows = [
-        {"model": model, "dataset": dataset, "among": EVERYONE, "layer": layer, **shape, **overall_gains(0.2)}
+        {"model": model, "dataset": dataset, "among": ALL_EXAMPLES, "layer": layer, **shape, **overall_gains(0.2)}
         for model, dataset in product(layers, datasets)
         for layer in [*range(layers[model]), None]
     ]
@@ -280,7 +280,7 @@ def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words
     datasets, models = list(titles), {name: name.title() for name in layers}
     summary, deepest = make_summary(layers, datasets), make_deepest(layers, datasets)
     answers = write_answers(folder / "answers.parquet", deepest["id"].unique().to_list(), words)
-    chosen = choose(deepest)
+    chosen = choose_shown(deepest)
     examples = {
         (models[model], titles[dataset]): with_answers(chosen.filter(model=model, dataset=dataset), [answers])
         for model, dataset in product(layers, datasets)

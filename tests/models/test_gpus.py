@@ -1,4 +1,4 @@
-"""Every job has a card of its own."""
+"""Every job has a GPU of its own."""
 
 import os
 import signal
@@ -29,21 +29,21 @@ def job(folder: Path, count: int, seconds: float) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_two_jobs_never_hold_one_card_at_once(tmp_path):
+def test_two_jobs_never_hold_one_gpu_at_once(tmp_path):
     running = [job(tmp_path, count, 0.4) for count in (1, 1, 2, 1, 2)]
     spans = []
     for process in running:
-        cards, times = process.communicate(timeout=600)[0].splitlines()
-        spans += [(card, *map(float, times.split())) for card in cards.split()]
-    assert sorted(card for card, *_ in spans).count("0") + sorted(card for card, *_ in spans).count("1") == 7
-    for number, (card, start, end) in enumerate(spans):
+        gpus, times = process.communicate(timeout=600)[0].splitlines()
+        spans += [(gpu, *map(float, times.split())) for gpu in gpus.split()]
+    assert sorted(gpu for gpu, *_ in spans).count("0") + sorted(gpu for gpu, *_ in spans).count("1") == 7
+    for number, (gpu, start, end) in enumerate(spans):
         for other, begin, finish in spans[number + 1 :]:
-            assert card != other or end <= begin or finish <= start
+            assert gpu != other or end <= begin or finish <= start
     alone = [span for span in spans if any(a[0] != span[0] and a[1] < span[2] and span[1] < a[2] for a in spans)]
-    assert alone, "both cards are used at once"
+    assert alone, "both GPUs are used at once"
 
 
-def test_a_killed_job_frees_its_card(tmp_path):
+def test_a_killed_job_frees_its_gpu(tmp_path):
     holder = job(tmp_path, 2, 3600)
     assert holder.stdout.readline().split() == ["0", "1"]
     os.kill(holder.pid, signal.SIGKILL)
@@ -54,7 +54,7 @@ def test_a_killed_job_frees_its_card(tmp_path):
     assert time.monotonic() - start < 600, "it did not wait until the job would have ended"
 
 
-def test_too_few_cards_are_one_sentence(tmp_path):
+def test_too_few_gpus_are_one_sentence(tmp_path):
     with pytest.raises(RuntimeError, match="3 GPUs are needed to hold the model, and 2 can be used here"):
         claim(["a", "b"], 3, tmp_path)
 

@@ -14,7 +14,7 @@ from anchorscope.probe.examples import assign_folds, assign_halves, shuffle_labe
 from anchorscope.probe.kept import load_probes, read_probes
 from anchorscope.probe.logistic import FittedProbes, fit, fit_labellings, try_strengths
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error, delta_p, flips
-from anchorscope.probe.scores import out_of_fold, score
+from anchorscope.probe.scores import cross_fit_scores, out_of_fold
 from anchorscope.probe.strengths import STRENGTHS, choose_strengths, cross_fitting
 from rounding import assert_same, of_a_fit, of_a_slope, of_logits, of_probes
 
@@ -216,7 +216,7 @@ def test_every_example_is_scored_only_by_probes_that_never_saw_it():
     folds = torch.from_numpy(assign_folds(ids, groups=ids, labels=labels.numpy(), folds=5, seed=0))
     halves = torch.from_numpy(assign_halves(ids, groups=ids, labels=labels.numpy(), seed=0))
     shuffled = torch.from_numpy(shuffle_labels(ids, labels=labels.bool().numpy(), folds=folds.numpy(), seed=0))
-    scores = score(states, hallucinated=labels.bool(), folds=folds, halves=halves, shuffled=shuffled)
+    scores = cross_fit_scores(states, hallucinated=labels.bool(), folds=folds, halves=halves, shuffled=shuffled)
     for (probe, intervention), logits in scores.logits.items():
         for fold in range(5):
             held = (folds == fold).numpy()
@@ -349,7 +349,8 @@ def test_probes_that_are_read_back_are_those_that_were_fitted(tmp_path):
     folds, halves = torch.arange(120) % 5, torch.arange(120) // 5 % 2
     states = {run: clean + number for number, run in enumerate(RUNS)}
     expected = [
-        score(states, labels.bool(), folds.roll(repeat), halves, shuffled=labels.flip(0).bool()) for repeat in (0, 1)
+        cross_fit_scores(states, labels.bool(), folds.roll(repeat), halves, shuffled=labels.flip(0).bool())
+        for repeat in (0, 1)
     ]
     table = probes_table(expected, "resid", "final")
     write_frame(tmp_path / "probes.parquet", table, {})

@@ -8,7 +8,7 @@ from anchorscope.files.frames import read_frame
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.examples import TooFew, not_probed, too_few
 from anchorscope.probe.logistic import FittedProbes
-from anchorscope.probe.scores import each, joined
+from anchorscope.probe.scores import each, join_layers
 from anchorscope.probe.strengths import Fitted
 from anchorscope.probe.written import write_derived, write_probed
 
@@ -60,7 +60,7 @@ def fitted(layers: int) -> Fitted:
 
 def test_layers_that_are_joined_can_be_cut_apart_again():
     parts = [{"a": [fitted(layers)]} for layers in (1, 3)]
-    whole = joined(parts)
+    whole = join_layers(parts)
     assert whole["a"][0].probes.weight.shape == (4, 2, 3)
     for part, some in zip(parts, (slice(0, 1), slice(1, 4)), strict=True):
         (again,), (own,) = each(whole, lambda tensor, some=some: tensor[some])["a"], part["a"]

@@ -5,9 +5,9 @@ import re
 import polars as pl
 import pytest
 
-from anchorscope.detect.methods import TITLES
+from anchorscope.detect.methods import METHOD_TITLES
 from anchorscope.draw.kinds import DETECTION_KINDS
-from anchorscope.report.detection import areas, balance, detection_section, sentences
+from anchorscope.report.detection import area_rows, balance, detection_section, sentences
 from anchorscope.report.figures import KINDS_BY_NAME, Link, Picture
 from detection_scores import BY_DEFAULT, make_detection
 
@@ -67,7 +67,7 @@ def test_the_best_method_is_named_with_its_gain_and_whether_that_may_be_chance(o
     rows = own["detection"].filter(dataset="popqa")
     best = max(rows.to_dicts(), key=lambda row: row["auc"])
     sentence = sentences(own, DATASETS)[0]
-    assert sentence.startswith(f"PopQA: {TITLES[best['method']]} ranks best, with an AUC of {best['auc']:.2f} (")
+    assert sentence.startswith(f"PopQA: {METHOD_TITLES[best['method']]} ranks best, with an AUC of {best['auc']:.2f} (")
     assert (best["gain_low"] > 0) == sentence.endswith("more than chance explains.")
     level = rows.with_columns(gain_low=pl.col("gain") - 0.5)
     unsure = sentences(own | {"detection": level}, DATASETS)[0]
@@ -98,10 +98,10 @@ def test_what_carries_over_is_told_of_the_probe_and_of_the_best_trained_method(o
 
 def shared(transfer: pl.DataFrame, left_out: pl.Expr, untaught: pl.Expr) -> pl.DataFrame:
     """The same where so many examples were left out of training, and where too few were left."""
-    areas = (
+    area_rows = (
         pl.when(untaught).then(None).otherwise(pl.col(name)).alias(name) for name in ("auc", "auc_low", "auc_high")
     )
-    return transfer.with_columns(left_out.cast(pl.Int64).alias("left_out"), *areas)
+    return transfer.with_columns(left_out.cast(pl.Int64).alias("left_out"), *area_rows)
 
 
 def test_it_says_how_many_were_left_out_of_training_and_where_too_few_were_left(own):
@@ -132,11 +132,11 @@ def test_with_one_dataset_it_says_that_there_is_nothing_to_carry_over(tmp_path):
 
 def test_a_method_that_differs_from_the_probe_is_marked(own):
     rows = {row["method"]: row for row in own["detection"].filter(dataset="nq").to_dicts()}
-    shown = dict(areas(own, DATASETS).select("method", "NQ").iter_rows())
-    assert list(shown) == [TITLES[name] for name in BY_DEFAULT]
+    shown = dict(area_rows(own, DATASETS).select("method", "NQ").iter_rows())
+    assert list(shown) == [METHOD_TITLES[name] for name in BY_DEFAULT]
     ends = {"▲": lambda row: row["gain_low"] > 0, "▼": lambda row: row["gain_high"] < 0}
     for name, row in rows.items():
-        text = shown[TITLES[name]]
+        text = shown[METHOD_TITLES[name]]
         assert text.startswith(f"{row['auc']:.2f} ({row['auc_low']:.2f} … {row['auc_high']:.2f})")
         for mark, differs in ends.items():
             assert (mark in text) == (name != "probe" and differs(row)), name

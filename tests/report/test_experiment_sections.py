@@ -6,7 +6,7 @@ import pytest
 
 from anchorscope.draw.kinds import FIGURE_KINDS
 from anchorscope.experiments import NAMES
-from anchorscope.report.experiments import SHOWN, TITLES, experiment_section, numbers
+from anchorscope.report.experiments import EXPERIMENT_TITLES, SHOWN, experiment_numbers, experiment_section
 from anchorscope.report.figures import Link, Picture
 from anchorscope.summarise.claims import CLAIMS
 from experiment_tables import make_experiments
@@ -41,16 +41,16 @@ def test_a_section_has_figure_sentence_verdicts_and_numbers(name):
     assert f"{NUMBERS[name]}. {CLAIMS[name].statement[:10].capitalize()}"[:8] in text
     assert "Q minus A +12.3 (−1.0 … +25.0), undecided" in text
     assert "Small &lt;1B&gt;, P, honest" in text
-    assert html.count("<tr>") == 1 + len(numbers(TABLES[name]))
+    assert html.count("<tr>") == 1 + len(experiment_numbers(TABLES[name]))
 
 
 def test_every_experiment_has_a_title_and_a_sentence():
-    assert tuple(TITLES) == tuple(SHOWN) == NAMES
+    assert tuple(EXPERIMENT_TITLES) == tuple(SHOWN) == NAMES
 
 
 def test_numbers_are_means_over_layers_with_the_groups_side_by_side():
-    rows = numbers(TABLES["patching"]).to_dicts()
+    rows = experiment_numbers(TABLES["patching"]).to_dicts()
     assert len(rows) == 3 * 2, "conditions and rules"
     assert rows[0]["Q"] == "40.0 (37.0 … 43.0)"
     assert rows[0]["A"] == "10.0 (7.0 … 13.0)"
-    assert "rule" not in numbers(TABLES["saliency"]).columns
+    assert "rule" not in experiment_numbers(TABLES["saliency"]).columns

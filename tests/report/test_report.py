@@ -23,7 +23,7 @@ from anchorscope.draw.panels import FEW, View, looks, read_style, save
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.report.chart import SHAPES, chart_section, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
-from anchorscope.report.examples import COUNT, choose, examples_section, not_probed, stretches, with_answers
+from anchorscope.report.examples import COUNT, choose_shown, examples_section, not_probed_rows, stretches, with_answers
 from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures, opening_section
 from anchorscope.report.page import ENVIRONMENT, Section, page
 from anchorscope.report.survives import label_errors_sentence, survives_section
@@ -323,7 +323,7 @@ def test_claims_show_their_verdict_in_words_and_fold_single_datasets_away():
 
 def test_examples_are_the_first_ten_of_each_anchor_in_the_order_of_their_ids(tmp_path):
     deepest = make_deepest({"m": 8}, ["one", "two"])
-    chosen = choose(deepest)
+    chosen = choose_shown(deepest)
     cut = deepest.filter(dataset="one", intervention="exact_question")
     for anchored in (True, False):
         expected = sorted(cut.filter(question_anchored=anchored)["id"])[:COUNT]
@@ -347,7 +347,7 @@ def test_answers_that_were_not_probed_are_shown_by_verdict_and_marked_so(tmp_pat
     answers = read_frame(write_answers(tmp_path / "plain.parquet", ids))
     right = pl.Series("right", [None, *[False] * 35, *[True] * 4])
     write_frame(tmp_path / "judged.parquet", answers.with_columns(right), {})
-    html = examples_section({("Model", "One"): not_probed([tmp_path / "judged.parquet"])})
+    html = examples_section({("Model", "One"): not_probed_rows([tmp_path / "judged.parquet"])})
     assert "Model, One (not probed)" in html
     assert re.findall(r"<h3>(\w+)</h3>", html) == ["Right", "Hallucinated", "Refused"]
     assert [html.count(f'class="badge {name}"') for name in ("right", "hallucinated", "refused")] == [4, COUNT, 1]

@@ -21,7 +21,7 @@ from anchorscope.summarise.claims import (
 )
 from anchorscope.summarise.claims_page import claims_page
 from anchorscope.summarise.curves import Estimate, curves, series_row
-from anchorscope.summarise.findings import beside_null, compare
+from anchorscope.summarise.findings import beside_null, compare_landmark
 from anchorscope.summarise.grouping import LOGITS, RoleResult
 from anchorscope.summarise.verdict_on_kinds import COMPARED
 from small_things import ROOT
@@ -225,14 +225,16 @@ def test_landmarks_stand_beside_what_was_measured():
         {("p", "question"): [-10, -62, -40, -25], ("n", "question"): [-9, -30, -70, -50], ("p", "answer"): [0.0] * 4}
     )
     both = {"p": "popqa", "n": "nq"}
-    last, deepest, flat = (compare(landmark, tolerance=10, flip=near, layouts=both) for landmark in published)
+    last, deepest, flat = (compare_landmark(landmark, tolerance=10, flip=near, layouts=both) for landmark in published)
     assert (last["measured_low"], last["measured_high"], last["agrees"]) == (-50, -25, True)
     assert (deepest["measured_low"], deepest["layers"], deepest["agrees"]) == (-62, "1–1", True)
     assert flat["agrees"] is True
     far = flip({("p", "question"): [-60, -10, -10, -80], ("p", "answer"): [0.0, -25.0, 0.0, 0.0]})
-    last, deepest, flat = (compare(landmark, tolerance=10, flip=far, layouts={"p": "popqa"}) for landmark in published)
+    last, deepest, flat = (
+        compare_landmark(landmark, tolerance=10, flip=far, layouts={"p": "popqa"}) for landmark in published
+    )
     assert (last["agrees"], deepest["agrees"], flat["agrees"]) == (False, False, False)
-    assert compare(published[1], tolerance=10, flip=near, layouts={"n": "nq"})["agrees"] is None, (
+    assert compare_landmark(published[1], tolerance=10, flip=near, layouts={"n": "nq"})["agrees"] is None, (
         "not measured on that dataset"
     )
 
@@ -248,7 +250,7 @@ def test_the_shipped_landmarks_fit_the_published_models():
 
 def test_the_page_shows_every_verdict_and_the_landmarks():
     rows = judged([run("small", question=DEEP / 2), run("large")], [["small", "large"]])
-    beside = compare(
+    beside = compare_landmark(
         {"name": "last", "anchor": "question", "layers": [0, 0], "published": [-45, -30]},
         tolerance=10,
         flip=flip({("d", "question"): [-40.0]}),

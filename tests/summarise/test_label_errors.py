@@ -14,7 +14,7 @@ from anchorscope.probe.anchor_rules import FULL, HALF_A, SECOND_B, Probe
 from anchorscope.probe.delta import Measured, delta_table, label_errors_table, layers_table
 from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.label_errors import DRAWS, ERRORS, SHARE, Labelling, labellings, turn_labels
-from anchorscope.probe.scores import Scores, distances, score, score_labellings
+from anchorscope.probe.scores import Scores, cross_fit_scores, distances, score_labellings
 from anchorscope.summarise.estimates import label_errors
 
 HEADLINE = Headline("resid", "answer_last")
@@ -44,7 +44,7 @@ def make(count: int, width: int, signal: float) -> tuple[States, Examples]:
 def fitted(states: States, examples: Examples) -> tuple[Scores, pl.DataFrame, pl.DataFrame]:
     """What the probes say with the labels as they are, and the tables of it."""
     parts = {name: torch.from_numpy(part) for name, part in vars(examples.splits[0]).items()}
-    scores = score(states, torch.from_numpy(examples.hallucinated), **parts)
+    scores = cross_fit_scores(states, torch.from_numpy(examples.hallucinated), **parts)
     first = {intervention: part for (prompt, intervention), part in states.items() if prompt == "first"}
     measured = Measured([scores], distances(first, parts["folds"]))
     names = {name: pl.lit(value) for name, value in vars(HEADLINE).items()}

@@ -15,7 +15,7 @@ from anchorscope.probe.anchor_rules import FULL, HALF_A, PROBES, SECOND_B
 from anchorscope.probe.examples import assign_folds, assign_halves
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.quality import auc_with_interval, delta_p
-from anchorscope.probe.scores import Scores, each, score
+from anchorscope.probe.scores import Scores, cross_fit_scores, each
 from anchorscope.summarise.bootstrap import Resamples, interval, resample
 from anchorscope.summarise.curves import Curve, curves, series_row
 from anchorscope.summarise.dip import dip_test
@@ -41,7 +41,7 @@ def split(side: np.ndarray, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 def scored(states: dict, side: np.ndarray, seed: int = 0) -> Scores:
     """Scores of states [draws or layers, examples, width], with the folds and halves of a seed."""
     folds, halves = split(side, seed)
-    return score(
+    return cross_fit_scores(
         {run: single(part) for run, part in states.items()},
         hallucinated=torch.from_numpy(side > 0),
         folds=folds,

@@ -15,7 +15,7 @@ from anchorscope.probe import logistic
 from anchorscope.probe.anchor_rules import ROLES
 from anchorscope.probe.delta import Measured, delta_table, layers_table, with_forms
 from anchorscope.probe.examples import Examples, enough, examples_of
-from anchorscope.probe.scores import distances, score
+from anchorscope.probe.scores import cross_fit_scores, distances
 from anchorscope.summarise.bootstrap import group_means, interval, resample
 from anchorscope.summarise.curves import (
     Curve,
@@ -95,7 +95,7 @@ def measure(states: dict, examples: Examples) -> Measured:
     hallucinated = torch.from_numpy(examples.hallucinated)
     splits = [{name: torch.from_numpy(part) for name, part in vars(split).items()} for split in examples.splits]
     first = {intervention: part for (prompt, intervention), part in states.items() if prompt == "first"}
-    scores = [score(states, hallucinated=hallucinated, **split) for split in splits]
+    scores = [cross_fit_scores(states, hallucinated=hallucinated, **split) for split in splits]
     return Measured(scores, distances(first, splits[0]["folds"]))
 
 

@@ -10,7 +10,7 @@ from anchorscope.answer.answers import grade
 from anchorscope.questions.normalize import normalize
 from anchorscope.text.forms import (
     ANSWER_FORMS,
-    COLUMNS,
+    FORM_COLUMNS,
     QUESTION_FORMS,
     answer_form,
     answer_in_question,
@@ -78,7 +78,7 @@ def test_the_form_of_an_answer_is_the_same_whether_it_is_right_or_wrong(tokenize
             for gold in (row["exact_answer"], "nothing of the kind")
         ]
         right.update(one["right"] for one in graded)
-        first, second = ({name: one[name] for name in COLUMNS[1:]} for one in graded)
+        first, second = ({name: one[name] for name in FORM_COLUMNS[1:]} for one in graded)
         assert first == second
         assert first["answer_form"] in ANSWER_FORMS
     assert right[True] > 20 < right[False], "labels differ where forms do not"

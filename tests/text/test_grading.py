@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from anchorscope.questions.normalize import mostly_english
 from anchorscope.text.content_words import WORD
 from anchorscope.text.grading import label
-from anchorscope.text.normal_words import LETTERS, bare_words, compared_words, normal_words, texts
-from anchorscope.text.normal_words import WORD as ANY_WORD
+from anchorscope.text.normal_words import LATIN_LETTERS, bare_words, compared_words, normal_words, texts
+from anchorscope.text.normal_words import NORMAL_WORD as ANY_WORD
 from anchorscope.text.refusals import is_refusal
 from anchorscope.text.short_answer import short_answer
 from small_things import ROOT
@@ -119,7 +119,9 @@ def in_words(number: int) -> str:
 def test_a_text_without_digits_has_the_same_words_by_the_fast_pattern(text):
     folded = text.lower()
     if not any(char.isdigit() for char in folded):
-        assert [match[0] for match in LETTERS.finditer(folded)] == [match[0] for match in ANY_WORD.finditer(folded)]
+        assert [match[0] for match in LATIN_LETTERS.finditer(folded)] == [
+            match[0] for match in ANY_WORD.finditer(folded)
+        ]
 
 
 @pytest.mark.parametrize(

@@ -283,10 +283,10 @@ script = next((word for word in sys.orig_argv if ".snakemake/scripts/" in word),
 if script:
     import numpy, torch
 
-    def on_a_card():
+    def on_a_gpu():
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    ways = [lambda: torch.empty(2**60), lambda: numpy.empty(2**55), on_a_card]
+    ways = [lambda: torch.empty(2**60), lambda: numpy.empty(2**55), on_a_gpu]
     failing = ways[:2] if script.endswith(".answer.py") else ways[1:]
     forward = torch.nn.Linear.forward
 
@@ -301,7 +301,7 @@ if script:
 
 @pytest.mark.slow
 def test_jobs_that_run_out_of_memory_twice_end_well(finished, tmp_path):
-    """A batch of more than 300 tokens fails in torch on the host and then in numpy, or in numpy and then as on a card.
+    """A batch of more than 300 tokens fails in torch on the host and then in numpy, or in numpy and then as on a GPU.
 
     Answers are the bytes of an undisturbed run. Activations are the bytes of a run with the smaller batches from its
     start: how many examples are multiplied together changes the last bits of a product.

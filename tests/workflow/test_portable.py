@@ -95,7 +95,7 @@ def test_auto_is_float32_where_torch_cannot_tell(monkeypatch):
 
 
 # Multiprocessors, capability and clock in kHz as torch gives them, and the float32 rate that its maker publishes.
-CARDS = {
+GPUS = {
     "H200": (132, (9, 0), 1_980_000, 67e12),
     "A100": (108, (8, 0), 1_410_000, 19.5e12),
     "V100": (80, (7, 0), 1_530_000, 15.7e12),
@@ -103,18 +103,18 @@ CARDS = {
 }
 
 
-@pytest.mark.parametrize(("count", "capability", "clock", "published"), CARDS.values(), ids=CARDS)
-def test_a_cards_float32_rate_is_that_which_its_maker_publishes(count, capability, clock, published):
+@pytest.mark.parametrize(("count", "capability", "clock", "published"), GPUS.values(), ids=GPUS)
+def test_a_gpus_float32_rate_is_that_which_its_maker_publishes(count, capability, clock, published):
     major, minor = capability
-    card = SimpleNamespace(multi_processor_count=count, major=major, minor=minor, clock_rate=clock)
-    assert float32_rate(card) == pytest.approx(published, rel=0.01)
+    gpu = SimpleNamespace(multi_processor_count=count, major=major, minor=minor, clock_rate=clock)
+    assert float32_rate(gpu) == pytest.approx(published, rel=0.01)
 
 
-def test_auto_is_float32_for_small_models_and_on_fast_cards_and_says_why(monkeypatch):
-    count, (major, minor), clock, _ = CARDS["H200"]
-    card = SimpleNamespace(multi_processor_count=count, major=major, minor=minor, clock_rate=clock)
+def test_auto_is_float32_for_small_models_and_on_fast_gpus_and_says_why(monkeypatch):
+    count, (major, minor), clock, _ = GPUS["H200"]
+    gpu = SimpleNamespace(multi_processor_count=count, major=major, minor=minor, clock_rate=clock)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
     shapes = {shape.stem: read_config(shape) for shape in (ROOT / "workflow/resources/shapes").glob("*.json")}
     found = {name: choose_dtype("auto", torch.device("cuda"), config) for name, config in shapes.items()}
     assert {name: found[name].dtype for name in ("llama-3.2-1b", "qwen3-8b")} == {
@@ -122,7 +122,7 @@ def test_auto_is_float32_for_small_models_and_on_fast_cards_and_says_why(monkeyp
         "qwen3-8b": torch.bfloat16,
     }
     assert "7.6 billion weights to multiply" in found["qwen3-8b"].why  # 8.2 less a table of 151,936 tokens × 4,096
-    card.multi_processor_count = 10 * count
+    gpu.multi_processor_count = 10 * count
     assert choose_dtype("auto", torch.device("cuda"), shapes["qwen3-8b"]).dtype == torch.float32
     assert choose_dtype("bfloat16", torch.device("cuda"), shapes["llama-3.2-1b"]).dtype == torch.bfloat16
 
@@ -147,7 +147,7 @@ def test_windows_is_not_asked_with_a_signal_whether_a_process_lives(monkeypatch)
     assert not asked
 
 
-def test_without_unix_locks_the_workflow_starts_and_no_card_is_had(tmp_path):
+def test_without_unix_locks_the_workflow_starts_and_no_gpu_is_had(tmp_path):
     code = """
 import runpy, sys
 from pathlib import Path
@@ -162,7 +162,7 @@ try:
 except RuntimeError as error:
     assert "so jobs cannot share its GPUs" in str(error)
 else:
-    raise AssertionError("two jobs could have had one card")
+    raise AssertionError("two jobs could have had one GPU")
 sys.argv[1:] = ["--help"]
 runpy.run_path("workflow/resume.py", run_name="__main__")
 """

@@ -368,7 +368,7 @@ def test_other_cores_rerun_nothing(rerun):
 
 
 @pytest.mark.slow
-def test_more_jobs_start_than_there_are_cards_and_probes_ask_for_one(rerun, monkeypatch):
+def test_more_jobs_start_than_there_are_gpus_and_probes_ask_for_one(rerun, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     command = [*SNAKEMAKE, "--cores", "16", "--configfile", "test.yaml", "--dry-run", "--forcerun", "answer", "probe"]
     done = subprocess.run(command, cwd=rerun, capture_output=True, text=True)

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.detect.score_lines import EXAMPLE, score_lines
+from anchorscope.detect.score_lines import EXAMPLE_LINE, score_lines
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, HEADLINE, POSITIONS, Grid, is_knockout
 from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
@@ -61,7 +61,7 @@ def add_extract(commands: argparse._SubParsersAction) -> None:
         default=EXACT,
         help=f"what is cut, one of {', '.join(CONTROLS)}, or {EXACT}_w4 to cut in 4 layers up to the one read",
     )
-    command.set_defaults(run=extract)
+    command.set_defaults(run=extract_command)
 
 
 def add_score(commands: argparse._SubParsersAction) -> None:
@@ -73,12 +73,12 @@ def add_score(commands: argparse._SubParsersAction) -> None:
     command.add_argument("--output", type=Path, help="a file for the scores, in place of the standard output")
     command.add_argument(
         "questions",
-        help=f"lines such as {EXAMPLE}, - for standard input, or a .csv",
+        help=f"lines such as {EXAMPLE_LINE}, - for standard input, or a .csv",
     )
-    command.set_defaults(run=score)
+    command.set_defaults(run=score_command)
 
 
-def extract(options: argparse.Namespace) -> None:
+def extract_command(options: argparse.Namespace) -> None:
     made = made_from(options.chosen)
     if made["stage"] != "choose":
         raise ValueError(f"{options.chosen} has no chosen examples; name a file of results/chosen.")
@@ -98,7 +98,7 @@ def extract(options: argparse.Namespace) -> None:
     )
 
 
-def score(options: argparse.Namespace) -> None:
+def score_command(options: argparse.Namespace) -> None:
     score_lines(
         options.questions,
         options.detector,

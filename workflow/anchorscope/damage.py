@@ -24,7 +24,7 @@ def find_damage(folder: Path) -> dict[Path, str | None]:
     return checked
 
 
-def main(folder: Path) -> int:
+def check_results(folder: Path) -> int:
     """Report the damage; return the exit code."""
     checked = find_damage(folder)
     damaged = {path: why for path, why in checked.items() if why}
@@ -44,4 +44,4 @@ def main(folder: Path) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Find damaged Parquet files.")
     parser.add_argument("folder", type=Path, help="the results of a run")
-    sys.exit(main(parser.parse_args().folder))
+    sys.exit(check_results(parser.parse_args().folder))

@@ -20,14 +20,14 @@ WITHOUT_EFFECT = frozenset([PACKAGE / "files/logs.py"])  # what a job says does 
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # the lists of statements that a statement may hold
 
 
-class Source(NamedTuple):
+class SourceFile(NamedTuple):
     """What matters of a file of code."""
 
     meaning: str  # a hash of its syntax tree
     files: set[Path]  # of the library, that run when it is imported
 
 
-Sources = dict[Path, Source]
+Sources = dict[Path, SourceFile]
 Parsed = tuple[str, list[list[str]]]  # the meaning, and the imports: each a module, or a module and a name in it
 
 
@@ -48,7 +48,7 @@ def read_sources(scripts: Iterable[Path], remembered: Path | None = None) -> Sou
         with suppress(OSError), atomic(remembered) as target:  # the next start then only parses them again
             target.write_text(json.dumps(kept), encoding="utf-8")
     return {
-        path: Source(meaning, set().union(*(_files(path, found, *names) for names in imports)))
+        path: SourceFile(meaning, set().union(*(_files(path, found, *names) for names in imports)))
         for path, (meaning, imports) in found.items()
     }
 

@@ -19,22 +19,22 @@ from anchorscope.engine.door import GPU_TOKENS, KEPT_BYTES
 from anchorscope.extract.axes import HEADLINE, PASSES, Grid
 from anchorscope.extract.store import GROUP_BYTES, GROUP_EXAMPLES, example_bytes
 from anchorscope.files.faults import check_file
-from anchorscope.models.gpus import cards
+from anchorscope.models.gpus import gpus
 from anchorscope.models.loading import NEW_TOKENS, TOKENS_ANSWERED, TOKENS_EXTRACTED, read_config
-from anchorscope.models.sizes import cards_needed, parameters
+from anchorscope.models.sizes import gpus_needed, parameters
 
 QUESTIONS, DATASETS = 4000, 4
 STAGES = 2  # stages that load the model: answer and extract
-CARD_BYTES = 85e9  # of a card that is sold as one of 80 GB
+GPU_BYTES = 85e9  # of a GPU that is sold as one of 80 GB
 COLUMNS = (
-    *("model", "parameters", "weights", "GPU memory", "cards of 80 GB", "host memory"),
+    *("model", "parameters", "weights", "GPU memory", "GPUs of 80 GB", "host memory"),
     *("activations per example", "at most on disk", "time"),
 )
 
 # All but the first were measured on one H200.
-READ_PER_SECOND = 1.5e9  # bytes of weights, from a disk to the card
+READ_PER_SECOND = 1.5e9  # bytes of weights, from a disk to the GPU
 WRITTEN_PER_SECOND = 1.2e9  # bytes of activations
-OPERATIONS_PER_SECOND = 4e14  # of matrix products, half of what the card can do at best
+OPERATIONS_PER_SECOND = 4e14  # of matrix products, half of what the GPU can do at best
 PROCESS_BYTES = 4e9  # of a job, besides the batches that it holds
 COPIES = 4  # of a batch's activations on their way to the file; a gigabyte each
 STEP_SECONDS = 0.03  # per new token for a whole batch, besides its matrix products
@@ -45,8 +45,8 @@ class Needs:
     """What one model takes."""
 
     parameters: int
-    weight_bytes: int  # on disk and on the card
-    gpu_bytes: float  # the most that a job holds on the card
+    weight_bytes: int  # on disk and on the GPU
+    gpu_bytes: float  # the most that a job holds on the GPU
     host_bytes: float  # the most that it holds in the machine's memory
     example_bytes: int  # on disk, per analysed example
     answer_seconds: float  # per question
@@ -63,7 +63,7 @@ class Needs:
 class Machine:
     """What a machine has."""
 
-    cards: list[int]  # bytes of each GPU
+    gpus: list[int]  # bytes of each GPU
     memory: int  # bytes
     disk: int  # bytes that are free where results would be written
 
@@ -94,7 +94,7 @@ def needs(config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16, grid: G
 
 
 def line(name: str, some: Needs) -> str:
-    """A row of the table in docs/models.md. Time is that of all datasets on one card or one set of cards."""
+    """A row of the table in docs/models.md. Time is that of all datasets on one GPU or one set of GPUs."""
     computing = QUESTIONS * DATASETS * (some.answer_seconds + some.extract_seconds)
     hours = (computing + STAGES * DATASETS * some.load_seconds) / 3600  # with one job per dataset
     cells = [
@@ -102,7 +102,7 @@ def line(name: str, some: Needs) -> str:
         f"{some.parameters / 1e9:.2f} B",
         f"{some.weight_bytes / 1e9:.1f} GB",
         f"{some.gpu_bytes / 1e9:.0f} GB",
-        str(cards_needed(some.weight_bytes, int(CARD_BYTES))),
+        str(gpus_needed(some.weight_bytes, int(GPU_BYTES))),
         f"{some.host_bytes / 1e9:.0f} GB",
         f"{some.example_bytes / 1e6:.1f} MB",
         f"{some.activation_bytes / 1e9:.0f} GB",
@@ -113,12 +113,12 @@ def line(name: str, some: Needs) -> str:
 
 def lacks(some: Needs, machine: Machine) -> list[str]:
     """What a machine lacks for a model; empty if it has everything."""
-    wanted = cards_needed(some.weight_bytes, min(machine.cards, default=int(CARD_BYTES)))
+    wanted = gpus_needed(some.weight_bytes, min(machine.gpus, default=int(GPU_BYTES)))
     said = []
-    if not machine.cards:
+    if not machine.gpus:
         said.append(f"a GPU with {math.ceil(some.gpu_bytes / 1e9)} GB" if wanted == 1 else f"{wanted} GPUs of 80 GB")
-    elif wanted > len(machine.cards):
-        said.append(f"GPUs (it has {len(machine.cards)} of {wanted} such)")
+    elif wanted > len(machine.gpus):
+        said.append(f"GPUs (it has {len(machine.gpus)} of {wanted} such)")
     for name, there, needed in (
         ("memory", machine.memory, some.host_bytes),
         ("free disk space", machine.disk, some.weight_bytes + some.activation_bytes),
@@ -128,7 +128,7 @@ def lacks(some: Needs, machine: Machine) -> list[str]:
     return said
 
 
-def main(configs: list[Path]) -> None:
+def print_needs(configs: list[Path]) -> None:
     """Print a table, and a line on this machine for each config."""
     for file in configs:
         check_file(file, "name a model's config.json")
@@ -138,7 +138,7 @@ def main(configs: list[Path]) -> None:
     print(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|")
     print("\n".join(line(name, some) for name, some in found.items()), end="\n\n")
     machine = Machine(
-        cards=[card.total_memory for card in cards()],
+        gpus=[gpu.total_memory for gpu in gpus()],
         memory=psutil.virtual_memory().total,
         disk=shutil.disk_usage(".").free,
     )
@@ -155,6 +155,6 @@ if __name__ == "__main__":
     )
     parser.add_argument("configs", nargs="+", type=Path, metavar="CONFIG.json", help="a model's config.json")
     try:
-        main(parser.parse_args().configs)
+        print_needs(parser.parse_args().configs)
     except ValueError as error:
         sys.exit(str(error))

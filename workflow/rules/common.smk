@@ -191,7 +191,7 @@ def by_size(times):
 
 
 def probed_at_once(size_mb):
-    """How much of the activations is in memory: one component and position, or for a card several."""
+    """How much of the activations is in memory: one component and position, or for a GPU several."""
     one = size_mb / len(PLACES)
     return max(one, min(size_mb, 6000)) if gpu_count() else one
 

@@ -52,7 +52,7 @@ rule tell_groups:
         "results/logs/tell_groups/{model}/{dataset}.log",
     benchmark:
         "results/benchmarks/tell_groups/{model}/{dataset}.tsv"
-    priority: 3  # needs cores but no card; later, jobs that wait for a card hold the cores
+    priority: 3  # needs cores but no GPU; later, jobs that wait for a GPU hold the cores
     conda:
         "../../envs/probe.yaml"
     threads: MODEL_THREADS

@@ -16,7 +16,7 @@ from anchorscope.engine.door import Engine
 from anchorscope.engine.work import Prompts, Said
 from anchorscope.files.logs import log
 from anchorscope.files.sealed_parquet import provenance, read_table, write_table
-from anchorscope.models.loading import leave_cards, load_fetched_tokenizer
+from anchorscope.models.loading import leave_gpus, load_fetched_tokenizer
 from anchorscope.models.manifest import Manifest
 from anchorscope.text.forms import answer_form, answer_in_question
 from anchorscope.text.grading import label
@@ -24,7 +24,7 @@ from anchorscope.text.normal_words import Span
 
 MAX_NEW_TOKENS = 32
 SPANS = pa.list_(pa.struct([("start", pa.int64()), ("end", pa.int64()), ("kind", pa.string())]))
-SCHEMA = pa.schema(
+ANSWERS_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
         ("question", pa.string()),
@@ -62,7 +62,7 @@ class AnswerSettings(ModelSettings):
 def answer_file(questions: Path | str, manifest: Path | str, target: Path | str, settings: AnswerSettings) -> None:
     """Write the model's graded answers to a shard of questions.
 
-    Everything that needs no card is done before one is taken.
+    Everything that needs no GPU is done before one is taken.
     """
     start, stop = settings.rows
     shard = read_table(questions).slice(start, stop - start).to_pylist()
@@ -73,7 +73,7 @@ def answer_file(questions: Path | str, manifest: Path | str, target: Path | str,
     engine = settings.engine(described)
     made = settings.made("answer", described, engine)
     generated = ask(engine, asked, MAX_NEW_TOKENS)
-    leave_cards(engine.model)
+    leave_gpus(engine.model)
     answers = grade_all(tokenizer, shard, generated, asked.lengths)
     verdicts = answers.column("right").to_pylist()
     log.info("%d right, %d wrong, %d refused", *(verdicts.count(verdict) for verdict in (True, False, None)))
@@ -159,7 +159,7 @@ def grade_all(
         for question, said in zip(questions, generated, strict=True)
     ]
     donors = find_donors(rows, lengths)
-    return pa.Table.from_pylist([row | mine for row, mine in zip(rows, donors, strict=True)], schema=SCHEMA)
+    return pa.Table.from_pylist([row | mine for row, mine in zip(rows, donors, strict=True)], schema=ANSWERS_SCHEMA)
 
 
 def remarks(answers: Sequence[str], demonstrations: Demonstrations | str) -> list[str]:

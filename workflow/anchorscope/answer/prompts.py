@@ -213,7 +213,7 @@ class ModelSettings:
         return cls(prompts=prompts, threads=threads, **shared, **others)
 
     def engine(self, model: Manifest) -> Engine:
-        """The model in memory, on cards where there are any, and what runs it."""
+        """The model in memory, on GPUs where there are any, and what runs it."""
         return Engine(load_model(model, self.dtype, self.threads), self.batch_tokens)
 
     def made(self, stage: str, model: Manifest, engine: Engine | None = None) -> dict[str, object]:

@@ -13,8 +13,7 @@ from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
 from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
 from anchorscope.choose.balance import WITHIN, Balance, analysed
 from anchorscope.detect.detector import dtype_of
-from anchorscope.engine.door import Engine
-from anchorscope.engine.door import Path as EnginePath
+from anchorscope.engine.door import Engine, EnginePath
 from anchorscope.extract.axes import (
     COMPONENTS,
     CONTROLS,

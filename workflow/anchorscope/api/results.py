@@ -7,7 +7,7 @@ import polars as pl
 
 from anchorscope.files.named import check_columns, read_named
 
-NEEDED = ("model", "dataset", "rule", "intervention", "logits", "anchor", "layer", "delta_p")
+SUMMARY_COLUMNS = ("model", "dataset", "rule", "intervention", "logits", "anchor", "layer", "delta_p")
 
 
 def load_summary(path: Path | str = "results/summary.parquet") -> pl.DataFrame:
@@ -16,7 +16,7 @@ def load_summary(path: Path | str = "results/summary.parquet") -> pl.DataFrame:
     A damaged file, or one that is no summary, is an error. workflow/schemas/tables.yaml describes the columns.
     """
     summary = read_named(path, "summary", such_as="results/summary.parquet")
-    check_columns(summary, NEEDED, f"{path} is no summary")
+    check_columns(summary, SUMMARY_COLUMNS, f"{path} is no summary")
     read = cast(pl.DataFrame, pl.from_arrow(summary))
     if "replicate" in read["rule"]:
         raise ValueError(

@@ -14,7 +14,7 @@ from anchorscope.files.sealed_parquet import made_from, provenance, read_table, 
 
 Balance = bool | Literal["property", "form"]  # as many right as wrong answers: of all, or within parts of them
 WITHIN = {"property": "property", "form": "question_form"}  # the column of answers that has these parts
-VERDICTS = {"right": True, "hallucinated": False, "refused": None}
+GRADES = {"right": True, "hallucinated": False, "refused": None}
 
 
 def balanced(ids: list[str], right: list[bool], within: Sequence[str | None], seed: int) -> list[int]:
@@ -70,7 +70,7 @@ def choose_file(answers: Path | str, target: Path | str, *, balance: Balance, se
 def counted(answers: pa.Table) -> dict[str, int]:
     """How many answers there are of each verdict."""
     verdicts = answers["right"].to_pylist()
-    return {name: verdicts.count(verdict) for name, verdict in VERDICTS.items()}
+    return {name: verdicts.count(verdict) for name, verdict in GRADES.items()}
 
 
 def before_balance(chosen: Iterable[Path | str]) -> Counter[str]:

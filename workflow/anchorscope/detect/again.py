@@ -34,18 +34,18 @@ from anchorscope.detect.reweighting import AMOUNTS, GATES, SHIFTS, layer_read, w
 from anchorscope.engine.door import Engine
 from anchorscope.engine.work import Bias, Variant, Work, shared_tokens
 from anchorscope.extract.axes import EXACT, Headline, Pass
-from anchorscope.extract.job import NEEDED as EXTRACTED
+from anchorscope.extract.job import EXTRACTION_NEEDS
 from anchorscope.extract.sequences import Workload, build_workload, place_of
 from anchorscope.files.sealed_parquet import provenance, read_table, write_table
-from anchorscope.models.loading import leave_cards, load_fetched_tokenizer
+from anchorscope.models.loading import leave_gpus, load_fetched_tokenizer
 from anchorscope.models.manifest import Manifest
 from anchorscope.probe.examples import too_few
 
 TRUE, SURE = ASKED = ("about_true", "about_sure")  # whether the answer is true, and how sure the model is of that
 OPTIONS = {TRUE: ("yes", "no"), SURE: tuple("0123456789")}
 SCHEMA = pa.schema([("id", pa.string()), ("p_true", pa.float32()), ("confidence", pa.float32())])
-PASSES: list[Pass] = [("first", EXACT), ("first", "whole_question")]  # whose cut tokens are E_Q and the question
-NEEDED = [*EXTRACTED, "answer"]
+CUT_PASSES: list[Pass] = [("first", EXACT), ("first", "whole_question")]  # whose cut tokens are E_Q and the question
+NEEDED = [*EXTRACTION_NEEDS, "answer"]
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class MarkedExample:
 
 def workload_of(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, examples: pa.Table, position: str) -> Workload:
     """The answered questions under the first prompt, up to `position`."""
-    return build_workload(tokenizer, {"first": prompt}, examples, passes=PASSES, positions=[position])
+    return build_workload(tokenizer, {"first": prompt}, examples, passes=CUT_PASSES, positions=[position])
 
 
 def marked_examples(workload: Workload, answers: pa.Table, position: str) -> list[MarkedExample]:
@@ -244,7 +244,7 @@ def run_again(
 ) -> None:
     """Write what the model says of its chosen answers in a shard, and its states under shifted attention.
 
-    Without gates there are no such states. Everything that needs no card is done before one is taken.
+    Without gates there are no such states. Everything that needs no GPU is done before one is taken.
     """
     described, few, headline = Manifest.read(manifest), too_few(gates), settings.headline
     examples = read_table(chosen, NEEDED)
@@ -264,7 +264,7 @@ def run_again(
         said = ask_about(engine, askings)
         if chances is not None:
             states = reweighted_states(engine, headline, marked, chances)
-        leave_cards(engine.model)
+        leave_gpus(engine.model)
     write_asked(asked, ids, said, made | {"prompts": settings.about.as_json()})
     shift = {"headline": [headline.component, headline.position], "layer": layer_read(described.layers)}
     why = few.metadata() if few else {}

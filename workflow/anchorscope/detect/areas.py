@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from anchorscope.probe.quality import influence, standard_error, with_interval
+from anchorscope.probe.quality import area_with_interval, influence, standard_error
 
 Z = 1.96  # standard errors to either end of a 95 % interval
 CHANCE = 0.5
@@ -34,7 +34,7 @@ def areas(
     if len(np.unique(folds)) > 1:
         away = np.abs(area - CHANCE) / np.maximum((1 + TAUGHT) ** 0.5 * Z * error, 1e-12)  # 1: just ruled out
         error = error * np.sqrt(1 + TAUGHT / np.maximum(away, 1) ** 2)
-    return with_interval(area, error)
+    return area_with_interval(area, error)
 
 
 def gains(

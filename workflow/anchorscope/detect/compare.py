@@ -18,7 +18,7 @@ from anchorscope.probe.quality import CALIBRATION_BINS
 from anchorscope.summarise.tables import described
 
 COVERAGES = np.arange(1, 101) / 100
-YES, NO, UNDECIDED = "yes", "no", "undecided"
+YES, NO, NEITHER = "yes", "no", "undecided"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def coverage(scored: Scored) -> pl.DataFrame:
     )
 
 
-def compare(scored: Scored) -> pl.DataFrame:
+def compare_methods(scored: Scored) -> pl.DataFrame:
     """One row per method: how well it ranks, its gain over the plain probe, calibration, and risk by coverage."""
     behind = _gains(scored, PROBE, scored.methods)  # how far each is behind the probe
     curves = np.stack([risks(scores, scored.hallucinated) for scores in scored.scores])  # [methods, examples]
@@ -154,16 +154,16 @@ def _gains(scored: Scored, method: str, rivals: Sequence[str]) -> dict[str, np.n
 
 def verdict(low: float, high: float) -> str:
     """By the interval of a gain: yes above zero, no below it."""
-    return YES if low > 0 else NO if high < 0 else UNDECIDED
+    return YES if low > 0 else NO if high < 0 else NEITHER
 
 
 def overall(verdicts: list[str]) -> str:
     """Pathways help where every comparison says yes; one no is enough against them."""
-    return YES if set(verdicts) == {YES} else NO if NO in verdicts else UNDECIDED
+    return YES if set(verdicts) == {YES} else NO if NO in verdicts else NEITHER
 
 
 @dataclass(frozen=True)
-class Run:
+class Described:
     """What the tables say about models and datasets: manifests of models, sources and layouts of datasets, by name."""
 
     models: Mapping[str, dict]
@@ -173,7 +173,7 @@ class Run:
 
 
 def gather_detection(
-    files: Mapping[Pair, str], transfers: Mapping[str, str], run: Run
+    files: Mapping[Pair, str], transfers: Mapping[str, str], run: Described
 ) -> tuple[dict[str, pl.DataFrame], dict[str, object]]:
     """Every table of all pairs that were probed, and what their metadata say of models and of pairs left out.
 
@@ -182,7 +182,7 @@ def gather_detection(
     missing = not_probed(files)
     probed = {pair: path for pair, path in files.items() if pair not in missing}
     scored = {pair: scored_of(read_frame(path), where=" on ".join(pair)) for pair, path in probed.items()}
-    compared = {"detection": compare, "reliability": reliability, "coverage": coverage, "pathways": pathways}
+    compared = {"detection": compare_methods, "reliability": reliability, "coverage": coverage, "pathways": pathways}
     tables = {
         name: pl.concat(
             described(make(own), model, run.models[model]["weights"], dataset, run.sources[dataset])
@@ -195,7 +195,7 @@ def gather_detection(
     return tables, {"models": dict(run.models), NOT_PROBED: [[*pair, why] for pair, why in missing.items()]}
 
 
-def with_published(detection: pl.DataFrame, run: Run) -> pl.DataFrame:
+def with_published(detection: pl.DataFrame, run: Described) -> pl.DataFrame:
     """The table with the published AUC beside the run's, for the published models on the published questions."""
     of_model = {name: run.published.get(made["source"].get("hub", ""), {}) for name, made in run.models.items()}
     values = [
@@ -205,7 +205,7 @@ def with_published(detection: pl.DataFrame, run: Run) -> pl.DataFrame:
     return detection.with_columns(pl.Series("published", values, pl.Float64))
 
 
-def gather_transfer(files: Mapping[str, str], detection: pl.DataFrame, run: Run) -> pl.DataFrame:
+def gather_transfer(files: Mapping[str, str], detection: pl.DataFrame, run: Described) -> pl.DataFrame:
     """The areas between datasets of every model, and those at home, with what a reader must know about each."""
     first = ("model", "weights", "dataset", "source")
     elsewhere = pl.concat(
@@ -222,7 +222,7 @@ def gather_transfer(files: Mapping[str, str], detection: pl.DataFrame, run: Run)
     return pl.concat([home, elsewhere])
 
 
-def carried_over(transfer: pl.DataFrame) -> pl.DataFrame:
+def mean_transfer(transfer: pl.DataFrame) -> pl.DataFrame:
     """One row per model and method: its mean AUC at home, on datasets it never saw, and how much is lost on the way.
 
     `elsewhere` is the mean over pairs of a dataset it was trained on and another one, `others` over datasets tested

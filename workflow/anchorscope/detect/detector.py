@@ -188,7 +188,7 @@ class Detector:
             states, some = blocks[0][0], [given[index] for index in batch]
             probe = each(self.trained, lambda tensor: tensor[layer : layer + 1].to(states.device))
             logits = probe.logits(states)[0]
-            # Nothing has waited for these yet: while a card computes them, the token of each answer is looked for.
+            # Nothing has waited for these yet: while a GPU computes them, the token of each answer is looked for.
             tokens = [one.token_at(self.about.position) for one in some]
             ends = np.cumsum([len(one.ids) - one.first + 1 for one in some]).tolist()
             places = {

@@ -14,7 +14,7 @@ from anchorscope.files.atomic import atomic
 from anchorscope.files.faults import check_file, reason_of
 from anchorscope.probe.examples import NOT_PROBED
 
-ABOUT, SEAL = "anchorscope_detector", "anchorscope_seal"  # keys of the header
+ABOUT, DETECTOR_SEAL = "anchorscope_detector", "anchorscope_seal"  # keys of the header
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def write_detector(
     header = {**made_from, ABOUT: json.dumps(described, sort_keys=True)}
     there = {name: values.contiguous().cpu() for name, values in vars(trained).items()} if trained else {}
     with atomic(target) as temporary:
-        temporary.write_bytes(_in_order(save(there, {**header, SEAL: _seal(header, there)})))
+        temporary.write_bytes(_in_order(save(there, {**header, DETECTOR_SEAL: _seal(header, there)})))
 
 
 def _in_order(saved: bytes) -> bytes:
@@ -91,7 +91,7 @@ def read_detector(path: Path | str) -> tuple[Trained, About]:
         raise ValueError(f"{path} cannot be read as safetensors: {reason_of(error)}; make it again.") from error
     if ABOUT not in header:
         raise ValueError(f"{path} is no detector: its header has no {ABOUT}; name a file that a run has trained.")
-    if header.pop(SEAL, None) != _seal(header, tensors):
+    if header.pop(DETECTOR_SEAL, None) != _seal(header, tensors):
         raise ValueError(f"{path} is damaged: its content does not match its seal; make it again.")
     about = json.loads(header[ABOUT])
     if NOT_PROBED in about:

@@ -17,15 +17,15 @@ from torch.nn.functional import softplus
 from torch.nn.utils.rnn import pad_sequence
 from torch.optim.adam import adam
 
-from anchorscope.detect.gates import FEWEST, find_groups, read_gate
+from anchorscope.detect.gates import FEWEST_LEARNT, find_groups, read_gate
 from anchorscope.detect.methods import METHODS
 from anchorscope.detect.reading import Reading
 from anchorscope.detect.reweighting import GATES, PUBLISHED, SHIFTS, layer_read
-from anchorscope.extract.axes import Pass
+from anchorscope.extract.axes import CLEAN
 from anchorscope.probe.delta import StateReader, States, in_chunks
 from anchorscope.probe.logistic import class_weights, fit, log_loss
 from anchorscope.probe.readers import presence
-from anchorscope.probe.scores import each, joined
+from anchorscope.probe.scores import each, join_layers
 from anchorscope.probe.strengths import (
     GROUPS,
     NOT_BETTER,
@@ -39,7 +39,6 @@ from anchorscope.probe.strengths import (
     read,
 )
 
-CLEAN: Pass = ("first", "clean")
 PENALTY = STRENGTHS[-1]  # of Platt's regression: next to nothing, but scores that separate classes have a best slope
 MEMBERS = 3  # of the ensemble: as many probes as the gate and the two experts
 UNITS = (256, 128, 64)
@@ -79,18 +78,18 @@ def probe_layers_at(clean: Tensor, labels: Tensor, trainings: Trainings, strengt
 
 
 def probe_files(
-    reader: StateReader, probe: Callable[[Tensor, slice], list[LayerProbes]], on_card: bool
+    reader: StateReader, probe: Callable[[Tensor, slice], list[LayerProbes]], on_gpu: bool
 ) -> list[LayerProbes]:
     """What `probe` makes of clean states [layers, examples, width] of some layers, read a few layers at a time."""
 
     def probe_on(device: torch.device, states: States, _: object, layers: range) -> list[LayerProbes]:
         return each(probe(states[CLEAN].to(device).float(), slice(layers.start, layers.stop)), Tensor.cpu)
 
-    return joined([found for *_, found in in_chunks(reader, [CLEAN], on_card, probe_on)])
+    return join_layers([found for *_, found in in_chunks(reader, [CLEAN], on_gpu, probe_on)])
 
 
 @dataclass(frozen=True)
-class Said:
+class Told:
     """What one method says about everyone, by training set: [trainings, examples]."""
 
     scores: Tensor  # higher means hallucinated
@@ -123,24 +122,24 @@ class Fits:
         learnt, texts = self.trainings.train.any(0).numpy(), [getattr(self.reading, name) for name in names]
         return np.hstack([presence(some, list(compress(some, learnt))) for some in texts])
 
-    def of_logits(self, logits: Tensor) -> Said:
-        return Said(logits.double(), logits.double().sigmoid())
+    def of_logits(self, logits: Tensor) -> Told:
+        return Told(logits.double(), logits.double().sigmoid())
 
-    def read(self, features: np.ndarray | Tensor) -> Said:
+    def read(self, features: np.ndarray | Tensor) -> Told:
         """By a probe of features [examples, width]."""
         seen = torch.as_tensor(features)[None]
         return self.of_logits(read(seen, self.reading.labels.to(seen.dtype), self.trainings)[0])
 
-    def output(self, values: np.ndarray) -> Said:
+    def output(self, values: np.ndarray) -> Told:
         """By scores [examples] that nothing learnt; only their probabilities are fitted, to each training set."""
         scores = torch.from_numpy(values).double().expand(len(self.trainings), -1)
-        return Said(scores, platt(scores, scores, self.reading.labels, self.trainings.train))
+        return Told(scores, platt(scores, scores, self.reading.labels, self.trainings.train))
 
-    def best_layer(self) -> Said:
+    def best_layer(self) -> Told:
         """By the layer whose probe is best on inner folds."""
         return self.of_logits(self.probes.logits[self.probes.losses.argmin(0), torch.arange(len(self.trainings))])
 
-    def stacked(self) -> Said:
+    def stacked(self) -> Told:
         """By a regression on all layers' logits.
 
         It learns from logits out of inner fold, and reads the plain probes' about everyone else.
@@ -152,7 +151,7 @@ class Fits:
         ]
         return self.of_logits(torch.stack(found))
 
-    def mean_difference(self) -> Said:
+    def mean_difference(self) -> Told:
         """By how far states lie along the line between the classes' means, from its middle.
 
         P learns from where inner folds put the examples that they leave out.
@@ -167,9 +166,9 @@ class Fits:
         for number, train, held_out in self.trainings.nested():
             known[number, held_out] = along(train)[held_out]
         scores = torch.stack([along(train) for train in self.trainings.train])
-        return Said(scores, platt(known, scores, self.reading.labels, self.trainings.train))
+        return Told(scores, platt(known, scores, self.reading.labels, self.trainings.train))
 
-    def network(self) -> Said:
+    def network(self) -> Told:
         return self.of_logits(read_network(self.clean[0], self.reading.labels, self.trainings.train, self.seed))
 
     @cached_property
@@ -197,7 +196,7 @@ class Fits:
         halves = torch.from_numpy(self.reading.halves == 0).expand(len(self.trainings), -1)
         groups, wrong, parts = {**self._groups[0], "random": halves}, self.reading.labels.bool(), []
         for part in (self.trainings.train & part for group in groups.values() for part in (group, ~group)):
-            enough = ((part & wrong).sum(1) >= FEWEST) & ((part & ~wrong).sum(1) >= FEWEST)
+            enough = ((part & wrong).sum(1) >= FEWEST_LEARNT) & ((part & ~wrong).sum(1) >= FEWEST_LEARNT)
             parts.append(torch.where(enough[:, None], part, self.trainings.train))
         chances = self._chances(torch.cat(parts)).unflatten(0, (len(groups), 2, len(self.trainings)))
         return dict(zip(groups, chances, strict=True))
@@ -207,13 +206,13 @@ class Fits:
         strengths = self.plain.strengths.repeat(len(train) // len(self.trainings))[None]
         return probes_of(self.clean, self.reading.labels, train, strengths).logits(self.clean)[0].sigmoid()
 
-    def mixture(self, gate: str, experts: str) -> Said:
+    def mixture(self, gate: str, experts: str) -> Told:
         """By P of two experts, weighted by a gate."""
         share, (question, answer) = self._gates[gate], self._experts[experts]
         chances = (share * question + (1 - share) * answer).double()
-        return Said(chances, chances)
+        return Told(chances, chances)
 
-    def ensemble(self) -> Said:
+    def ensemble(self) -> Told:
         """By the mean P of probes that each learn from a resample of the training set's clusters."""
         labels = self.reading.labels.numpy()
         counts = [
@@ -222,7 +221,7 @@ class Fits:
             for inside in self.trainings.train
         ]
         chances = self._chances(torch.from_numpy(np.stack(counts))).unflatten(0, (MEMBERS, -1)).mean(0).double()
-        return Said(chances, chances)
+        return Told(chances, chances)
 
     @cached_property
     def _losses(self) -> tuple[Tensor, Tensor]:
@@ -236,7 +235,7 @@ class Fits:
         """The clean states, and those of every shift: [1 + shifts, examples, width]."""
         return torch.cat([self.clean, torch.stack([self.reading.reweighted.states[key] for key in SHIFTS])])
 
-    def reweighted(self, gate: str) -> Said:
+    def reweighted(self, gate: str) -> Told:
         """By a probe of the states that suit inner folds best: amount and strength are chosen together."""
         best, strengths = self._losses
         among = torch.tensor([0, *(1 + place for place, key in enumerate(SHIFTS) if key[0] == gate)])
@@ -271,7 +270,7 @@ def resampled(
             return counts
 
 
-def every_method(fits: Fits) -> dict[str, Said]:
+def every_method(fits: Fits) -> dict[str, Told]:
     """All methods that the readings have something for, in the order of the tables."""
     outputs = fits.reading.outputs
     return {

@@ -22,16 +22,16 @@ from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.strengths import Trainings, choose_strengths, cross_fitting, inner_logits, own_fold, read
 from anchorscope.probe.written import write_probed
 
-FEWEST = 5  # of a group that a gate learns from, and of a class that an expert learns from
-PASSES: tuple[Pass, ...] = (("first", "clean"), ("first", EXACT), ("second", "clean"), ("second", EXACT))
+FEWEST_LEARNT = 5  # of a group that a gate learns from, and of a class that an expert learns from
+GATE_PASSES: tuple[Pass, ...] = (("first", "clean"), ("first", EXACT), ("second", "clean"), ("second", EXACT))
 PROMPTS = {PUBLISHED: "first", HONEST: "second"}  # under which a gate's groups are taken
 SCHEMA = {"id": pl.String, **dict.fromkeys(GATES, pl.Float32)}
 
 
-def read_states(reader: ActivationReader, headline: Headline) -> dict[Pass, Tensor]:
+def read_gate_states(reader: ActivationReader, headline: Headline) -> dict[Pass, Tensor]:
     """The states of the layer that is read, [examples, width] by pass."""
     layer, place = layer_read(reader.layers), (headline.component, headline.position)
-    read = reader.read_passes(*place, passes=PASSES, layers=range(layer, layer + 1))
+    read = reader.read_passes(*place, passes=GATE_PASSES, layers=range(layer, layer + 1))
     return {run: states[0].float() for run, states in read.items()}
 
 
@@ -61,7 +61,7 @@ def read_gate(features: Tensor, anchored: Tensor, trainings: Trainings) -> Tenso
     for number, group in enumerate(anchored):
         mine, inside = trainings.one(number), trainings.train[number]
         sides = [side for split in mine.splits() for side in (split.train, *split.validated.values())]
-        if _smaller(group[inside]) >= FEWEST and all(_smaller(group[side]) > 0 for side in sides):
+        if _smaller(group[inside]) >= FEWEST_LEARNT and all(_smaller(group[side]) > 0 for side in sides):
             seen = features[number % len(features)][None]
             chances.append(read(seen, group.float(), mine)[0, 0].sigmoid())
         else:
@@ -84,7 +84,7 @@ def fit_gates(activations: Sequence[Path | str], dataset: str, target: Path | st
         log.warning("%s", examples.why)
         write_probed([target], examples, made)
     else:
-        write_probed([target], [gates_table(read_states(reader, fitting.headline), examples)], made)
+        write_probed([target], [gates_table(read_gate_states(reader, fitting.headline), examples)], made)
 
 
 def gates_table(states: dict[Pass, Tensor], examples: Examples) -> pl.DataFrame:

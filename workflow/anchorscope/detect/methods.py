@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-KINDS = {  # what methods read, and what a page calls it
+METHOD_KINDS = {  # what methods read, and what a page calls it
     "text": "text alone",
     "output": "the model's own probabilities",
     "samples": "samples",
@@ -145,5 +145,5 @@ METHODS = {
         Method("pr_honest", "PR, honest", "pathways", lambda fits: fits.reweighted("honest"), rivals=UNSHIFTED),
     )
 }
-TITLES = {name: method.title for name, method in METHODS.items()}
+METHOD_TITLES = {name: method.title for name, method in METHODS.items()}
 LEARNT = [name for name, method in METHODS.items() if method.learns]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.detect.gates import read_states
+from anchorscope.detect.gates import read_gate_states
 from anchorscope.detect.methods import METHODS
 from anchorscope.detect.pooled import joint_clusters
 from anchorscope.detect.reweighting import SHIFTS, Reweighted, read_reweighted
@@ -19,16 +19,18 @@ from anchorscope.probe.examples import Examples, enough, examples_of
 from anchorscope.probe.fitting import Fitting
 from anchorscope.text.normal_words import bare_words
 
-Scores = dict[str, np.ndarray]  # by method: [examples]
+MethodScores = dict[str, np.ndarray]  # by method: [examples]
 NEEDED = {
     "answers": ["id", "question", "answer", "answer_final", "logprobs", "entropies"],
     "asked": None,
     "samples": None,
 }
-Files = Mapping[str, Sequence[Path | str]]  # by kind: activations, answers, asked, reweighted, and samples if drawn
+DetectionFiles = Mapping[
+    str, Sequence[Path | str]
+]  # by kind: activations, answers, asked, reweighted, and samples if drawn
 
 
-def output_scores(rows: Sequence[Mapping], answer_scores: bool) -> Scores:
+def output_scores(rows: Sequence[Mapping], answer_scores: bool) -> MethodScores:
     """What the model's own output says about each answer: the scores that nothing has to learn.
 
     With `answer_scores`, they are also there without the stop token; those of samples where rows have samples.
@@ -57,7 +59,7 @@ class Reading:
     questions: list[str]
     answers: list[str]
     lengths: np.ndarray  # [examples], tokens of the answer
-    outputs: Scores  # of the methods that learn nothing
+    outputs: MethodScores  # of the methods that learn nothing
     states: dict[Pass, Tensor]  # at the layer that is read, [examples, width]
     reweighted: Reweighted
 
@@ -96,7 +98,9 @@ def reading_of(
     )
 
 
-def read_files(files: Files, where: str, answer_scores: bool, fitting: Fitting) -> tuple[ActivationReader, Reading]:
+def read_files(
+    files: DetectionFiles, where: str, answer_scores: bool, fitting: Fitting
+) -> tuple[ActivationReader, Reading]:
     """The same from the files of all shards of a dataset, and the reader of all its layers."""
     reader = open_activations(files["activations"], fitting.headline.grid(), [EXACT])
     examples = enough(examples_of(reader.keys, folds=fitting.folds, repeats=1, seed=fitting.seed, where=where))
@@ -105,11 +109,11 @@ def read_files(files: Files, where: str, answer_scores: bool, fitting: Fitting) 
         for path in files.get(kind, ()):
             for row in read_frame(path, columns).to_dicts():
                 rows.setdefault(row["id"], {}).update(row)
-    states, reweighted = read_states(reader, fitting.headline), read_reweighted(files["reweighted"])
+    states, reweighted = read_gate_states(reader, fitting.headline), read_reweighted(files["reweighted"])
     return reader, reading_of(examples, states, rows, reweighted, answer_scores)
 
 
-def joined(readings: Sequence[Reading]) -> Reading:
+def join_readings(readings: Sequence[Reading]) -> Reading:
     """The examples of several datasets after each other.
 
     Those that share a question or a subject are one cluster, whose fold and half are those of its first example.

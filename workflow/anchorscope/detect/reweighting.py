@@ -26,7 +26,7 @@ GATES = (PUBLISHED, HONEST)
 AMOUNTS = (0.0, 0.25, 0.5, 1.0, 2.0)  # among which inner folds choose; 0 changes nothing
 SHIFTS = tuple((gate, amount) for gate in GATES for amount in AMOUNTS if amount)  # what changes something
 QUESTION_LAST = "question_last"
-COLUMNS = [QUESTION_LAST, *(f"{gate}/{amount}" for gate, amount in SHIFTS)]
+STATE_COLUMNS = [QUESTION_LAST, *(f"{gate}/{amount}" for gate, amount in SHIFTS)]
 
 
 def layer_read(layers: int) -> int:
@@ -49,15 +49,15 @@ def write_reweighted(target: Path | str, ids: list[str], states: Tensor, made: d
     if bad:
         column, example = bad[0]
         raise ValueError(
-            f"The state {COLUMNS[column]} of example {ids[example]} is not finite; set the model's dtype to bfloat16 "
-            "or float32."
+            f"The state {STATE_COLUMNS[column]} of example {ids[example]} is not finite; set the model's dtype to "
+            "bfloat16 or float32."
         )
     raw = states.contiguous().view(torch.uint8).numpy()
     vectors = [
         pa.FixedSizeBinaryArray.from_buffers(pa.binary(raw.shape[2]), len(ids), [None, pa.py_buffer(column)])
         for column in raw
     ]
-    table = pa.table({"id": pa.array(ids, pa.string()), **dict(zip(COLUMNS, vectors, strict=True))})
+    table = pa.table({"id": pa.array(ids, pa.string()), **dict(zip(STATE_COLUMNS, vectors, strict=True))})
     kind = {"dtype": str(states.dtype).removeprefix("torch."), "width": states.shape[2]}
     write_table(target, table, provenance(**{**made, **kind}))
 
@@ -75,8 +75,8 @@ def read_reweighted(paths: Sequence[Path | str]) -> Reweighted:
 def _states(table: pa.Table, dtype: str) -> Tensor:
     """[1 + shifts, examples, width] in float32."""
     kind, size = DTYPES[dtype], table.schema.field(QUESTION_LAST).type.byte_width
-    states = torch.empty(len(COLUMNS), len(table), size // kind.itemsize, dtype=kind)
-    for name, column in zip(COLUMNS, states.view(torch.uint8).numpy(), strict=True):
+    states = torch.empty(len(STATE_COLUMNS), len(table), size // kind.itemsize, dtype=kind)
+    for name, column in zip(STATE_COLUMNS, states.view(torch.uint8).numpy(), strict=True):
         if len(table):
             column[:] = np.concatenate([vector_bytes(chunk) for chunk in table[name].chunks])
     return states.float()

@@ -11,7 +11,7 @@ from anchorscope.answer.answers import MAX_NEW_TOKENS, ask_again, plan
 from anchorscope.answer.donors import own_draw
 from anchorscope.answer.prompts import ModelSettings, decode
 from anchorscope.files.sealed_parquet import provenance, read_table, write_table
-from anchorscope.models.loading import leave_cards, load_fetched_tokenizer
+from anchorscope.models.loading import leave_gpus, load_fetched_tokenizer
 from anchorscope.models.manifest import Manifest
 
 NEEDED = ["id", "question", "spans"]
@@ -28,7 +28,7 @@ class SampleSettings(ModelSettings):
 def sample_file(chosen: Path | str, manifest: Path | str, target: Path | str, settings: SampleSettings) -> None:
     """Write samples of the chosen examples of a shard, each the first line of what the model says.
 
-    Everything that needs no card is done before one is taken.
+    Everything that needs no GPU is done before one is taken.
     """
     examples = read_table(chosen, NEEDED)
     ids = examples["id"].to_pylist()
@@ -39,7 +39,7 @@ def sample_file(chosen: Path | str, manifest: Path | str, target: Path | str, se
     engine = settings.engine(described)
     made = settings.made("draw_samples", described, engine)
     said = ask_again(engine, asked, own_uniforms(ids, settings.samples))
-    leave_cards(engine.model)
+    leave_gpus(engine.model)
     texts = [[decode(tokenizer, one.ids).split("\n", 1)[0].strip() for one in mine] for mine in said]
     write_table(target, pa.table([ids, texts], schema=SCHEMA), provenance(**made, samples=settings.samples))
 

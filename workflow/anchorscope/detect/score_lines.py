@@ -10,7 +10,7 @@ from anchorscope.detect.detector import load_detector
 from anchorscope.files.atomic import write_text
 from anchorscope.files.faults import check_file, fault_of_file
 from anchorscope.models.describe import describe
-from anchorscope.models.loading import leave_cards, load_fetched_tokenizer, load_model
+from anchorscope.models.loading import leave_gpus, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 from anchorscope.questions.local_rows import json_rows, name_row, read_csv
 from anchorscope.text.normal_words import tidy
@@ -18,7 +18,7 @@ from anchorscope.text.normal_words import tidy
 ASKED = ("question", "answer")  # the keys that each row must have
 SCORE = "hallucinated"  # the key that is added
 STANDARD_INPUT = "-"
-EXAMPLE = '{"question": "who wrote Emma", "answer": "Jane Austen"}'
+EXAMPLE_LINE = '{"question": "who wrote Emma", "answer": "Jane Austen"}'
 
 
 def score_lines(
@@ -49,7 +49,7 @@ def score_lines(
     weights = load_model(described, loaded.about.dtype if dtype == "auto" else dtype, threads)
     texts = [[row[name] for row in rows] for name in ASKED]
     scores = loaded.score(weights, tokenizer, *texts, batch_tokens=batch_tokens).tolist()
-    leave_cards(weights)
+    leave_gpus(weights)
     # An empty answer or a refusal has no probability.
     scored = [{**row, SCORE: None if math.isnan(score) else score} for row, score in zip(rows, scores, strict=True)]
     text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in scored)
@@ -98,7 +98,7 @@ def _table_rows(path: str) -> list[dict]:
 
 def _line_rows(data: bytes, where: str) -> list[dict]:
     rows = []
-    for number, row in json_rows(data, where, EXAMPLE):
+    for number, row in json_rows(data, where, EXAMPLE_LINE):
         if fault := _fault(row):
             raise ValueError(f"Line {number} of {where} {fault}.")
         rows.append(row)

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from anchorscope.detect.areas import areas
-from anchorscope.detect.fits import CLEAN, Fits, LayerProbes, every_method, probe_files, probe_layers, probe_layers_at
+from anchorscope.detect.fits import Fits, LayerProbes, every_method, probe_files, probe_layers, probe_layers_at
 from anchorscope.detect.methods import METHODS, OTHERS
 from anchorscope.detect.pooled import PooledReader
-from anchorscope.detect.reading import Files, Reading, joined, read_files
+from anchorscope.detect.reading import DetectionFiles, Reading, join_readings, read_files
+from anchorscope.extract.axes import CLEAN
 from anchorscope.files.frames import write_frame
 from anchorscope.files.logs import log, progress
 from anchorscope.files.sealed_parquet import provenance
@@ -53,7 +54,13 @@ TRANSFER = {
 
 
 def score_methods(
-    files: Files, probes: Path | str, dataset: str, target: Path | str, *, answer_scores: bool, fitting: Fitting
+    files: DetectionFiles,
+    probes: Path | str,
+    dataset: str,
+    target: Path | str,
+    *,
+    answer_scores: bool,
+    fitting: Fitting,
 ) -> None:
     """Write what every method says of a model's answers on a dataset; nothing where they were too few to probe.
 
@@ -69,7 +76,7 @@ def score_methods(
             plain = each(kept, lambda tensor: tensor[layers].to(device))
             return [probe_layers(clean, reading.labels.to(device), trainings_of(reading).to(device), plain)]
 
-        (of_layers,) = probe_files(reader, probe, fitting.on_card)
+        (of_layers,) = probe_files(reader, probe, fitting.on_gpu)
         return [scores_table(reading, of_layers, fitting.seed)]
 
     made = {"stage": "score_methods", "dataset": dataset, "folds": fitting.folds, "code": fitting.code}
@@ -106,7 +113,7 @@ def scores_table(reading: Reading, probes: LayerProbes, seed: int) -> pl.DataFra
 
 
 def carry_over(
-    files: Mapping[str, Files], model: str, target: Path | str, answer_scores: bool, fitting: Fitting
+    files: Mapping[str, DetectionFiles], model: str, target: Path | str, answer_scores: bool, fitting: Fitting
 ) -> None:
     """Write how well methods of a model carry over, from the files of each dataset; those not probed are left out."""
     probed = {name: own for name, own in files.items() if not too_few(own["reweighted"][0])}
@@ -116,8 +123,8 @@ def carry_over(
             *(read_files(own, name, answer_scores, fitting) for name, own in probed.items()), strict=True
         )
         planned, pooled = plans(list(probed), readings), PooledReader(dict(zip(probed, readers, strict=True)))
-        probes = probe_files(pooled, probe_plans(planned), fitting.on_card) if planned.taught else []
-        table = carried_over(planned, probes, fitting.seed)
+        probes = probe_files(pooled, probe_plans(planned), fitting.on_gpu) if planned.taught else []
+        table = transfer_areas(planned, probes, fitting.seed)
     write_frame(target, table, provenance(stage="carry_over", model=model, code=fitting.code))
 
 
@@ -149,7 +156,7 @@ def plans(datasets: Sequence[str], readings: Sequence[Reading]) -> Plans:
 
     Datasets that are tested after the same training are tested together.
     """
-    everyone, dataset = joined(readings), np.repeat(np.arange(len(readings)), [len(one.ids) for one in readings])
+    everyone, dataset = join_readings(readings), np.repeat(np.arange(len(readings)), [len(one.ids) for one in readings])
     of = {name: dataset == number for number, name in enumerate(datasets)}
     pairs = [(name, mine, other) for name, mine in of.items() for other in of if other != name]
     if len(of) > 2:  # all but one of two would be the other
@@ -202,7 +209,7 @@ def probe_plans(planned: Plans) -> Callable[[Tensor, slice], list[LayerProbes]]:
     return probe
 
 
-def carried_over(planned: Plans, probes: Sequence[LayerProbes], seed: int) -> pl.DataFrame:
+def transfer_areas(planned: Plans, probes: Sequence[LayerProbes], seed: int) -> pl.DataFrame:
     """One row per method, training set and dataset that is tested; `probes` are those of each plan in all layers.
 
     Where too few were left to learn from, there is no AUC.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from anchorscope.detect.detector_file import About, Trained, write_detector
 from anchorscope.detect.pooled import PooledReader
-from anchorscope.extract.axes import EXACT
+from anchorscope.extract.axes import CLEAN, EXACT
 from anchorscope.extract.store import open_activations
 from anchorscope.files.atomic import write_text
 from anchorscope.files.identity import hash_of
@@ -27,10 +27,9 @@ from anchorscope.probe.delta import States, in_chunks
 from anchorscope.probe.examples import NOT_PROBED, Examples, TooFew, enough, examples_of
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
-from anchorscope.probe.scores import each, joined
+from anchorscope.probe.scores import each, join_layers
 from anchorscope.probe.strengths import VALIDATED, Fitted, cross_fitting, fit_trainings
 
-CLEAN = ("first", "clean")
 # The search for a strength ends earlier than in the probe stage, which probes fewer examples: weak penalties of many
 # examples are most of the work, and no loss that has once risen by so much was seen to fall below the best again.
 CLEARLY_WORSE = 1.03
@@ -125,7 +124,7 @@ def train_detector(
         return
     reader = PooledReader({name: reader for name, reader in readers.items() if name not in skipped})
     examples = enough(examples_of(reader.keys, **splits, where=f"{described.name} on all datasets"))
-    fitted = cross_fit(reader, examples, fitting.on_card)
+    fitted = cross_fit(reader, examples, fitting.on_gpu)
     about = About(
         model=described.name,
         weights=described.weights,
@@ -147,7 +146,7 @@ def train_detector(
     )
 
 
-def cross_fit(reader: PooledReader, examples: Examples, on_card: bool) -> CrossFitted:
+def cross_fit(reader: PooledReader, examples: Examples, on_gpu: bool) -> CrossFitted:
     """Train on all examples, and once without each fold to score it; a few layers at a time."""
     folds = examples.splits[0].folds
 
@@ -159,8 +158,8 @@ def cross_fit(reader: PooledReader, examples: Examples, on_card: bool) -> CrossF
             logits[:, fold_of == fold] = probes.logits(there[:, fold_of == fold])
         return each(trained, Tensor.cpu), logits.double().cpu().numpy()
 
-    parts = [part for _, _, part in in_chunks(reader, [CLEAN], on_card, train_on)]
-    *others, everyone = joined([trained for trained, _ in parts])
+    parts = [part for _, _, part in in_chunks(reader, [CLEAN], on_gpu, train_on)]
+    *others, everyone = join_layers([trained for trained, _ in parts])
     logits = np.concatenate([some for _, some in parts])
     best = np.array([probes.best_layer for probes in others])[folds]  # [examples]
     return CrossFitted(everyone, logits, logits[best, np.arange(len(folds))])

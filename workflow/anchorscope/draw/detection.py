@@ -9,13 +9,13 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from anchorscope.detect.methods import KINDS, LEARNT, METHODS, OTHERS, PROBE, TITLES
+from anchorscope.detect.methods import LEARNT, METHOD_KINDS, METHOD_TITLES, METHODS, OTHERS, PROBE
 from anchorscope.draw.panels import COLUMN, Tables, View, grid, looks
 
 AT_PROBE, CHANCE = "the plain probe's AUC", 0.5
-CURVES = ("mean_logprob", "p_true", PROBE, "stacked", "mop", "pr")
+CURVE_METHODS = ("mean_logprob", "p_true", PROBE, "stacked", "mop", "pr")
 LINE = 0.055  # of the style's row height, for one method
-FEWEST = 5  # examples in a bin that is drawn
+FEWEST_DRAWN = 5  # examples in a bin that is drawn
 MAP_LINE = 0.09  # of the style's row height, for one row of a map
 ON_PAGE, IN_COLUMN = (5, 22), (3, 13)  # maps side by side, and letters of a title in one line
 DARK = 0.82  # AUC from which numbers are white
@@ -31,7 +31,7 @@ def draw_detection(tables: Tables, view: View) -> Figure:
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
         _draw_areas(panel, rows.filter(**cell), heights, view)
-        panel.set_yticks(list(heights.values()), [TITLES[name] for name in heights])
+        panel.set_yticks(list(heights.values()), [METHOD_TITLES[name] for name in heights])
 
     return grid(
         view,
@@ -53,7 +53,7 @@ def draw_detection(tables: Tables, view: View) -> Figure:
 
 def _draw_areas(panel: Axes, rows: pl.DataFrame, heights: Mapping[str, int], view: View) -> None:
     """A point and its interval for each method, coloured by its kind, and a line where the plain probe is."""
-    for wanted, look, title in view.series("kind", KINDS):
+    for wanted, look, title in view.series("kind", METHOD_KINDS):
         mine = rows.filter(**wanted)
         if mine.is_empty():
             continue
@@ -64,7 +64,7 @@ def _draw_areas(panel: Axes, rows: pl.DataFrame, heights: Mapping[str, int], vie
         panel.axvline(area, color="0.35", linestyle="--", linewidth=0.8, zorder=0, label=AT_PROBE)
     panel.axvline(CHANCE, color="0.6", linewidth=0.8, zorder=0)
     panel.grid(False, axis="y")
-    borders = np.flatnonzero(np.diff([list(KINDS).index(METHODS[name].kind) for name in heights]))
+    borders = np.flatnonzero(np.diff([list(METHOD_KINDS).index(METHODS[name].kind) for name in heights]))
     from_side_to_side = panel.get_yaxis_transform()
     panel.hlines(len(heights) - borders - 0.5, 0, 1, color="0.85", linewidth=0.6, zorder=0, transform=from_side_to_side)
 
@@ -89,7 +89,7 @@ def draw_transfer(tables: Tables, view: View) -> Figure:
         if place < len(methods):
             method = methods[place]
             _draw_map(panel, table.filter(model=cell["model"], method=method), list(trained_on), list(tested_on))
-            panel.set_title(textwrap.fill(TITLES[method], letters), fontsize="small")
+            panel.set_title(textwrap.fill(METHOD_TITLES[method], letters), fontsize="small")
             if place + columns >= len(methods) and models[-1][1]["model"] == cell["model"]:  # the lowest of a column
                 panel.tick_params(axis="x", labelbottom=True, rotation=90)
                 panel.xaxis.set_in_layout(cell["start"] == starts[-1])  # the other labels stand where there is no map
@@ -142,13 +142,13 @@ def draw_reliability(tables: Tables, view: View) -> Figure:
     def draw(panel: Axes, cell: dict[str, Any]) -> None:
         below = cell.pop("below")
         every = curves.filter(**cell)
-        for method, look in zip(CURVES, looks(view.style, len(CURVES)), strict=True):
+        for method, look in zip(CURVE_METHODS, looks(view.style, len(CURVE_METHODS)), strict=True):
             if below == said:
-                mine = bins.filter(pl.col("n") >= FEWEST, method=method, **cell)
+                mine = bins.filter(pl.col("n") >= FEWEST_DRAWN, method=method, **cell)
                 panel.plot(100 * mine["p"], 100 * mine["hallucinated_share"], **look)
             else:
                 mine = every.filter(method=method)
-                label = TITLES[method] if len(mine) else None
+                label = METHOD_TITLES[method] if len(mine) else None
                 panel.plot(100 * mine["coverage"], 100 * mine["risk"], **{**look, "marker": ""}, label=label)
         if below == kept:
             panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
@@ -161,7 +161,7 @@ def draw_reliability(tables: Tables, view: View) -> Figure:
         view.by_dataset("{}, hallucinated, %"),
         draw,
         columns=columns,
-        heading=f"left: how many were hallucinated, by what was said, in ten bins of at least {FEWEST} answers; "
+        heading=f"left: how many were hallucinated, by what was said, in ten bins of at least {FEWEST_DRAWN} answers; "
         "right: how many are, among the answers that a method doubts least",
         level=None,
         below="",

@@ -22,7 +22,7 @@ from anchorscope.draw.panels import (
 from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, LOGPROB, MEAN, RULE_NAMES, SUBJECT, UNSURE
 from anchorscope.models.manifest import SALMON
 
-READER_TITLES = {
+AWARENESS_TITLES = {
     "states": "clean states",
     "signed": "clean logit alone",
     "logit": "clean logit and its size",
@@ -75,7 +75,9 @@ def draw_awareness(tables: Tables, view: View) -> Figure:
         view,
         table,
         view.by_dataset("{}, AUC, %"),
-        lambda panel, cell: draw_curves(panel, rows.filter(**cell), view.series("condition", READER_TITLES), "value"),
+        lambda panel, cell: draw_curves(
+            panel, rows.filter(**cell), view.series("condition", AWARENESS_TITLES), "value"
+        ),
         heading=f"which group an example is in, told by probes on what they see; {BOTH_RULES}",
         level=50,
         together=1,

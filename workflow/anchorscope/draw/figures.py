@@ -39,7 +39,7 @@ from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, Headline, wind
 from anchorscope.files.arguments import is_list, is_text
 from anchorscope.files.faults import shortened
 from anchorscope.models.manifest import SALMON
-from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge_all
+from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge_accounts
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Quantity:
 
 
 TEXT_ORDER = ("before_answer", "answer_last", "final")  # of the positions
-SURE = (pl.col("n") >= FEW) & pl.col("better_than_chance")  # the rest is drawn faint
+FIRM = (pl.col("n") >= FEW) & pl.col("better_than_chance")  # the rest is drawn faint
 CONTROL = "control"
-SHUFFLED = "shuffled labels"
+SHUFFLED_LABEL = "shuffled labels"
 UNCHANGED = "unchanged"
 RULE_TITLES = {
     "flip": "anchors by verdict flip at each layer",
@@ -68,7 +68,7 @@ TAKEN_OUT = {
     "recentred": "without the common push",
     "residual": "without the common push and slope",
 }
-QUANTITIES = {
+QUANTITY_COLUMNS = {
     "delta_p": Quantity("ΔP", "delta_p", "low", "high"),
     "delta_logit": Quantity("Δlogit", "delta_logit", "logit_low", "logit_high"),
 }
@@ -102,13 +102,13 @@ class Shown:
     rule: str = "flip"
     intervention: str = "exact_question"
     logits: str = "measured"
-    quantity: Quantity = QUANTITIES["delta_p"]
+    quantity: Quantity = QUANTITY_COLUMNS["delta_p"]
 
     def of(self, rows: pl.DataFrame) -> pl.DataFrame:
         """These curves' rows; those not `sure` are drawn faint."""
         labels = "reference" if self.rule == "fixed" else "plotted"
         wanted = {"rule": self.rule, "labels": labels, "intervention": self.intervention, "logits": self.logits}
-        return rows.filter(**wanted).with_columns(sure=SURE)
+        return rows.filter(**wanted).with_columns(sure=FIRM)
 
 
 def plot_family(
@@ -145,8 +145,8 @@ def plot_family(
         ("position", position),
     ):
         _titles(summary, column, [value])
-    if not isinstance(quantity, str) or quantity not in QUANTITIES:
-        raise ValueError(f"There is no quantity {shortened(quantity)}; there are {', '.join(QUANTITIES)}.")
+    if not isinstance(quantity, str) or quantity not in QUANTITY_COLUMNS:
+        raise ValueError(f"There is no quantity {shortened(quantity)}; there are {', '.join(QUANTITY_COLUMNS)}.")
     if not is_text(note):
         raise ValueError(f"note is {reprlib.repr(note)}; it must be a text.")
     view = View(
@@ -156,7 +156,7 @@ def plot_family(
         note=note,
         style=style if isinstance(style, Style) else read_style(style, changed=changed_settings()),
     )
-    return _family(summary, view, Shown(rule, intervention, logits, QUANTITIES[quantity]))
+    return _family(summary, view, Shown(rule, intervention, logits, QUANTITY_COLUMNS[quantity]))
 
 
 def _titles(summary: pl.DataFrame, column: str, given: Sequence[str] | Mapping[str, str] | None) -> dict[str, str]:
@@ -201,13 +201,13 @@ def draw_honest(tables: Tables, view: View) -> Figure:
     """
     summary = tables["summary"]
     rows = view.of(summary)
-    honest, change = Shown(rule="honest"), QUANTITIES["delta_logit"]
+    honest, change = Shown(rule="honest"), QUANTITY_COLUMNS["delta_logit"]
     lines: list[Strip] = [
         ("ΔP", {"shown": honest}),
         (change.title, {"shown": replace(honest, quantity=change)}),
         (f"ΔP, {CONTROL}", {"shown": replace(honest, intervention="random_question")}),
     ]
-    reach = {quantity: limits(rows, quantity) for quantity in QUANTITIES.values()}
+    reach = {quantity: limits(rows, quantity) for quantity in QUANTITY_COLUMNS.values()}
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
         shown, model = cell["shown"], cell["model"]
@@ -240,7 +240,7 @@ def draw_push(tables: Tables, view: View) -> Figure:
 
 def _gaps(tables: Tables, view: View) -> pl.DataFrame:
     """The gaps under the honest rule."""
-    return view.of(tables["summary"]).filter(rule="honest", labels="plotted", anchor="gap").with_columns(sure=SURE)
+    return view.of(tables["summary"]).filter(rule="honest", labels="plotted", anchor="gap").with_columns(sure=FIRM)
 
 
 def draw_words(tables: Tables, view: View) -> Figure:
@@ -273,7 +273,7 @@ def _by_knockout(tables: Tables, view: View, knockouts: Sequence[str]) -> Figure
 def draw_lines(tables: Tables, view: View) -> Figure:
     """What the knockout does to each example: its logit under it against its clean one, and the curve of each kind."""
     examples = view.of(tables["deepest"]).filter(intervention=EXACT)
-    verdicts = {pair: found.verdict for pair, found in judge_all(tables["accounts"]).items()}
+    verdicts = {pair: found.verdict for pair, found in judge_accounts(tables["accounts"]).items()}
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
         mine = examples.filter(**cell)
@@ -337,12 +337,12 @@ def draw_auc(tables: Tables, view: View) -> Figure:
             draw_curves(panel, mine, both, "auc", ("auc_low", "auc_high"))
             clean = mine.filter(intervention="clean")
             panel.plot(clean["layer"], clean["auc_shuffled"], color=of_question["color"], linestyle=":", marker="")
-        name_dotted(panel, SHUFFLED)
+        name_dotted(panel, SHUFFLED_LABEL)
         _draw_salmons(panel, salmons, view, model=cell["model"], value="auc")
 
     heading = "clean, and with the exact question words cut; dotted: probes that learnt shuffled labels"
     lines: list[Strip] = [("AUC of the probe", {})]
-    return grid(view, tables["summary"], lines, draw, heading=heading, level=0.5, last=SHUFFLED)
+    return grid(view, tables["summary"], lines, draw, heading=heading, level=0.5, last=SHUFFLED_LABEL)
 
 
 def draw_share(tables: Tables, view: View) -> Figure:
@@ -452,7 +452,7 @@ def _draw_anchors(panel: Axes, rows: pl.DataFrame, view: View, shown: Shown, *, 
     draw_curves(panel, shown.of(rows), series, shown.quantity.value, ends, null=null)
 
 
-def limits(rows: pl.DataFrame, quantity: Quantity = QUANTITIES["delta_p"]) -> tuple[float, float]:
+def limits(rows: pl.DataFrame, quantity: Quantity = QUANTITY_COLUMNS["delta_p"]) -> tuple[float, float]:
     """One y axis for every rule and intervention of the same models, so that figures compare by eye."""
     drawn = rows.filter(pl.col("anchor").is_in(list(ANCHOR_LETTERS)))
     banded = drawn.filter(pl.col("n") >= FEW)

@@ -44,11 +44,11 @@ FIXED = {
 }
 LOOKS = ("axes.", "figure.", "font.", "grid.", "legend.", "lines.", "patch.", "text.", "xtick.", "ytick.")
 ANCHOR_LETTERS = {"question": "Q", "answer": "A"}
-ONE_MECHANISM = "if one mechanism"
-PUBLISHED = Headline("resid", "answer_last")
+NULL_LABEL = "if one mechanism"
+PUBLISHED_PLACE = Headline("resid", "answer_last")
 LAYER = "Layer"  # the x axis of most figures
 
-Tables = dict[str, pl.DataFrame]  # those of a run, by name
+Tables = Mapping[str, pl.DataFrame]  # those of a run, by name
 Strip = tuple[str, dict[str, Any]]  # a row or column of panels: its title, and what its panels show
 Series = tuple[dict[str, Any], dict, str]  # a curve: which rows it is of, its look and its label
 Draw = Callable[[Axes, dict[str, Any]], object]  # draws in a panel what it shows
@@ -146,7 +146,7 @@ def draw_curves(
         if null:
             _draw_null(panel, mine, look)
     if null:
-        name_dotted(panel, ONE_MECHANISM)
+        name_dotted(panel, NULL_LABEL)
 
 
 def _draw_null(panel: Axes, rows: pl.DataFrame, look: dict) -> None:
@@ -168,7 +168,7 @@ class View:
 
     models: Mapping[str, str]
     datasets: Mapping[str, str]
-    headline: Headline = PUBLISHED
+    headline: Headline = PUBLISHED_PLACE
     note: str = ""
     style: Style = field(default_factory=read_style)
 
@@ -219,7 +219,7 @@ def grid(
     sharex: Share = "col",
     sharey: Share = True,
     together: int = len(ANCHOR_LETTERS),
-    last: str = ONE_MECHANISM,
+    last: str = NULL_LABEL,
     nothing: str = "not probed",
 ) -> Figure:
     """A figure: `draw` draws in each panel, and gets it with what it shows.

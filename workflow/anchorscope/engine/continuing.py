@@ -16,7 +16,7 @@ from anchorscope.engine.packing import Pack, trunk
 from anchorscope.engine.packs import Openings, Past, run_decoder
 from anchorscope.engine.parts import decoder_of, input_device, swapped
 from anchorscope.engine.scores import own_attention
-from anchorscope.engine.self_check import Path
+from anchorscope.engine.self_check import EnginePath
 from anchorscope.engine.work import Prompts, Said
 
 # Most samples have no more tokens than these. A batch is planned for them, not for the longest that there can be: its
@@ -37,7 +37,7 @@ class Chosen(NamedTuple):
 Pick = Callable[..., Chosen]
 
 
-def choose(uniforms: Tensor | None, logits: Tensor, answers: list[int], step: int) -> Chosen:
+def choose_tokens(uniforms: Tensor | None, logits: Tensor, answers: list[int], step: int) -> Chosen:
     """The likeliest tokens; with uniform numbers [answers, tokens], tokens with the probabilities that the model gives.
 
     `answers` says which answer of the batch each row is of.
@@ -67,7 +67,7 @@ def _own_head(model: PreTrainedModel, output: type, states: Tensor) -> Tensor:
         return model(input_ids=tokens, use_cache=False).logits[0]
 
 
-def find_head(path: Path, model: PreTrainedModel, ids: list[int]) -> Head | None:
+def find_head(path: EnginePath, model: PreTrainedModel, ids: list[int]) -> Head | None:
     """The model's head, tried on one sequence; None where its own code wants more than the decoder's states."""
     tokens = torch.tensor([ids[-TRIED:]], device=input_device(model))
     with own_attention(model, "eager"):
@@ -108,7 +108,7 @@ class Continuing:
     def run(self, batch: list[int]) -> list[list[Said]]:
         """The continuations of some prompts."""
         work, copies = self.work, self.work.copies
-        pick = partial(choose, None if work.uniforms is None else work.uniforms[batch].flatten(0, 1))
+        pick = partial(choose_tokens, None if work.uniforms is None else work.uniforms[batch].flatten(0, 1))
         said = self._plain(batch, pick) if self.head is None else self._packed(batch, pick, self.head)
         return [said[place * copies : (place + 1) * copies] for place in range(len(batch))]
 
@@ -181,7 +181,7 @@ def _own_way(model: PreTrainedModel, prompt: list[int]) -> Way:
     tokens = torch.tensor([prompt], device=input_device(model))
     never = torch.zeros(model.config.get_text_config().vocab_size, dtype=torch.bool, device=tokens.device)
     generated, recomputed = partial(_generated, model), partial(_recomputed, model)
-    pick = partial(choose, None, answers=[0])
+    pick = partial(choose_tokens, None, answers=[0])
     try:
         same = torch.equal(*(way(tokens, never, TRIED, pick).ids for way in (generated, recomputed)))
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:  # a model that cannot keep them

@@ -15,7 +15,7 @@ from anchorscope.engine.packs import Packs
 from anchorscope.engine.parts import check_components, find_parts, in_eval_mode
 from anchorscope.engine.passes import Recorder, Rows
 from anchorscope.engine.scores import own_attention
-from anchorscope.engine.self_check import Path, choose_path, relative_difference, shortest_window
+from anchorscope.engine.self_check import EnginePath, choose_path, relative_difference, shortest_window
 from anchorscope.engine.work import Item, Prompts, Route, Said, Verdicts, Work, beginning, shared_tokens
 
 # As many tokens per batch as keep a device busy. More are hardly faster and take more memory.
@@ -29,7 +29,7 @@ KEPT_BYTES = 5 * 2**27
 class Tried:
     """How a model is run, and what that was found out with."""
 
-    path: Path
+    path: EnginePath
     longest: int  # tokens of the sequence that was tried
     about: tuple  # what the model was like then
 
@@ -54,7 +54,7 @@ class Engine:
         return self.tried.path.as_json() if self.tried else None
 
     @torch.inference_mode()
-    def prepare(self, work: Work) -> Path | None:
+    def prepare(self, work: Work) -> EnginePath | None:
         """Find out how a work is run; None where there is nothing to run. Refuses what cannot be, in one sentence."""
         if not work.items:
             return None
@@ -69,7 +69,7 @@ class Engine:
         work: Work,
         take: Callable[[list[int], list[Tensor]], None],
         what: str | None = None,
-        path: Path | None = None,
+        path: EnginePath | None = None,
     ) -> None:
         """Vectors [components, layers, vectors, width], a block for each device; their layers follow one another.
 
@@ -147,10 +147,10 @@ class Engine:
             run_batches(run, [route.start + longest for route in routes], self.batch_tokens, what)
         return found
 
-    def _path_for(self, items: Sequence[Item]) -> Path:
+    def _path_for(self, items: Sequence[Item]) -> EnginePath:
         return self._path(_longest(items), lambda: [beginning(item[0]).tolist() for item in items])
 
-    def _path(self, longest: list[int], begun: Callable[[], list[list[int]]], more: int = 0) -> Path:
+    def _path(self, longest: list[int], begun: Callable[[], list[list[int]]], more: int = 0) -> EnginePath:
         """How the model is run, found by trying its longest sequence, behind which `more` tokens will stand.
 
         `begun` gives the beginnings of all sequences, which only a trial needs.
@@ -165,14 +165,14 @@ class Engine:
             self.tried = tried
         return tried.path
 
-    def _with_head(self, path: Path, ids: list[int]) -> tuple[Path, Head | None]:
+    def _with_head(self, path: EnginePath, ids: list[int]) -> tuple[EnginePath, Head | None]:
         """The path on which logits are computed, and for packs the model's head, tried on one sequence."""
         head = find_head(path, self.model, ids) if path.name == "packed" else None
         if path.name == "packed" and head is None:
             path = path.plain("their own code does not take the decoder's states alone")
         return path, head
 
-    def _windowed(self, path: Path, work: Work) -> Path:
+    def _windowed(self, path: EnginePath, work: Work) -> EnginePath:
         """The path of a work with a window: packed only where that gives what plain batches give of one item."""
         longest = max(work.items, key=lambda item: len(item[0][0].ids))
         trial = replace(work, items=[longest], components=["resid"])

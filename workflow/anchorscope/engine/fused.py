@@ -20,7 +20,7 @@ from anchorscope.engine.parts import swapped
 ROTARY = "apply_rotary_pos_emb"  # what a family's code calls its rotary embedding
 TRIAL = 64  # numbers per vector
 HAS_TRITON = find_spec("triton") is not None  # it comes with torch for NVIDIA GPUs
-if HAS_TRITON:  # imported now, and not while a card is held
+if HAS_TRITON:  # imported now, and not while a GPU is held
     from anchorscope.engine.kernels import rotate, silu_times
 
 

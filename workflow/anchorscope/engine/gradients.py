@@ -19,7 +19,7 @@ from transformers import DynamicCache, PreTrainedModel
 from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.packing import to_device
 from anchorscope.engine.parts import MODULES, Parts, decoder_of, hooked, input_device, layers_listed
-from anchorscope.engine.scores import Scores
+from anchorscope.engine.scores import AttentionScores
 from anchorscope.engine.self_check import allowed, relative_difference
 from anchorscope.engine.work import Probes, Route, Verdicts, shared_tokens
 from anchorscope.files.logs import log
@@ -79,7 +79,7 @@ class Gradients:
 
         before = [block.module.register_forward_pre_hook(partial(enter, layer)) for layer, block in enumerate(blocks)]
         after = [module.register_forward_hook(partial(keep, layer)) for layer, module in self.modules.items()]
-        with hooked(before + after), Scores(rows, queries, met=weigh):
+        with hooked(before + after), AttentionScores(rows, queries, met=weigh):
             self._advance(past, batch, slice(batch.before, None))
         weights = {layer: some for layer, some in weights.items() if some}
         unmet = [layer for layer, block in enumerate(blocks) if block.attention is not None and layer not in weights]

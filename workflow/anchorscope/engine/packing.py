@@ -207,7 +207,7 @@ class Placed:
     def padded(self) -> list[Padded]:
         """The trees in groups of which each is padded to one length.
 
-        A card has them all in one. A processor takes its time for padding too, so its groups are of similar size.
+        A GPU has them all in one. A processor takes its time for padding too, so its groups are of similar size.
         """
         widths = [_width(tree.size) if self.device.type == "cpu" else 0 for tree in self.trees]
         groups = [[index for index, own in enumerate(widths) if own == width] for width in dict.fromkeys(widths)]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
-from anchorscope.engine.scores import Scores, own_attention
+from anchorscope.engine.scores import AttentionScores, own_attention
 
 TRIAL = 11  # tokens: a number that models have of nothing else
 LISTED = 6  # layers in a message
@@ -190,7 +190,7 @@ def _watch(model: PreTrainedModel) -> _Seen:
     modules = list(decoder.modules())
     before = [module.register_forward_pre_hook(begin, with_kwargs=True) for module in modules]
     after = [module.register_forward_hook(end) for module in modules]
-    with own_attention(model, "eager"), hooked(before + after), Scores(rows=1, queries=TRIAL, met=met):
+    with own_attention(model, "eager"), hooked(before + after), AttentionScores(rows=1, queries=TRIAL, met=met):
         tokens = torch.arange(TRIAL, device=input_device(model)) % model.config.get_text_config().vocab_size
         decoder(input_ids=tokens[None], use_cache=False)
     return seen

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from anchorscope.engine.packing import laid_out, to_device
 from anchorscope.engine.parts import MODULES, Parts, decoder_of, ending_after, hooked, input_device
-from anchorscope.engine.scores import Scores
+from anchorscope.engine.scores import AttentionScores
 from anchorscope.engine.work import Item, Trunk, Variant, Work
 
 Places = list[list[int]]  # of each item, among all tokens of a pass
@@ -176,7 +176,7 @@ def run_rows(
     device = input_device(model)
     cut = to_device(cuts, device)
     hidden = (cut[:, None, :] & ~cut[:, :, None]).tril()[:, None]  # [rows, 1, queries, keys]
-    scores = Scores(rows=len(rows), queries=length, bias=_added(rows, length, device))
+    scores = AttentionScores(rows=len(rows), queries=length, bias=_added(rows, length, device))
 
     def hide(layer: int, module: nn.Module, args: Any) -> None:
         scores.hide(_hidden_in(layer, rows, windows or [range(len(parts.blocks))] * len(rows), hidden))

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 SOFTMAXES = (torch.softmax, Tensor.softmax, F.softmax, torch.logsumexp, Tensor.logsumexp)
 
 
-class Scores(TorchFunctionMode):
+class AttentionScores(TorchFunctionMode):
     """While the block runs, meets every attention of `rows` sequences of `queries` tokens, and hides or favours keys.
 
     Attention is a softmax over scores [rows, heads, queries, keys] or [rows x heads, queries, keys], or torch's own

@@ -37,7 +37,7 @@ PADDING = 8  # tokens after the trial's sequences, which none of them may see
 
 
 @dataclass(frozen=True)
-class Path:
+class EnginePath:
     """How a model is run, and its parts."""
 
     name: str  # packed or plain
@@ -53,7 +53,7 @@ class Path:
         """Let the model run on this path while the block runs."""
         return packed_attention(model) if self.name == "packed" else own_attention(model, self.attention)
 
-    def plain(self, reason: str = "") -> "Path":
+    def plain(self, reason: str = "") -> "EnginePath":
         """The plain path of the same model, and in the log the reason why it is taken."""
         if reason:
             log.warning(
@@ -86,7 +86,7 @@ def allowed(dtype: torch.dtype, rounding: float) -> float:
 
 
 @torch.inference_mode()
-def choose_path(model: PreTrainedModel, ids: list[int], shared: int) -> Path:
+def choose_path(model: PreTrainedModel, ids: list[int], shared: int) -> EnginePath:
     """Run one sequence in every way, clean and with a cut, and take the fastest way that is right."""
     kind = model.config.get_text_config().model_type
     if len(ids) <= shortest_window(model.config):
@@ -137,7 +137,7 @@ class _Trial:
         self.clean = [len(ids) + place for place in range(len(self.rows[1].ids))]
         self.last = [len(ids) - 1, self.clean[-1]]
 
-    def path(self, kind: str) -> Path:
+    def path(self, kind: str) -> EnginePath:
         """The packed path where it agrees with a plain batch; the plain one where cut tokens reach no others in it."""
         for attention in ("sdpa", "eager"):
             try:
@@ -147,7 +147,7 @@ class _Trial:
                     if self._beyond(ahead, SEEN[self.dtype]):
                         fault = f"tokens see those that follow them (difference {ahead:.2g} when padded)"
                         continue
-                    found = Path("packed", attention, self.parts, kind, self.dtype, self.rounding, self._moved())
+                    found = EnginePath("packed", attention, self.parts, kind, self.dtype, self.rounding, self._moved())
                     without = self.parts.without_attention  # layers that mix tokens in another way
                     not_packed = (
                         f"{layers_listed(without)} of them have no attention that could be cut"

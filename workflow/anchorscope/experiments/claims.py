@@ -28,9 +28,9 @@ from anchorscope.files.frames import read_frame
 from anchorscope.probe.examples import Pair
 from anchorscope.summarise.claims import (
     BELOW_ZERO,
-    CHANCE,
     CLAIMS,
     NEAR_ZERO,
+    NO_BETTER_THAN_CHANCE,
     Effect,
     JudgedClaim,
     Part,
@@ -42,7 +42,7 @@ from anchorscope.summarise.claims import (
 from anchorscope.summarise.tables import Coverage
 
 ABOVE_ZERO: Region = (0.0, np.inf)
-FEW = "a group has fewer than 20 examples in every layer"
+TOO_SMALL = "a group has fewer than 20 examples in every layer"
 LEVEL = 5.0  # percent: a dip that is rarer than this with one mode speaks for two, and the other way round
 
 
@@ -85,7 +85,9 @@ PARTS = {
 }
 
 
-def judge_all(files: Mapping[str, Sequence[str]], coverage: Coverage, layers: pl.DataFrame) -> list[JudgedClaim]:
+def judge_experiments(
+    files: Mapping[str, Sequence[str]], coverage: Coverage, layers: pl.DataFrame
+) -> list[JudgedClaim]:
     """The claims of all experiments, each with one file of estimates per pair; `layers` has the headline's rows."""
     readable = {
         (model, dataset)
@@ -124,12 +126,12 @@ def judge_experiment(experiment: str, tables: Mapping[Pair, pl.DataFrame], reada
 def _judge(claim: JudgedClaim, wanted: tuple[Wanted, ...], tables: list[pl.DataFrame]) -> JudgedClaim:
     """By one rule, averaged over some datasets."""
     if not tables:
-        return replace(claim, because=CHANCE)
+        return replace(claim, because=NO_BETTER_THAN_CHANCE)
     found = [_part(one, tables, str(claim.rule)) for one in wanted]
     parts = [part for part, one in zip(found, wanted, strict=True) if one.needed or part.effect is not None]
     first = parts[0]
     if first.effect is None:
-        return replace(claim, because=FEW)
+        return replace(claim, because=TOO_SMALL)
     verdict = weakest(part.verdict for part in parts)
     return replace(claim, verdict=verdict, effect=first.effect, low=first.low, high=first.high, parts=parts)
 
@@ -161,7 +163,7 @@ def _modes(claim: JudgedClaim, table: pl.DataFrame, readable: bool) -> JudgedCla
     rows = table.filter(stratum="all").iter_rows(named=True)
     chances = {(row["condition"], row["measure"]): row["value"] for row in rows}
     if not readable or not chances:
-        return replace(claim, because="there are fewer than 20 examples" if readable else CHANCE)
+        return replace(claim, because="there are fewer than 20 examples" if readable else NO_BETTER_THAN_CHANCE)
     exact, two = chances["exact", ONE_MODE], chances["exact", TWO_MODES]
     others = chances.get(("random", ONE_MODE), 100.0)
     verdict = "supported" if exact < LEVEL else "contradicted" if two < LEVEL else "undecided"

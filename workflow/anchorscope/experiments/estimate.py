@@ -25,7 +25,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.experiments.groups import RULES, Groups, read_groups
-from anchorscope.experiments.means import Curve, rows, rows_of_groups, to_table
+from anchorscope.experiments.means import LayerMeans, rows, rows_of_groups, to_table
 from anchorscope.experiments.names import (
     ABSOLUTE,
     ACCURACY,
@@ -69,7 +69,7 @@ FEWEST = 20  # examples without which nothing is said of a distribution
 Files = Mapping[str, str | list[str]]  # by name: delta, layers, and what the experiment measured
 Change = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of clean and changed logits
 # By experiment: the conditions that new passes make, and what is measured of each.
-PASSES: dict[str, tuple[tuple[str, ...], dict[str, Change]]] = {
+EXPERIMENT_PASSES: dict[str, tuple[tuple[str, ...], dict[str, Change]]] = {
     "patching": (
         ("patch_question", "patch_random", "patch_right"),
         {FLIPS: lambda clean, changed: 100.0 * flips(clean, changed)},
@@ -83,7 +83,7 @@ def pass_rows(experiment: str, scores: pl.DataFrame, groups: Groups, resamples: 
 
     Patching: how often the verdict flips. Answer-only input: how far the probe's confidence in its clean verdict moves.
     """
-    conditions, measures = PASSES[experiment]
+    conditions, measures = EXPERIMENT_PASSES[experiment]
     of_patches = experiment == "patching"
     known = scores.with_columns(pl.col("^logit_.*$").cast(pl.Float64).fill_null(np.nan))
     for condition in conditions:
@@ -177,11 +177,11 @@ def awareness_rows(told: pl.DataFrame, resamples: Resamples) -> Iterator[dict]:
             yield from rows(curve, **names, measure=AUC, condition=condition)
         for reader in (SIGNED, ABSOLUTE, LOGIT):
             states, other = curves[STATES], curves[reader]
-            gain = Curve(states.n, states.fewest, states.estimate - other.estimate)
+            gain = LayerMeans(states.n, states.fewest, states.estimate - other.estimate)
             yield from rows(gain, **names, measure=GAIN, condition=reader)
 
 
-def _auc(layers: list[pl.DataFrame], ranked: str, group: str, resamples: Resamples) -> Curve:
+def _auc(layers: list[pl.DataFrame], ranked: str, group: str, resamples: Resamples) -> LayerMeans:
     """How well the logits of a reader rank a group, in percent."""
     fewest, areas, drawn = [], [], []
     for table in layers:
@@ -195,7 +195,7 @@ def _auc(layers: list[pl.DataFrame], ranked: str, group: str, resamples: Resampl
         areas.append(100 * auc(logits, positive)[0])
         drawn.append(100 * resampled_auc(logits, positive, resamples.weights)[:, 0])
     estimate = Estimate(np.array(areas), np.stack(drawn, axis=1))
-    return Curve(np.full(len(layers), len(layers[0])), np.array(fewest), estimate)
+    return LayerMeans(np.full(len(layers), len(layers[0])), np.array(fewest), estimate)
 
 
 def saliency_rows(values: pl.DataFrame, layer: int, seed: int) -> Iterator[dict]:

@@ -13,8 +13,8 @@ from anchorscope.summarise.grouping import LABELLED_UNDER, read_place, trained_o
 # `flip` as published; of the two roles of `honest`, the one whose measuring probe reads the first prompt, because
 # experiments are run under that prompt only.
 RULES = {FLIP: Role(FULL, FULL), HONEST: Role(SECOND_B, HALF_A)}
-OTHER_PROMPT = {FLIP: SECOND_B, HONEST: HALF_A}  # the probe that labels under the prompt that the rule does not
-EXAMPLE = ["id", "cluster", "popularity", "hallucinated"]
+OTHER_LABELS = {FLIP: SECOND_B, HONEST: HALF_A}  # the probe that labels under the prompt that the rule does not
+EXAMPLE_COLUMNS = ["id", "cluster", "popularity", "hallucinated"]
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ def read_groups(delta: pl.DataFrame, headline: Headline) -> Groups:
         return flips(place.clean[probe.name], place.changed[probe.name, LABELLED_UNDER])
 
     return Groups(
-        examples=rows.filter(repeat=rows["repeat"][0], layer=rows["layer"][0]).select(EXAMPLE),
+        examples=rows.filter(repeat=rows["repeat"][0], layer=rows["layer"][0]).select(EXAMPLE_COLUMNS),
         folds=place.folds,
         by_rule={
             rule: Grouping(
                 question_anchored=anchored(role.labels),
-                other_prompt=anchored(OTHER_PROMPT[rule]),
+                other_prompt=anchored(OTHER_LABELS[rule]),
                 labelling=place.clean[role.labels.name],
                 measuring=place.clean[role.measures.name],
                 trained=trained_on(role, place.folds),

@@ -14,7 +14,7 @@ from anchorscope.summarise.curves import Estimate, over_layers, over_repeats
 
 RATES = (FLIPS, ACCURACY, UNSURE)  # measures in percent; an interval ends at 0 and 100
 BINS = 6  # of the clean logit on either side of zero
-SCHEMA: dict[str, Any] = {
+MEANS_SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("measure", "condition", "stratum", "rule", "anchor"), pl.String),
     "layer": pl.Int16,  # null: the mean over layers
     "n": pl.Int64,
@@ -25,7 +25,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True)
-class Curve:
+class LayerMeans:
     """One number for each layer."""
 
     n: Array  # [layers], examples behind it; the mean over repeats
@@ -33,12 +33,12 @@ class Curve:
     estimate: Estimate
 
 
-def by_anchor(values: Array, grouping: Grouping, resamples: Resamples) -> dict[str, Curve]:
+def by_anchor(values: Array, grouping: Grouping, resamples: Resamples) -> dict[str, LayerMeans]:
     """The mean of values [repeats, layers, examples] in each group, and the gap: question minus answer."""
     inside = grouping.question_anchored
     question = _group_mean(values, grouping.counted & inside, grouping, resamples)
     answer = _group_mean(values, grouping.counted & ~inside, grouping, resamples)
-    gap = Curve(
+    gap = LayerMeans(
         n=question.n + answer.n,
         fewest=np.minimum(question.fewest, answer.fewest),
         estimate=question.estimate - answer.estimate,
@@ -46,7 +46,7 @@ def by_anchor(values: Array, grouping: Grouping, resamples: Resamples) -> dict[s
     return {"question": question, "answer": answer, "gap": gap}
 
 
-def _group_mean(values: Array, mask: Array, grouping: Grouping, resamples: Resamples) -> Curve:
+def _group_mean(values: Array, mask: Array, grouping: Grouping, resamples: Resamples) -> LayerMeans:
     """The mean of values over those in a mask, both [repeats, layers, examples]."""
     count = mask.sum(-1)
     values = np.where(mask, values, 0.0)
@@ -58,10 +58,10 @@ def _group_mean(values: Array, mask: Array, grouping: Grouping, resamples: Resam
 
     once, drawn = means(grouping.stands_for[None]), means(resamples.weights * grouping.stands_for)
     estimate = over_repeats(once[None], drawn[None], resamples.factors(grouping.trained))
-    return Curve(count.mean(0), count.min(0), estimate)
+    return LayerMeans(count.mean(0), count.min(0), estimate)
 
 
-def matched_gap(values: Array, grouping: Grouping, resamples: Resamples) -> Curve:
+def matched_gap(values: Array, grouping: Grouping, resamples: Resamples) -> LayerMeans:
     """The gap at equal clean logit of the probe that labels: differences within bins of it, none of which spans zero.
 
     Values are [repeats, layers, examples]. A bin weighs as much as it can tell: the product of both groups' weights,
@@ -79,7 +79,7 @@ def matched_gap(values: Array, grouping: Grouping, resamples: Resamples) -> Curv
         sizes.append((count * (count.min(0) > 0)).sum(-1))  # of bins that have both groups
     size = np.stack(sizes)  # [repeats, groups, layers]
     estimate = over_repeats(np.stack(once)[None], np.stack(drawn)[None], resamples.factors(grouping.trained))
-    return Curve(n=size.sum(1).mean(0), fewest=size.min((0, 1)), estimate=estimate)
+    return LayerMeans(n=size.sum(1).mean(0), fewest=size.min((0, 1)), estimate=estimate)
 
 
 def _within_bins(weights: Array, groups: Array, sums: Array) -> Array:
@@ -104,7 +104,7 @@ def bins(logits: Array) -> Array:
     return found
 
 
-def rows(curve: Curve, **names: str | None) -> Iterator[dict]:
+def rows(curve: LayerMeans, **names: str | None) -> Iterator[dict]:
     """One row per layer and one for the mean over layers, as `SCHEMA` has them. An interval needs two examples."""
     low, high = (np.where(curve.fewest >= 2, end, np.nan) for end in interval(curve.estimate.resampled))
     if names["measure"] in RATES and names["anchor"] != "gap":
@@ -125,7 +125,7 @@ def rows_of_groups(
         yield from rows(curve, **{**names, "stratum": EQUAL_LOGIT}, anchor="gap")
 
 
-def area(curve: Curve) -> dict:
+def area(curve: LayerMeans) -> dict:
     """The mean over layers in which every group has enough examples; no value where there is no such layer."""
     used = (curve.fewest >= ENOUGH) & np.isfinite(curve.estimate.mean)
     if not used.any():
@@ -138,5 +138,5 @@ def area(curve: Curve) -> dict:
 
 def to_table(some: Iterator[dict], **more: Any) -> pl.DataFrame:
     """Rows as `SCHEMA` has them, with more columns; nothing in place of NaN."""
-    found = pl.DataFrame(list(some), schema={**SCHEMA, **more}, orient="row")
+    found = pl.DataFrame(list(some), schema={**MEANS_SCHEMA, **more}, orient="row")
     return found.with_columns(pl.col(pl.Float64).fill_nan(None))

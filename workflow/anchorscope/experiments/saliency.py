@@ -18,11 +18,11 @@ from anchorscope.choose.balance import balanced
 from anchorscope.engine.door import Engine
 from anchorscope.engine.work import Probes, Route, Verdicts
 from anchorscope.extract.axes import CONTROLS, EXACT, Headline, Pass
-from anchorscope.extract.job import NEEDED
+from anchorscope.extract.job import EXTRACTION_NEEDS
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, open_activations
 from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
-from anchorscope.models.loading import computed_on, leave_cards, load_fetched_tokenizer, load_model
+from anchorscope.models.loading import computed_on, leave_gpus, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.examples import enough, examples_of, too_few
@@ -30,7 +30,10 @@ from anchorscope.probe.kept import read_probes
 from anchorscope.probe.logistic import FittedProbes
 
 MOST = 500  # examples of a dataset
-PASSES: dict[str, Pass] = {"exact": ("first", EXACT), "random": ("first", CONTROLS[EXACT])}  # whose cut tokens are keys
+KEY_PASSES: dict[str, Pass] = {
+    "exact": ("first", EXACT),
+    "random": ("first", CONTROLS[EXACT]),
+}  # whose cut tokens are keys
 SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -58,7 +61,7 @@ def build_routes(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, examples: p
     """From each example's exact question tokens, and from as many others, to its answer up to `position`."""
     # The token before the exact answer tells where the answer begins.
     workload = build_workload(
-        tokenizer, {"first": prompt}, examples, passes=list(PASSES.values()), positions=[position, "before_answer"]
+        tokenizer, {"first": prompt}, examples, passes=list(KEY_PASSES.values()), positions=[position, "before_answer"]
     )
     routes = []
     for sequences, first in zip(workload.sequences, examples["exact_first"].to_pylist(), strict=True):
@@ -80,7 +83,7 @@ def saliency_table(values: Tensor, examples: list[dict], routes: list[Route], la
             "keys": len(routes[index].keys[number]),
         }
         for place, layer in enumerate(layers)
-        for number, flow in enumerate(PASSES)
+        for number, flow in enumerate(KEY_PASSES)
         for index, example in enumerate(examples)
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
@@ -107,7 +110,7 @@ def saliency_file(
 ) -> None:
     """Write the saliency of one model on one dataset. Empty where nothing was probed.
 
-    Everything that needs no card is done before one is taken.
+    Everything that needs no GPU is done before one is taken.
     """
     described, few = Manifest.read(manifest), too_few(layers)
     made = {**settings.made("saliency", described), "dataset": settings.dataset, "folds": settings.folds}
@@ -131,7 +134,7 @@ def saliency_file(
     values = Engine(model, settings.batch_tokens).flows(
         routes, verdicts, settings.headline.component, what="differentiating"
     )
-    leave_cards(model)
+    leave_gpus(model)
     table = saliency_table(values, asked.select(["id", "right"]).to_pylist(), routes, verdicts.layers)
     write_table(target, table, provenance(**made, computed=computed))
 
@@ -160,6 +163,6 @@ def _verdicts(
 
 def _answered(files: Sequence[Path | str], ids: list[str]) -> pa.Table:
     """The answers of these ids, in their order."""
-    answers = pa.concat_tables(read_table(file, NEEDED) for file in files)
+    answers = pa.concat_tables(read_table(file, EXTRACTION_NEEDS) for file in files)
     place = {name: row for row, name in enumerate(answers["id"].to_pylist())}
     return answers.take(pa.array([place[name] for name in ids], pa.int64()))

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import torch
 
-from anchorscope.extract.axes import EXACT, REPLACING, Pass
+from anchorscope.extract.axes import CLEAN, EXACT, REPLACING
 from anchorscope.extract.store import ActivationReader, open_activations
 from anchorscope.probe.anchor_rules import Probe
 from anchorscope.probe.delta import States, in_chunks, intervention_table
@@ -15,11 +15,10 @@ from anchorscope.probe.examples import enough, examples_of
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.kept import read_probes
 from anchorscope.probe.logistic import FittedProbes
-from anchorscope.probe.scores import Logits, each, joined, out_of_fold
+from anchorscope.probe.scores import Logits, each, join_layers, out_of_fold
 from anchorscope.probe.written import write_derived
 
-CLEAN: Pass = ("first", "clean")
-DTYPES = {"donor": pl.String, "donor_popularity": pl.Int64, "replaced": pl.Int32, "kept": pl.Int32}
+COLUMN_TYPES = {"donor": pl.String, "donor_popularity": pl.Int64, "replaced": pl.Int32, "kept": pl.Int32}
 
 
 def score_files(
@@ -44,7 +43,7 @@ def score_files(
                 folds=fitting.folds,
                 seed=fitting.seed,
                 where=dataset,
-                on_card=fitting.on_card,
+                on_gpu=fitting.on_gpu,
             )
         ],
         {"stage": "score_experiment", **about},
@@ -59,7 +58,7 @@ def score_experiment(
     folds: int,
     seed: int,
     where: str,
-    on_card: bool,
+    on_gpu: bool,
 ) -> pl.DataFrame:
     """A table like the delta table, for the passes of an experiment at the headline's component and position.
 
@@ -67,7 +66,7 @@ def score_experiment(
     """
     examples = enough(examples_of(reader.keys, folds=folds, repeats=len(probes), seed=seed, where=where))
     interventions = [intervention for _, intervention in REPLACING[experiment]]
-    done = {name: pl.DataFrame(reader.replaced(experiment, name), schema=DTYPES) for name in interventions}
+    done = {name: pl.DataFrame(reader.replaced(experiment, name), schema=COLUMN_TYPES) for name in interventions}
     examples = replace(examples, uncut={name: done[name]["replaced"].to_numpy() == 0 for name in interventions})
     passes = [CLEAN, *REPLACING[experiment]]
     first = [{probe: fitted for probe, fitted in some.items() if probe.prompt == CLEAN[0]} for some in probes]
@@ -78,12 +77,12 @@ def score_experiment(
         folds = [torch.from_numpy(split.folds).to(device) for split in examples.splits]
         return [out_of_fold(of_repeat, there, some) for of_repeat, some in zip(own, folds, strict=True)]
 
-    chunks = in_chunks(reader, passes, on_card, score_on)
+    chunks = in_chunks(reader, passes, on_gpu, score_on)
     ((component, position),) = reader.grid.places()
     of_layers = {name: pl.concat([table] * reader.layers).to_dict() for name, table in done.items()}
     tables = [
         intervention_table(logits, examples, intervention=name, repeat=repeat, also={**of_layers[name]})
-        for repeat, logits in enumerate(joined([part for *_, part in chunks]))
+        for repeat, logits in enumerate(join_layers([part for *_, part in chunks]))
         for name in interventions
     ]
     return pl.concat(tables).with_columns(component=pl.lit(component), position=pl.lit(position))

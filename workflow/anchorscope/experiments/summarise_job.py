@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from anchorscope.experiments import NAMES
-from anchorscope.experiments.claims import judge_all
+from anchorscope.experiments.claims import judge_experiments
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import write_text
 from anchorscope.files.sealed_parquet import provenance
@@ -40,7 +40,7 @@ def summarise_files(
         coverage=judged,
         comparison=comparison,
     )
-    others = judge_all(
+    others = judge_experiments(
         {name: paths for name, paths in files.items() if name in NAMES},
         judged,
         tables["layers"].filter(**vars(headline)),

@@ -29,7 +29,7 @@ from anchorscope.probe.examples import shuffle_labels
 from anchorscope.probe.strengths import cross_fitting, fit_trainings, own_fold, probes_of
 
 
-def read_states(reader: ActivationReader, headline: Headline) -> Iterator[torch.Tensor]:
+def read_group_states(reader: ActivationReader, headline: Headline) -> Iterator[torch.Tensor]:
     """The clean states [examples, width] of each layer."""
     for layer in progress(range(reader.layers), reader.layers, "telling groups"):
         states = reader.read(headline.component, headline.position, "first", "clean", layers=range(layer, layer + 1))

@@ -49,9 +49,10 @@ class Grid:
         return list(product(self.components, self.positions))
 
 
-FULL = Grid()
+FULL_GRID = Grid()
 HEADLINE = Grid(("resid",), ("answer_last",))  # what the published figure shows
 Pass = tuple[str, str]  # a prompt and an intervention
+CLEAN: Pass = ("first", "clean")
 EXACT = "exact_question"  # the knockout that is always run, with the clean passes
 # Every knockout with its control, in the order of all tables. Each has files of its own.
 CONTROLS = {

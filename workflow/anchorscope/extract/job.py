@@ -19,16 +19,15 @@ from transformers import PreTrainedTokenizerBase
 
 from anchorscope.answer.donors import DONORS
 from anchorscope.answer.prompts import ModelSettings
-from anchorscope.engine.door import Engine
-from anchorscope.engine.door import Path as EnginePath
+from anchorscope.engine.door import Engine, EnginePath
 from anchorscope.extract.axes import Grid, passes_of
 from anchorscope.extract.sequences import USED, Workload, build_replaced, build_workload, tell_uncut
-from anchorscope.extract.store import KEYS, ActivationWriter, check_finite
+from anchorscope.extract.store import KEYS, ActivationWriter, check_states_finite
 from anchorscope.files.sealed_parquet import provenance, read_table
-from anchorscope.models.loading import leave_cards, load_fetched_tokenizer
+from anchorscope.models.loading import leave_gpus, load_fetched_tokenizer
 from anchorscope.models.manifest import Manifest
 
-NEEDED = [
+EXTRACTION_NEEDS = [
     *KEYS.names,
     *("question", "spans"),
     *("generated_ids", "exact_first", "exact_last", "answer_final"),
@@ -55,9 +54,9 @@ def extract_file(
     """Write the activations of a file of chosen examples to a folder; its files are whole or absent.
 
     An experiment that replaces tokens takes them from any question of the shard, so it needs all `answers`.
-    Everything that needs no card is done before one is taken.
+    Everything that needs no GPU is done before one is taken.
     """
-    examples = read_table(chosen, NEEDED)
+    examples = read_table(chosen, EXTRACTION_NEEDS)
     asked = None if answers is None else read_table(answers, USED)
     described = Manifest.read(manifest)
     tokenizer = load_fetched_tokenizer(described)
@@ -75,7 +74,7 @@ def extract_file(
         knockout=settings.knockout,
     )
     with writer:
-        run_workload(engine, workload, writer, path=path, computed=lambda: leave_cards(engine.model))
+        run_workload(engine, workload, writer, path=path, computed=lambda: leave_gpus(engine.model))
 
 
 def _workload(
@@ -103,7 +102,7 @@ def writing(writer: ActivationWriter) -> Iterator[Callable[[list[dict], list[Ten
     def put(keys: list[dict], arrive: Callable[[], tuple[Tensor, bool]]) -> None:
         block, suspect = arrive()
         if suspect:
-            check_finite(keys, block, writer.grid, writer.passes)
+            check_states_finite(keys, block, writer.grid, writer.passes)
         writer.add(keys, block)
 
     def write(keys: list[dict], blocks: list[Tensor]) -> None:

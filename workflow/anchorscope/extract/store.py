@@ -22,7 +22,7 @@ from torch import Tensor
 
 from anchorscope.extract.axes import (
     EXACT,
-    FULL,
+    FULL_GRID,
     PASSES,
     REPLACING,
     Grid,
@@ -39,7 +39,7 @@ from anchorscope.files.sealed_parquet import SealedFile, SealedWriter
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 GROUP_BYTES = 64 * 2**20  # of a row group
 GROUP_EXAMPLES = 16  # in a row group at least: each column of each group has an entry in the footer
-READERS = 4  # threads, each of which puts a column together
+READING_THREADS = 4  # threads, each of which puts a column together
 KEYS = pa.schema(
     [
         *(("id", pa.string()), ("right", pa.bool_()), ("subject", pa.string()), ("popularity", pa.int64())),
@@ -75,9 +75,9 @@ def file_of(folder: Path | str, component: str, position: str, knockout: str = E
 
 def grid_of(folder: Path | str) -> Grid:
     """The components and positions that a folder has files for."""
-    there = [place for place in FULL.places() if file_of(folder, *place).exists()]
+    there = [place for place in FULL_GRID.places() if file_of(folder, *place).exists()]
     if not there:
-        like = file_of("", *FULL.places()[0])
+        like = file_of("", *FULL_GRID.places()[0])
         raise FileNotFoundError(f"{shortened(folder)} holds no activations: no file such as {like}.")
     return Grid(*(tuple(dict.fromkeys(names)) for names in zip(*there, strict=True)))
 
@@ -96,11 +96,13 @@ def remove_added(folder: Path | str) -> None:
     """
     for path in Path(folder).glob("*.*.*.parquet"):
         component, position, knockout = path.name.removesuffix(".parquet").split(".", 2)
-        if (component, position) in FULL.places() and is_knockout(knockout):
+        if (component, position) in FULL_GRID.places() and is_knockout(knockout):
             path.unlink()
 
 
-def example_bytes(layers: int, width: int, dtype: torch.dtype, passes: int = len(PASSES), grid: Grid = FULL) -> int:
+def example_bytes(
+    layers: int, width: int, dtype: torch.dtype, passes: int = len(PASSES), grid: Grid = FULL_GRID
+) -> int:
     """How many bytes are kept of one example."""
     return len(grid) * passes * layers * width * dtype.itemsize
 
@@ -115,7 +117,7 @@ class ActivationWriter(AbstractContextManager["ActivationWriter"]):
         width: int,
         dtype: torch.dtype,
         made_from: dict[str, str],
-        grid: Grid = FULL,
+        grid: Grid = FULL_GRID,
         knockout: str = EXACT,
     ):
         described = {
@@ -153,7 +155,7 @@ class ActivationWriter(AbstractContextManager["ActivationWriter"]):
             raise
         list(self.pool.map(lambda file: file.whole.close(), self.files))
         self.pool.shutdown()
-        for place in set(FULL.places()) - set(self.grid.places()):
+        for place in set(FULL_GRID.places()) - set(self.grid.places()):
             file_of(self.folder, *place, knockout=self.knockout).unlink(missing_ok=True)
 
     def abandon(self) -> None:
@@ -226,7 +228,7 @@ class _PlaceWriter:
             raise _Abandoned
 
 
-def check_finite(keys: list[dict], block: Tensor, grid: Grid, passes: Sequence[Pass] = PASSES) -> None:
+def check_states_finite(keys: list[dict], block: Tensor, grid: Grid, passes: Sequence[Pass] = PASSES) -> None:
     """Stop at the first NaN or infinity, in the order of computation, and say where it is."""
     bad = (~torch.isfinite(block)).any(dim=-1).nonzero().tolist()
     if not bad:
@@ -339,7 +341,7 @@ class _KnockoutFiles:
                 raw[index][self.places[start : start + len(chunk)]] = vector_bytes(chunk)
                 start += len(chunk)
 
-        with ThreadPoolExecutor(READERS) as pool:
+        with ThreadPoolExecutor(READING_THREADS) as pool:
             list(pool.map(put_together, range(len(names))))
         return raw
 

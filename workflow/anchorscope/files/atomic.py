@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 # Every library passes on the system's message, but not all pass on its error number.
-FULL = ("No space left on device", "Disk quota exceeded", "not enough space on the disk")  # the last is Windows
+DISK_FULL = ("No space left on device", "Disk quota exceeded", "not enough space on the disk")  # the last is Windows
 
 TEMPORARY = ("TMPDIR", "TMP", "TEMP")  # variables that name the folder for temporary files
 TRIED = 100_000  # bytes, more than a scheduler's plan has
@@ -56,7 +56,7 @@ def explaining_full_disk(target: Path | str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not any(words in str(error) for words in FULL):
+        if not any(words in str(error) for words in DISK_FULL):
             raise
         raise OSError(
             f"{target} could not be written because its disk is full; make room there and run the same command again, "

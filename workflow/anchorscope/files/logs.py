@@ -18,7 +18,7 @@ from tqdm import tqdm
 log = logging.getLogger("anchorscope")
 SECONDS_BETWEEN_LINES = 10
 LINE = "{desc}: {n} of {total}, {rate_noinv_fmt}, {remaining} left"
-Item = TypeVar("Item")
+Thing = TypeVar("Thing")
 
 
 def configure_logging(path: Path | str) -> None:
@@ -94,7 +94,7 @@ def meter(total: int, what: str) -> Iterator[Callable[[int], None]]:
     log.info("%s: %d done in %.1f s", what, bar.n, bar.format_dict["elapsed"])
 
 
-def progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+def progress(items: Iterable[Thing], total: int, what: str) -> Iterator[Thing]:
     """Yield `items`, and tell how far they are."""
     with meter(total, what) as done:
         for item in items:

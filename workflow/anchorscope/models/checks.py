@@ -107,7 +107,7 @@ def check_loaded(info: Mapping[str, Collection], name: str) -> None:
         )
 
 
-def check_finite(model: "PreTrainedModel", name: str) -> None:
+def check_weights_finite(model: "PreTrainedModel", name: str) -> None:
     """Refuse weights that are infinite or not a number."""
     for weight, values in model.named_parameters():
         # Packed weights are whole numbers or of a library's own type, and those of one byte cannot be asked.

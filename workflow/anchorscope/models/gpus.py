@@ -1,6 +1,6 @@
 """Which GPUs this machine has, and which of them a job may take.
 
-Jobs import and plan side by side. Each takes its cards when it is ready to compute, and gives them back, their memory
+Jobs import and plan side by side. Each takes its GPUs when it is ready to compute, and gives them back, their memory
 freed, when its last kernel has run.
 """
 
@@ -23,27 +23,27 @@ SECONDS_BETWEEN_TRIES = 0.02
 
 
 def gpu_count() -> int:
-    """How many NVIDIA cards this process may use, asked without loading a deep-learning library."""
+    """How many NVIDIA GPUs this process may use, asked without loading a deep-learning library."""
     visible = os.getenv("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return len([name for name in visible.split(",") if name.strip() not in ("", "-1")])
     return len(list(Path("/dev").glob("nvidia[0-9]*")))
 
 
-def cards() -> list:
-    """What torch knows of each card; nothing is put on one to find out."""
+def gpus() -> list:
+    """What torch knows of each GPU; nothing is put on one to find out."""
     import torch  # slow to import, and not needed to start a workflow
 
     return [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
 
 
 def take(count: int) -> dict[int, UnixFileLock]:
-    """Wait for `count` cards that no other job of this machine holds; by number, each with the lock that holds it."""
-    return claim([str(card.uuid) for card in cards()], count, Path(tempfile.gettempdir()))
+    """Wait for `count` GPUs that no other job of this machine holds; by number, each with the lock that holds it."""
+    return claim([str(gpu.uuid) for gpu in gpus()], count, Path(tempfile.gettempdir()))
 
 
 def give_back(held: dict[int, UnixFileLock]) -> None:
-    """Let other jobs have the cards. Everything that was on them must be gone."""
+    """Let other jobs have the GPUs. Everything that was on them must be gone."""
     import torch
 
     for number in held:
@@ -54,8 +54,8 @@ def give_back(held: dict[int, UnixFileLock]) -> None:
 
 
 @contextmanager
-def one_card() -> Iterator["torch.device"]:
-    """A card for as long as the block runs, which must leave nothing on it."""
+def one_gpu() -> Iterator["torch.device"]:
+    """A GPU for as long as the block runs, which must leave nothing on it."""
     import torch
 
     held = take(1)
@@ -66,9 +66,9 @@ def one_card() -> Iterator["torch.device"]:
 
 
 def claim(names: list[str], count: int, folder: Path) -> dict[int, UnixFileLock]:
-    """Take `count` of the named cards that no other job holds, and wait while there are too few.
+    """Take `count` of the named GPUs that no other job holds, and wait while there are too few.
 
-    Returns each card's index in `names` with the lock that holds it. Releasing the lock frees the card, and so does
+    Returns each GPU's index in `names` with the lock that holds it. Releasing the lock frees the GPU, and so does
     the end of the process, however it ends.
     """
     if count > len(names):

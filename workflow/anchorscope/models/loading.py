@@ -17,15 +17,15 @@ from anchorscope.files.faults import reason_of
 from anchorscope.files.logs import log
 from anchorscope.models.checks import (
     check_computes,
-    check_finite,
     check_loaded,
     check_shapes,
+    check_weights_finite,
     naming,
     read_object,
 )
-from anchorscope.models.gpus import cards, give_back, take
+from anchorscope.models.gpus import give_back, gpus, take
 from anchorscope.models.manifest import Manifest, check_same, check_unchanged, tokenizer_hash
-from anchorscope.models.sizes import FOR_SHARDS, cards_needed, loader_of, multiplied, parameters, shapes_in_files
+from anchorscope.models.sizes import FOR_SHARDS, gpus_needed, loader_of, multiplied, parameters, shapes_in_files
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel  # takes seconds to import, and describing a model does not need it
@@ -39,8 +39,8 @@ OPERATIONS_PER_WEIGHT = 2 * (NEW_TOKENS + TOKENS_ANSWERED + TOKENS_EXTRACTED)  #
 # Per question, what a whole run on one H200 takes besides matrix products: docs/performance.md, "float32 or bfloat16".
 SECONDS_BESIDE = 0.02
 LONGER = 0.5  # how much longer a run in float32 may take
-REACHED = 0.7  # the share of a card's best float32 rate that a run's matrix products reach
-CLOCK = 1.7e9  # of cards whose own is not known
+REACHED = 0.7  # the share of a GPU's best float32 rate that a run's matrix products reach
+CLOCK = 1.7e9  # of GPUs whose own is not known
 OLDER = ((7, 0), (7, 2), (7, 5), (8, 0))  # capabilities with 64 float32 units per multiprocessor; others have 128
 
 
@@ -118,22 +118,22 @@ def choose_dtype(asked: str, device: torch.device, config: PreTrainedConfig) -> 
             return Choice(torch.bfloat16, "this processor has matrix units for it")
         return Choice(torch.float32, "this processor has no matrix units for bfloat16")
     if not torch.cuda.is_bf16_supported(including_emulation=False):
-        return Choice(torch.float32, "this card does not multiply bfloat16")
+        return Choice(torch.float32, "this GPU does not multiply bfloat16")
     most = largest_in_float32(torch.cuda.get_device_properties(device))
     count = multiplied(config)
     why = f"{count / 1e9:.2g} billion weights to multiply; up to {most / 1e9:.2g}, float32 takes little longer here"
     return Choice(torch.float32 if count <= most else torch.bfloat16, why)
 
 
-def largest_in_float32(card: Any) -> float:
-    """How many weights a model may multiply for a run in float32 to take at most half as long again on such a card."""
-    return LONGER * SECONDS_BESIDE * REACHED * float32_rate(card) / OPERATIONS_PER_WEIGHT
+def largest_in_float32(gpu: Any) -> float:
+    """How many weights a model may multiply for a run in float32 to take at most half as long again on such a GPU."""
+    return LONGER * SECONDS_BESIDE * REACHED * float32_rate(gpu) / OPERATIONS_PER_WEIGHT
 
 
-def float32_rate(card: Any) -> float:
-    """The operations per second that a card computes at best in float32; `card` is what torch knows of it."""
-    units = 64 if (card.major, card.minor) in OLDER else 128
-    return 2 * units * card.multi_processor_count * (getattr(card, "clock_rate", 0) * 1e3 or CLOCK)
+def float32_rate(gpu: Any) -> float:
+    """The operations per second that a GPU computes at best in float32; `gpu` is what torch knows of it."""
+    units = 64 if (gpu.major, gpu.minor) in OLDER else 128
+    return 2 * units * gpu.multi_processor_count * (getattr(gpu, "clock_rate", 0) * 1e3 or CLOCK)
 
 
 def has_matrix_units() -> bool:
@@ -145,13 +145,13 @@ def has_matrix_units() -> bool:
 def load_model(manifest: Manifest, dtype: str, threads: int) -> "PreTrainedModel":
     """Load a model for inference on as many GPUs as hold it, or on `threads` CPU threads."""
     torch.set_num_threads(threads)
-    check_unchanged(manifest)  # before a card is taken
+    check_unchanged(manifest)  # before a GPU is taken
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     config = read_config(Path(manifest.path))
     choice = choose_dtype(dtype, device, config)
     log.info("%s computes in %s: %s", manifest.name, choice.dtype, choice.why)
     if device.type == "cuda":
-        model = _on_cards(manifest, choice.dtype, config)
+        model = _on_gpus(manifest, choice.dtype, config)
     else:
         model = by_column(_load_on(manifest, choice.dtype, device))
     model.dtype_because = cast(Any, choice.why)
@@ -161,10 +161,10 @@ def load_model(manifest: Manifest, dtype: str, threads: int) -> "PreTrainedModel
     return model
 
 
-def _on_cards(manifest: Manifest, dtype: torch.dtype, config: PreTrainedConfig) -> "PreTrainedModel":
-    """Load a model on as many cards as hold it, which are kept until this process ends or calls `leave_cards`."""
-    sizes = [card.total_memory for card in cards()]
-    needed = cards_needed(parameters(config) * dtype.itemsize, min(sizes))
+def _on_gpus(manifest: Manifest, dtype: torch.dtype, config: PreTrainedConfig) -> "PreTrainedModel":
+    """Load a model on as many GPUs as hold it, which are kept until this process ends or calls `leave_gpus`."""
+    sizes = [gpu.total_memory for gpu in gpus()]
+    needed = gpus_needed(parameters(config) * dtype.itemsize, min(sizes))
     held = take(needed)
     first = min(held)
     torch.cuda.set_device(first)
@@ -190,11 +190,11 @@ def by_column(model: "PreTrainedModel") -> "PreTrainedModel":
     return model
 
 
-def leave_cards(model: "PreTrainedModel") -> None:
-    """Let other jobs have the model's cards while this one goes on without it: its weights are gone."""
+def leave_gpus(model: "PreTrainedModel") -> None:
+    """Let other jobs have the model's GPUs while this one goes on without it: its weights are gone."""
     held = cast(dict, getattr(model, "held", {}))
     if held:
-        nn.Module.to(model, "meta")  # a model on several cards has a `to` of its own, which refuses
+        nn.Module.to(model, "meta")  # a model on several GPUs has a `to` of its own, which refuses
         give_back(held)
 
 
@@ -206,7 +206,7 @@ def _load_on(manifest: Manifest, dtype: torch.dtype, device: torch.device) -> "P
 
 
 def _load_across(manifest: Manifest, dtype: torch.dtype, room: dict[int, int]) -> "PreTrainedModel":
-    """Spread a model over several cards; `room` is how many bytes of weights each may hold."""
+    """Spread a model over several GPUs; `room` is how many bytes of weights each may hold."""
     if manifest.weights == "random":
         raise RuntimeError(f"Random weights are drawn on one GPU, and {manifest.name} needs {len(room)}.")
     model = _trained(manifest, dtype, device_map="auto", max_memory=room)
@@ -233,7 +233,7 @@ def _trained(manifest: Manifest, dtype: torch.dtype, **placement: object) -> "Pr
     model, info = loaded
     check_unchanged(manifest)  # nor while they were read
     check_loaded(info, manifest.name)
-    check_finite(model, manifest.name)
+    check_weights_finite(model, manifest.name)
     return model
 
 

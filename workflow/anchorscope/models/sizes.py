@@ -1,4 +1,4 @@
-"""What class a model is of and how large it is, from its config alone, and how many cards hold it."""
+"""What class a model is of and how large it is, from its config alone, and how many GPUs hold it."""
 
 import math
 from pathlib import Path
@@ -12,10 +12,8 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
 )
 
-FOR_WEIGHTS = 0.85  # the share of a card's memory that weights may take; the rest is for a batch
-FOR_SHARDS = (
-    0.92  # the same where a model takes several cards; blocks are placed whole, so no card is filled completely
-)
+FOR_WEIGHTS = 0.85  # the share of a GPU's memory that weights may take; the rest is for a batch
+FOR_SHARDS = 0.92  # the same where a model takes several GPUs; blocks are placed whole, so no GPU is filled completely
 
 
 def check_kind(config: PreTrainedConfig, name: str) -> None:
@@ -77,6 +75,6 @@ def multiplied(config: PreTrainedConfig) -> int:
     return sum(weight.numel() for weight in model.parameters()) - only
 
 
-def cards_needed(weight_bytes: int, card_bytes: int) -> int:
-    """How many cards of one size hold a model with room for a batch."""
-    return math.ceil(weight_bytes / int(FOR_WEIGHTS * card_bytes))
+def gpus_needed(weight_bytes: int, gpu_bytes: int) -> int:
+    """How many GPUs of one size hold a model with room for a batch."""
+    return math.ceil(weight_bytes / int(FOR_WEIGHTS * gpu_bytes))

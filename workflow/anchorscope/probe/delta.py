@@ -14,28 +14,28 @@ import torch
 from anchorscope.extract.axes import EXACT, Grid, Headline, Pass, passes_of
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import log, progress
-from anchorscope.models.gpus import one_card
+from anchorscope.models.gpus import one_gpu
 from anchorscope.probe.anchor_rules import FULL, PROBES, Probe
 from anchorscope.probe.examples import MIN_PER_CLASS, Examples, TooFew, examples_of
-from anchorscope.probe.kept import NEEDED
+from anchorscope.probe.kept import PROBE_COLUMNS
 from anchorscope.probe.label_errors import Labelling, labellings
 from anchorscope.probe.logistic import FittedProbes
 from anchorscope.probe.quality import auc_with_interval, calibration_error, delta_p, flips, sigmoid
 from anchorscope.probe.scores import (
     Logits,
     Scores,
+    cross_fit_scores,
     distances,
     each,
-    joined,
-    score,
+    join_layers,
     score_labellings,
     under,
 )
 
-# How much of one pass, in single precision, is probed at a time. A card needs many layers to be busy.
-CHUNK_BYTES, CARD_BYTES = 24 * 2**20, 2**30
+# How much of one pass, in single precision, is probed at a time. A GPU needs many layers to be busy.
+CHUNK_BYTES, GPU_CHUNK_BYTES = 24 * 2**20, 2**30
 FORMS = {"id": pl.String, "question_form": pl.String, "answer_form": pl.String, "answer_in_question": pl.Boolean}
-Part = TypeVar("Part")  # what is made of some layers
+Made = TypeVar("Made")  # what is made of some layers
 States = dict[Pass, torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
 Place = tuple[str, str]  # a component and a position
 LabelErrors = dict[Place, list[Labelling]]  # where probes also learn from labels of which some are wrong, and these
@@ -65,7 +65,7 @@ class Measured:
         return np.stack([scores.logits[probe, intervention].numpy() for scores in self.scores])
 
 
-class Tables(NamedTuple):
+class DeltaTables(NamedTuple):
     """What is measured of one model on one dataset. Label errors are about the headline, and empty without one."""
 
     delta: pl.DataFrame
@@ -80,9 +80,9 @@ def measure(
     seed: int,
     where: str,
     repeats: int = 3,
-    on_card: bool = False,
+    on_gpu: bool = False,
     headline: Headline | None = None,
-) -> Tables | TooFew:
+) -> DeltaTables | TooFew:
     """Every table of one model on one dataset, if it has enough examples."""
     examples = examples_of(reader.keys, folds=folds, repeats=repeats, seed=seed, where=where)
     if isinstance(examples, TooFew):
@@ -93,14 +93,14 @@ def measure(
     passes = [run for name in knockouts for run in passes_of(name)]
     errors = {(headline.component, headline.position): labellings(examples, seed)} if headline else {}
     deltas, layers, mislabelled, probes = [], [], pl.DataFrame(), []
-    for place, measured in measure_places(reader, examples, passes, on_card=on_card, errors=errors).items():
+    for place, measured in measure_places(reader, examples, passes, on_gpu=on_gpu, errors=errors).items():
         names = [pl.lit(name).alias(key) for key, name in zip(("component", "position"), place, strict=True)]
         deltas.append(delta_table(measured, examples).with_columns(names))
         layers.append(layers_table(measured, examples).with_columns(names))
         probes.append(probes_table(measured.scores, *place))
         if place in errors:
             mislabelled = label_errors_table(measured.mislabelled, errors[place], examples).with_columns(names)
-    return Tables(with_forms(pl.concat(deltas), reader.keys), pl.concat(layers), mislabelled, probes)
+    return DeltaTables(with_forms(pl.concat(deltas), reader.keys), pl.concat(layers), mislabelled, probes)
 
 
 def with_forms(delta: pl.DataFrame, keys: Sequence[dict]) -> pl.DataFrame:
@@ -126,34 +126,34 @@ def enough_cut(reader: ActivationReader, examples: Examples, knockout: str) -> b
 
 
 def measure_places(
-    reader: ActivationReader, examples: Examples, passes: Sequence[Pass], on_card: bool, errors: LabelErrors
+    reader: ActivationReader, examples: Examples, passes: Sequence[Pass], on_gpu: bool, errors: LabelErrors
 ) -> dict[Place, Measured]:
     """Out-of-fold logits of every component and position, and how far their states lie from clean ones."""
     parts: dict[Place, list[Measured]] = {place: [] for place in reader.grid.places()}
     chunks = in_chunks(
         reader,
         passes,
-        on_card,
+        on_gpu,
         lambda device, states, places, _: _measure_on(device, states, examples, places=places, errors=errors),
     )
     for *_, measured in chunks:
         for place, own in measured.items():
             parts[place].append(own)
-    return {place: joined(of_place) for place, of_place in parts.items()}
+    return {place: join_layers(of_place) for place, of_place in parts.items()}
 
 
 def in_chunks(
     reader: StateReader,
     passes: Sequence[Pass],
-    on_card: bool,
-    measure_on: Callable[[torch.device, States, Sequence[Place], range], Part],
-) -> list[tuple[list[Place], range, Part]]:
+    on_gpu: bool,
+    measure_on: Callable[[torch.device, States, Sequence[Place], range], Made],
+) -> list[tuple[list[Place], range, Made]]:
     """What `measure_on` makes of the states of every component and position: a few layers, or all layers of a few.
 
     The layers of one place stand before those of the next. So memory stays bounded; the next ones are read while these
-    are probed. A card is taken once the first are read, and given back after the last.
+    are probed. A GPU is taken once the first are read, and given back after the last.
     """
-    step = max(1, (CARD_BYTES if on_card else CHUNK_BYTES) // (len(reader.keys) * reader.width * 4))
+    step = max(1, (GPU_CHUNK_BYTES if on_gpu else CHUNK_BYTES) // (len(reader.keys) * reader.width * 4))
     places, together = reader.grid.places(), max(1, step // reader.layers)
     chunks = [
         (places[first : first + together], range(start, min(start + step, reader.layers)))
@@ -164,7 +164,7 @@ def in_chunks(
     with ThreadPoolExecutor(1) as ahead:
         following = ahead.submit(_read, reader, passes, *chunks[0])
         following.result()
-        with one_card() if on_card else nullcontext(torch.device("cpu")) as device:
+        with one_gpu() if on_gpu else nullcontext(torch.device("cpu")) as device:
             for number, (some, layers) in enumerate(progress(chunks, len(chunks), "fitting probes")):
                 states = following.result()
                 if number + 1 < len(chunks):
@@ -176,11 +176,11 @@ def in_chunks(
 def _measure_on(
     device: torch.device, states: States, examples: Examples, places: Sequence[Place], errors: LabelErrors
 ) -> dict[Place, Measured]:
-    """What the probes of some layers say, in the machine's own memory; what was on a card is freed."""
+    """What the probes of some layers say, in the machine's own memory; what was on a GPU is freed."""
     there = {key: vectors.to(device) for key, vectors in states.items()}
     hallucinated = torch.from_numpy(examples.hallucinated).to(device)
     scores = [
-        score(
+        cross_fit_scores(
             there,
             hallucinated=hallucinated,
             folds=torch.from_numpy(split.folds).to(device),
@@ -201,7 +201,7 @@ def _measure_on(
     return found
 
 
-def _layers(kept: Part, some: slice) -> Part:
+def _layers(kept: Made, some: slice) -> Made:
     return each(kept, lambda tensor: tensor[some])
 
 
@@ -341,7 +341,7 @@ def probes_table(by_repeat: Sequence[Scores], component: str, position: str) -> 
         _of_probe(scores, fitted).with_columns(**names, repeat=pl.lit(repeat, pl.Int8), probe=pl.lit(probe.name))
         for repeat, scores in enumerate(by_repeat)
         for probe, fitted in scores.probes.items()
-    ).select(NEEDED)
+    ).select(PROBE_COLUMNS)
 
 
 def _of_probe(scores: Scores, fitted: FittedProbes) -> pl.DataFrame:

@@ -37,7 +37,7 @@ def probe_answers(
         repeats=repeats,
         seed=fitting.seed,
         where=f"{extracted['model']['name']} on {dataset}",
-        on_card=fitting.on_card,
+        on_gpu=fitting.on_gpu,
         headline=fitting.headline,
     )
     made = {"stage": "probe", "dataset": dataset, "folds": fitting.folds, "repeats": repeats, "code": fitting.code}

@@ -15,8 +15,8 @@ from anchorscope.probe.examples import enough, too_few
 from anchorscope.probe.logistic import FittedProbes
 from anchorscope.probe.strengths import Fitted
 
-KEYS = ("repeat", "layer", "fold")
-NEEDED = ("component", "position", "probe", *KEYS, "strength", "inner_loss", "converged", "bias", "weight")
+PROBE_KEYS = ("repeat", "layer", "fold")
+PROBE_COLUMNS = ("component", "position", "probe", *PROBE_KEYS, "strength", "inner_loss", "converged", "bias", "weight")
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ def load_probes(path: Path | str) -> KeptProbes:
     table = read_named(path, "file of probes", such_as="results/probes/{model}/{dataset}/{place}.parquet")
     if not len(table):
         enough(too_few(path))
-    check_columns(table, NEEDED, f"{path} is no file of probes")
-    table = table.sort_by([(name, "ascending") for name in ("probe", *KEYS)])
-    names, shape = table["probe"].to_pylist(), [len(table[name].unique()) for name in KEYS]
+    check_columns(table, PROBE_COLUMNS, f"{path} is no file of probes")
+    table = table.sort_by([(name, "ascending") for name in ("probe", *PROBE_KEYS)])
+    names, shape = table["probe"].to_pylist(), [len(table[name].unique()) for name in PROBE_KEYS]
     parts = {name: table.slice(names.index(name), names.count(name)) for name in dict.fromkeys(names)}
 
     def numbers(column: str) -> dict[str, np.ndarray]:

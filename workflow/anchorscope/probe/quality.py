@@ -44,10 +44,10 @@ def auc_with_interval(logits: np.ndarray, positive: np.ndarray, clusters: list[s
     positives = np.broadcast_to(positive, (len(logits), logits.shape[2]))
     areas, influences = zip(*map(influence, logits, positives), strict=True)
     error = np.sqrt(standard_error(np.mean(influences, axis=0), clusters) ** 2 + repeat_variance(np.array(areas)))
-    return with_interval(np.mean(areas, axis=0), error)
+    return area_with_interval(np.mean(areas, axis=0), error)
 
 
-def with_interval(areas: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:
+def area_with_interval(areas: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:
     """AUCs with their 95 % intervals by their standard errors, all [layers]. No end lies beyond 0 or 1."""
     reach = 1.96 * error
     return {"auc": areas, "auc_low": (areas - reach).clip(0, 1), "auc_high": (areas + reach).clip(0, 1)}

@@ -20,7 +20,7 @@ from anchorscope.text.normal_words import bare_words
 
 MOST_WORDS = 4000  # words and pairs that a reader knows: the most frequent
 LOGITS_NEEDED = ["repeat", "id", "component", "position", "intervention", "layer", "logit_clean_full"]
-ANSWERS_NEEDED = [
+TEXT_NEEDED = [
     *("id", "right", "subject", "popularity", "question", "answer"),
     *("exact_first", "exact_last", "answer_final"),
 ]

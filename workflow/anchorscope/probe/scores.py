@@ -42,7 +42,7 @@ def each(kept: Kept, change: Callable[[Tensor], Tensor]) -> Kept:
     return _made([kept], lambda tensors: change(tensors[0]))
 
 
-def joined(parts: Sequence[Kept]) -> Kept:
+def join_layers(parts: Sequence[Kept]) -> Kept:
     """The layers of one part after those of the other."""
     return _made(parts, torch.cat)
 
@@ -77,7 +77,7 @@ class Scores:
         return [intervention for probe, intervention in self.logits if probe is FULL]
 
 
-def score(
+def cross_fit_scores(
     states: dict[tuple[str, str], Tensor],  # (prompt, intervention) -> [layers, examples, width]
     hallucinated: Tensor,  # [examples], bool
     folds: Tensor,  # [examples]
@@ -179,7 +179,7 @@ def distances(states: dict[str, Tensor], folds: Tensor) -> dict[str, Tensor]:
 def _leading(centred: Tensor, count: int) -> Tensor:
     """The leading directions [layers, width, count] of centred states.
 
-    Found by iteration in a space twice as large, and then exactly within it. A card would take many times as long for
+    Found by iteration in a space twice as large, and then exactly within it. A GPU would take many times as long for
     the decompositions of a library's own search.
     """
     start = torch.randn(
@@ -190,7 +190,7 @@ def _leading(centred: Tensor, count: int) -> Tensor:
         moved = (centred.mT @ (centred @ found)).double()
         found = torch.linalg.solve_triangular(_root(moved), moved.mT, upper=False).mT.to(centred.dtype)
     within = (centred @ found).double()
-    _, turned = torch.linalg.eigh((within.mT @ within).cpu())  # small, and faster there than on a card
+    _, turned = torch.linalg.eigh((within.mT @ within).cpu())  # small, and faster there than on a GPU
     return found @ turned[..., -count:].to(found)
 
 

@@ -12,7 +12,7 @@ from anchorscope.files.sealed_parquet import sealed
 
 ROWS = 10_000  # per row group
 # How `datasets` reads a file. Only an empty field is null: a band may be called "None".
-READERS = {
+FILE_READERS = {
     ".parquet": ("parquet", {}),
     ".jsonl": ("json", {}),
     ".csv": ("csv", {"keep_default_na": False, "na_values": [""]}),
@@ -27,15 +27,16 @@ def write_rows(repo: str, revision: str, subset: str | None, split: str, target:
     patterns = split_patterns(configs or [], subset=subset, split=split, repo=repo)
     folder = download("dataset", repo=repo, revision=revision, wanted=patterns)
     # By the client's own rules: what was downloaded is what is read.
-    names = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.suffix in READERS]
+    names = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.suffix in FILE_READERS]
     files = sorted(folder / name for name in names if any(fnmatch(name, pattern) for pattern in patterns))
     if not files or len({file.suffix for file in files}) > 1:
         found = ", ".join(file.name for file in files) or "nothing"
         raise HubError(
             f"The files of split '{split}' of {repo} at {revision} cannot be read (looked for {', '.join(patterns)}, "
-            f"all of one kind among {', '.join(READERS)}, and found {found}): check `split` and `subset` in the config."
+            f"all of one kind among {', '.join(FILE_READERS)}, and found {found}): check `split` and `subset` in the "
+            "config."
         )
-    reader, options = READERS[files[0].suffix]
+    reader, options = FILE_READERS[files[0].suffix]
     # Named like a half-written target, so that it is removed in the same way if the job is killed.
     with tempfile.TemporaryDirectory(".part", ".rows-", target.parent) as scratch:
         rows = load_dataset(

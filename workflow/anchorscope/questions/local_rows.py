@@ -21,14 +21,14 @@ from anchorscope.files.identity import sha256_of_file
 from anchorscope.files.sealed_parquet import sealed, write_table
 
 ROWS = 10_000  # held in memory at a time
-EXAMPLE = '{"question": "who wrote Emma", "answers": ["Jane Austen"]}'
+EXAMPLE_ROW = '{"question": "who wrote Emma", "answers": ["Jane Austen"]}'
 LINES, TABLE = (".jsonl", ".ndjson"), ".csv"
 MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
 def read_lines(path: Path | str) -> pa.Table:
     """Read a JSON Lines file unchanged, a byte order mark aside. The first line that cannot be read is named."""
-    rows = dict(json_rows(Path(path).read_bytes(), path, EXAMPLE))
+    rows = dict(json_rows(Path(path).read_bytes(), path, EXAMPLE_ROW))
     if not rows:
         raise ValueError(f"{path} is empty.")
     columns = {}

@@ -9,16 +9,24 @@ import vl_convert
 from markupsafe import Markup
 from matplotlib.colors import to_hex
 
-from anchorscope.draw.figures import QUANTITIES, RULE_TITLES, SURE, TAKEN_OUT, TEXT_ORDER, intervention_title, limits
+from anchorscope.draw.figures import (
+    FIRM,
+    QUANTITY_COLUMNS,
+    RULE_TITLES,
+    TAKEN_OUT,
+    TEXT_ORDER,
+    intervention_title,
+    limits,
+)
 from anchorscope.draw.panels import ANCHOR_LETTERS, FAINT, FEW, MARKED, View, looks
 from anchorscope.extract.axes import COMPONENTS
 from anchorscope.report.page import render
 
-KEYS = ["model", "dataset", "component", "position", "rule", "logits", "intervention", "anchor"]
-CHANGES = [name for quantity in QUANTITIES.values() for name in (quantity.value, quantity.low, quantity.high)]
+CURVE_KEYS = ["model", "dataset", "component", "position", "rule", "logits", "intervention", "anchor"]
+CHANGES = [name for quantity in QUANTITY_COLUMNS.values() for name in (quantity.value, quantity.low, quantity.high)]
 POINTS = ["n", *CHANGES, "sure", "null_low", "null_high"]  # arrays, one value per layer
 AT_REFERENCE = " at reference layers"
-RULES = RULE_TITLES | {
+RULE_CHOICES = RULE_TITLES | {
     f"{rule}{AT_REFERENCE}": f"{RULE_TITLES[rule]}, labelled at the reference layers" for rule in ("crossfit", "honest")
 }
 DASHES = {"-": [1, 0], "--": [6, 3], ":": [1.5, 2.5], "-.": [6, 2.5, 1.5, 2.5]}
@@ -89,14 +97,14 @@ def records(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[
         .then(pl.col("rule").replace({rule: f"{rule}{AT_REFERENCE}" for rule in ("crossfit", "honest")}))
         .otherwise("rule")
         .alias("rule"),
-        sure=SURE.cast(pl.Int8),
+        sure=FIRM.cast(pl.Int8),
     )
-    whole = shown.sort("layer").group_by(KEYS, maintain_order=True).agg(POINTS)
+    whole = shown.sort("layer").group_by(CURVE_KEYS, maintain_order=True).agg(POINTS)
     known = pl.col("null_low").list.drop_nulls().list.len() > 0
     nothing = pl.lit([], pl.List(pl.Float64))
     return whole.with_columns(
         pl.when(known).then(pl.col(name)).otherwise(nothing).alias(name) for name in ("null_low", "null_high")
-    ).sort(KEYS)
+    ).sort(CURVE_KEYS)
 
 
 def family_chart(summary: pl.DataFrame, view: View) -> dict:
@@ -117,7 +125,7 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
                 # Before the layers are taken apart, so that only those of the chosen are.
                 alt.FilterTransform(f"chosen_{key} === null || datum.{key} === chosen_{key}")
                 for key in menus
-                if key in KEYS
+                if key in CURVE_KEYS
             ),
             *_flattened(),
         ],
@@ -155,10 +163,10 @@ def _menus(
         "dataset": {None: "all", **dict(zip(datasets, datasets, strict=True))},
         "component": {name: name for name in measured("component", COMPONENTS)},
         "position": {name: name for name in measured("position", TEXT_ORDER)},
-        "rule": {name: f"{name}: {title}" for name, title in RULES.items()},
+        "rule": {name: f"{name}: {title}" for name, title in RULE_CHOICES.items()},
         # Where more than one component or position was measured, the headline alone has all kinds of logits.
         "logits": {name: title if name == "measured" else f"{title}{only}" for name, title in TAKEN_OUT.items()},
-        "quantity": {name: quantity.title for name, quantity in QUANTITIES.items()},
+        "quantity": {name: quantity.title for name, quantity in QUANTITY_COLUMNS.items()},
         "intervention": {name: intervention_title(name) for name in measured("intervention")},
     }
     return {
@@ -204,13 +212,13 @@ def _flattened() -> list[alt.Transform]:
 
 def _chosen_quantity(part: str) -> str:
     """The value, or an end of its interval, of the quantity that the menu says."""
-    points, logits = (getattr(QUANTITIES[name], part) for name in ("delta_p", "delta_logit"))
+    points, logits = (getattr(QUANTITY_COLUMNS[name], part) for name in ("delta_p", "delta_logit"))
     return f"chosen_quantity === 'delta_p' ? datum.{points} : datum.{logits}"
 
 
 def _domain(summary: pl.DataFrame) -> alt.Scale:
     """The axis of the quantity that the menu says, the same for every other choice."""
-    ends = {name: limits(summary, quantity) for name, quantity in QUANTITIES.items()}
+    ends = {name: limits(summary, quantity) for name, quantity in QUANTITY_COLUMNS.items()}
     low, high = (
         alt.ExprRef(f"chosen_quantity === 'delta_p' ? {ends['delta_p'][end]} : {ends['delta_logit'][end]}")
         for end in (0, 1)

@@ -10,11 +10,11 @@ from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named
 from anchorscope.summarise.claims import CLAIMS, Part
 from anchorscope.summarise.claims_page import (
+    ABOUT_KINDS,
+    ABOUT_ONE_MECHANISM,
     EXPLAINED,
-    KINDS,
     LANDMARKS,
     LOGITS_TITLES,
-    ONE_MECHANISM,
     kinds_rows,
     landmark_rows,
     one_mechanism_rows,
@@ -40,8 +40,8 @@ def claims_section(claims: Mapping, models: Titles, datasets: Titles) -> Markup:
         "claims.html",
         explained=EXPLAINED,
         claims=[one for one in judged if one["verdicts"]],
-        one_mechanism_explained=ONE_MECHANISM,
-        kinds_explained=KINDS,
+        one_mechanism_explained=ABOUT_ONE_MECHANISM,
+        kinds_explained=ABOUT_KINDS,
         landmarks_explained=LANDMARKS,
         **{name: None if table.is_empty() else named(table, models, datasets) for name, table in tables.items()},
     )

@@ -1,20 +1,20 @@
 """Detection on the report: which method is best, whether pathways help, what carries over, and all numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 from markupsafe import Markup
 
-from anchorscope.detect.compare import NO, UNDECIDED, YES, carried_over, overall, verdict
-from anchorscope.detect.methods import LEARNT, METHODS, OTHERS, PROBE, TITLES
+from anchorscope.detect.compare import NEITHER, NO, YES, mean_transfer, overall, verdict
+from anchorscope.detect.methods import LEARNT, METHOD_TITLES, METHODS, OTHERS, PROBE
+from anchorscope.draw.panels import Tables
 from anchorscope.report.figures import Link, Picture
 from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named, rounded
 from anchorscope.summarise.wording import with_ends
 
-Tables = Mapping[str, pl.DataFrame]
-MARKS = {YES: " ▲", NO: " ▼", UNDECIDED: ""}
-GAIN = pl.struct("gain", "gain_low", "gain_high").map_elements(
+MARKS = {YES: " ▲", NO: " ▼", NEITHER: ""}
+GAIN_CELL = pl.struct("gain", "gain_low", "gain_high").map_elements(
     lambda row: with_ends(row, "gain", 3), return_dtype=pl.String
 )  # with its interval, as text
 BALANCED = 0.02  # how far from one half the share of hallucinated answers may be
@@ -34,13 +34,15 @@ def detection_section(
     for model in models:
         own = {name: table.filter(model=model) for name, table in tables.items()}
         if len(own["detection"]):
-            found.append({"model": models[model], "sentences": sentences(own, datasets), "areas": areas(own, datasets)})
+            found.append(
+                {"model": models[model], "sentences": sentences(own, datasets), "areas": area_rows(own, datasets)}
+            )
     return render(
         "detection.html",
         balance=balance(tables["detection"]),
         found=found,
         pictures=pictures,
-        numbers=named(numbers(tables["detection"]), models, datasets),
+        numbers=named(detection_numbers(tables["detection"]), models, datasets),
         pathways=named(pathways_table(tables["pathways"]), models, datasets),
         carried=named(carried_table(tables["transfer"]), models, datasets),
         uncarried=_why_nothing(tables["transfer"]),
@@ -70,7 +72,7 @@ def sentences(own: Tables, datasets: Titles) -> list[str]:
 def _best(rows: pl.DataFrame) -> str:
     """Which method ranks best on a dataset, and whether it is really better than the probe."""
     row = rows.sort("auc", descending=True, maintain_order=True).row(0, named=True)
-    area = f"{TITLES[row['method']]} ranks best, with an AUC of {with_ends(row, 'auc', 2)}"
+    area = f"{METHOD_TITLES[row['method']]} ranks best, with an AUC of {with_ends(row, 'auc', 2)}"
     if row["method"] == PROBE:
         return f"{area}."
     sure = verdict(row["gain_low"], row["gain_high"]) == YES
@@ -87,20 +89,20 @@ def _pathways(table: pl.DataFrame, datasets: Titles) -> str:
             for name, title in datasets.items()
             if name in set(table["dataset"])
         }
-        by_verdict = {word: [title for title, one in said.items() if one == word] for word in (YES, NO, UNDECIDED)}
+        by_verdict = {word: [title for title, one in said.items() if one == word] for word in (YES, NO, NEITHER)}
         everywhere = f"all {len(said)} datasets" if len(said) > 1 else "".join(said)
         told = "; ".join(
             f"{word} on {', '.join(titles) if len(titles) < len(said) else everywhere}"
             for word, titles in by_verdict.items()
             if titles
         )
-        parts.append(f"{TITLES[method]}: {told}")
+        parts.append(f"{METHOD_TITLES[method]}: {told}")
     return f"Does it help to know pathways? {'. '.join(parts)}."
 
 
 def _carries(transfer: pl.DataFrame, datasets: Titles) -> str:
     """How much of the probe's AUC is left on other datasets, and which trained method does best there."""
-    carried = carried_over(transfer)
+    carried = mean_transfer(transfer)
     if carried.is_empty():
         return _why_nothing(transfer)
     (probe,) = carried.filter(method=PROBE).to_dicts()
@@ -110,7 +112,7 @@ def _carries(transfer: pl.DataFrame, datasets: Titles) -> str:
     return (
         f"Does it carry over? The plain probe's mean AUC is {probe['home']:.2f} on the dataset that it was trained on, "
         f"{probe['elsewhere']:.2f} on another{joint}. "
-        f"Of the trained methods, {TITLES[best['method']]} does best on another, with {best['elsewhere']:.2f}."
+        f"Of the trained methods, {METHOD_TITLES[best['method']]} does best on another, with {best['elsewhere']:.2f}."
         f"{_left_out(transfer, datasets)}"
     )
 
@@ -142,21 +144,21 @@ def _left_out(transfer: pl.DataFrame, datasets: Titles) -> str:
     )
 
 
-def areas(own: Tables, datasets: Titles) -> pl.DataFrame:
+def area_rows(own: Tables, datasets: Titles) -> pl.DataFrame:
     """One row per method of a model, one column per dataset: the AUC, marked where it differs from the probe's."""
     rows = own["detection"]
     texts = [
         f"{with_ends(row, 'auc', 2)}{'' if row['gain'] is None else MARKS[verdict(row['gain_low'], row['gain_high'])]}"
         for row in rows.to_dicts()
     ]
-    told = rows.with_columns(pl.col("method").replace(TITLES), text=pl.Series(texts))
+    told = rows.with_columns(pl.col("method").replace(METHOD_TITLES), text=pl.Series(texts))
     wide = told.pivot("dataset", index="method", values="text", maintain_order=True)
     return wide.select(
         "method", *(pl.col(name).alias(title) for name, title in datasets.items() if name in wide.columns)
     )
 
 
-def numbers(detection: pl.DataFrame) -> pl.DataFrame:
+def detection_numbers(detection: pl.DataFrame) -> pl.DataFrame:
     """Everything else about each method, as text."""
     published = (
         []
@@ -166,9 +168,9 @@ def numbers(detection: pl.DataFrame) -> pl.DataFrame:
     return detection.select(
         "model",
         "dataset",
-        pl.col("method").replace(TITLES),
+        pl.col("method").replace(METHOD_TITLES),
         "n",
-        GAIN.alias("gain over the plain probe"),
+        GAIN_CELL.alias("gain over the plain probe"),
         rounded("calibration_error", 3).alias("calibration error"),
         rounded("aurc", 3).alias("area under risk by coverage"),
         rounded("right_at_50", 3).alias("right among the surer half"),
@@ -182,18 +184,18 @@ def pathways_table(table: pl.DataFrame) -> pl.DataFrame:
     return table.select(
         "model",
         "dataset",
-        pl.col("method", "against").replace(TITLES),
-        GAIN.alias("gain"),
+        pl.col("method", "against").replace(METHOD_TITLES),
+        GAIN_CELL.alias("gain"),
         "helps",
     )
 
 
 def carried_table(transfer: pl.DataFrame) -> pl.DataFrame:
     """How well each trained method does at home, elsewhere, and after training on all other datasets, as text."""
-    trained = carried_over(transfer).filter(pl.col("method").is_in(LEARNT))
+    trained = mean_transfer(transfer).filter(pl.col("method").is_in(LEARNT))
     return trained.select(
         "model",
-        pl.col("method").replace(TITLES),
+        pl.col("method").replace(METHOD_TITLES),
         rounded("home", 3).alias("at home"),
         rounded("elsewhere", 3).alias("on another dataset"),
         rounded("others", 3).alias("trained on all others"),

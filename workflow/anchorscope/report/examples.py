@@ -22,16 +22,16 @@ def read_examples(
     deepest: Path | str, answers: Answers, models: Mapping[str, str], datasets: Mapping[str, str]
 ) -> dict[tuple[str, str], pl.DataFrame]:
     """The examples to show, by the titles of model and dataset; `answers` has the files of each."""
-    chosen = choose(read_frame(deepest))
+    chosen = choose_shown(read_frame(deepest))
     examples = {}
     for (model, dataset), own in answers.items():
         mine = chosen.filter(model=model, dataset=dataset)
-        shown = not_probed(own) if mine.is_empty() else with_answers(mine, own)
+        shown = not_probed_rows(own) if mine.is_empty() else with_answers(mine, own)
         examples[models[model], datasets[dataset]] = shown
     return examples
 
 
-def choose(deepest: pl.DataFrame) -> pl.DataFrame:
+def choose_shown(deepest: pl.DataFrame) -> pl.DataFrame:
     """The first examples by id of every model, dataset and anchor; an id is a hash, so nobody chose them."""
     keys = ["model", "dataset", "question_anchored"]
     chosen = deepest.filter(intervention="exact_question").sort(*keys, "id")
@@ -45,7 +45,7 @@ def with_answers(chosen: pl.DataFrame, shards: Iterable[Path | str]) -> pl.DataF
     return chosen.join(pl.concat(answers), on="id", maintain_order="left")
 
 
-def not_probed(shards: Sequence[Path | str]) -> pl.DataFrame:
+def not_probed_rows(shards: Sequence[Path | str]) -> pl.DataFrame:
     """The first answers by id of each verdict, of a model and dataset for which there is no probe."""
     answers = pl.concat(read_frame(path, [*COLUMNS, "right"]) for path in shards)
     return answers.sort("id").group_by("right", maintain_order=True).head(COUNT)

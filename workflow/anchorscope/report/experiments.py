@@ -11,7 +11,7 @@ from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named
 from anchorscope.summarise.wording import between, plain
 
-TITLES = {
+EXPERIMENT_TITLES = {
     "patching": "Token patching",
     "answer_only": "The answer alone",
     "boundary": "Knowledge boundary",
@@ -48,11 +48,11 @@ def experiment_section(
         shown=SHOWN[name],
         pictures=pictures,
         claim=one_claim(name, claims["claims"], models, datasets),
-        table=named(numbers(table.filter(pl.col("model").is_in(list(models)))), models, datasets),
+        table=named(experiment_numbers(table.filter(pl.col("model").is_in(list(models)))), models, datasets),
     )
 
 
-def numbers(table: pl.DataFrame) -> pl.DataFrame:
+def experiment_numbers(table: pl.DataFrame) -> pl.DataFrame:
     """Means over layers, one row per model, dataset, measure, condition, stratum and rule; anchors side by side."""
     keys = ["model", "dataset", "measure", "condition", "stratum", "rule"]
     # Saliency has one layer, and no mean over layers.

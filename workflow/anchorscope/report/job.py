@@ -17,7 +17,7 @@ from anchorscope.report.chart import chart_section, family_chart
 from anchorscope.report.claims import claims_section
 from anchorscope.report.detection import detection_section
 from anchorscope.report.examples import Answers, examples_section, read_examples
-from anchorscope.report.experiments import TITLES, experiment_section
+from anchorscope.report.experiments import EXPERIMENT_TITLES, experiment_section
 from anchorscope.report.figures import (
     Link,
     Picture,
@@ -85,7 +85,7 @@ def write_report(
         *plain_paths(made, models),
         *coarse_roundings(made, models),
         unprobed(made, plain, datasets),
-        *remarks(files["asked"], answers, models=models, datasets=datasets),
+        *page_remarks(files["asked"], answers, models=models, datasets=datasets),
     ]
     sentences = {models[name]: sentence for name, sentence in claims["bottom_line"].items()}
     write_text(target, page(opening_section(pictures, sentences), filter(None, warnings), sections))
@@ -108,7 +108,7 @@ def experiment_sections(
                 datasets=datasets,
             ),
         )
-        for name, title in TITLES.items()
+        for name, title in EXPERIMENT_TITLES.items()
         if name in files
     ]
 
@@ -129,7 +129,7 @@ def detection_sections(files: Files, sets: Titles, models: Titles, datasets: Tit
     return [Section("Detection", section)]
 
 
-def remarks(questions: list[str], answers: Answers, models: Titles, datasets: Titles) -> list[str]:
+def page_remarks(questions: list[str], answers: Answers, models: Titles, datasets: Titles) -> list[str]:
     """What was found odd about most questions of a dataset, or about most answers of a model."""
     asked = [
         f"{title}: {remark}"

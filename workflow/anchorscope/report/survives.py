@@ -1,21 +1,22 @@
 """What survives: beside each model's gap, what else could explain it, one column per dataset."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
 
 import polars as pl
 from markupsafe import Markup
 
 from anchorscope.draw.figures import intervention_title
+from anchorscope.draw.panels import Tables
 from anchorscope.extract.axes import CONTROLS, EXACT, Headline
 from anchorscope.models.manifest import SALMON
 from anchorscope.probe.label_errors import DRAWS, ERRORS, SHARE
 from anchorscope.report.page import render
-from anchorscope.report.tables import Titles, distances
+from anchorscope.report.tables import Titles, distance_rows
 from anchorscope.summarise.parts import DISTANCE, EQUAL
 from anchorscope.summarise.wording import plain, signed_between, with_ends
 
-READERS = {
+READER_TITLES = {
     "best_layer": "best layer",
     "first_layer": "first layer",
     "question_words": "words of the question",
@@ -35,7 +36,6 @@ SAME_FORM = {  # groupings and forms
     ("answer_form", EQUAL): "at equal form of the answer",
     ("answer_in_question", "no"): "without answers that stand in the question",
 }
-Tables = Mapping[str, pl.DataFrame]  # those of one model on one dataset, at the headline
 Cells = Iterator[tuple[str, str | None]]  # what is measured, and what it came to
 
 
@@ -85,7 +85,7 @@ def _of_pair(tables: Tables, model: str, dataset: str) -> dict[str, dict[str, st
 def _ranking(own: Tables, salmon: Tables) -> Cells:
     """Probes, readers of text, random weights and shuffled labels."""
     areas = dict(own["text"].select("reader", "auc").iter_rows())
-    yield from ((title, plain(areas[reader], 2)) for reader, title in READERS.items() if reader in areas)
+    yield from ((title, plain(areas[reader], 2)) for reader, title in READER_TITLES.items() if reader in areas)
     for twin in _reference(salmon["layers"]):
         yield "random weights, best layer", plain(twin["auc"], 2)
     for row in _reference(own["layers"]):
@@ -135,7 +135,7 @@ def _areas(tables: Tables, intervention: str, rule: str = "honest", logits: str 
 
 def _lying(own: Tables) -> Cells:
     """Distances under the knockout and its control, and the honest gap in thirds by distance."""
-    found = {row["intervention"]: row for row in distances(own["layers"], own["strata"]).to_dicts()}
+    found = {row["intervention"]: row for row in distance_rows(own["layers"], own["strata"]).to_dicts()}
     shown = {intervention_title(name): found[name] for name in (EXACT, CONTROLS[EXACT]) if name in found}
     yield from ((title, plain(row["distance"], 2)) for title, row in shown.items())
     yield from ((f"{title}, along the probe", plain(row["along_the_probe"], 2)) for title, row in shown.items())

@@ -159,7 +159,7 @@ def form_table(forms: pl.DataFrame, headline: Headline) -> pl.DataFrame:
     )
 
 
-def distances(layers: pl.DataFrame, strata: pl.DataFrame) -> pl.DataFrame:
+def distance_rows(layers: pl.DataFrame, strata: pl.DataFrame) -> pl.DataFrame:
     """One row per model, dataset and intervention: means over layers, from the headline's rows.
 
     How far cut states lie from clean ones, in distances of clean states, altogether and along the probe; and the honest
@@ -182,7 +182,7 @@ def distances(layers: pl.DataFrame, strata: pl.DataFrame) -> pl.DataFrame:
 
 def distance_table(layers: pl.DataFrame, strata: pl.DataFrame, headline: Headline) -> pl.DataFrame:
     """The distances with their interventions in words."""
-    found = distances(layers.filter(**vars(headline)), strata.filter(**vars(headline)))
+    found = distance_rows(layers.filter(**vars(headline)), strata.filter(**vars(headline)))
     return found.with_columns(
         pl.col("intervention").map_elements(intervention_title, return_dtype=pl.String),
         *(rounded(name) for name in ("distance", "along_the_probe")),

@@ -53,7 +53,7 @@ Field = tuple[bool, bool]  # of the square: two kinds, degrees
 
 
 @dataclass(frozen=True)
-class Logits:
+class PromptLogits:
     """Standardised logits of some runs (layers, draws), and what curves and spreads are made of."""
 
     clean: Tensor  # [runs, prompts, examples]
@@ -61,22 +61,22 @@ class Logits:
     curve: Tensor  # [runs, prompts, examples, knots], the spline's columns
     diagonal: Tensor  # [runs, prompts], the slope at which a logit is kept as it is
 
-    def of(self, runs: Tensor) -> "Logits":
-        return Logits(*(part[runs] for part in vars(self).values()))
+    def of(self, runs: Tensor) -> "PromptLogits":
+        return PromptLogits(*(part[runs] for part in vars(self).values()))
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedAccount:
     """Parameters of an account, [runs, folds, parameters], and the log likelihood, [runs, folds]."""
 
     parameters: Tensor
     value: Tensor
 
 
-def standardise(clean: Tensor, cut: Tensor) -> Logits:
+def standardise(clean: Tensor, cut: Tensor) -> PromptLogits:
     """From logits [runs, prompts, examples]; a constant is added to every log density, the same for all accounts."""
     (clean, spread), (cut, wide) = (_scaled(values) for values in (clean, cut))
-    return Logits(clean, cut, _spline(clean), (spread / wide)[..., 0])
+    return PromptLogits(clean, cut, _spline(clean), (spread / wide)[..., 0])
 
 
 def _scaled(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,7 +96,7 @@ def _spline(clean: Tensor) -> Tensor:
     return torch.stack([torch.ones_like(clean), clean, *(bends[:-1] - bends[-1])], dim=-1)
 
 
-def design_of(account: Account, logits: Logits) -> Design:
+def design_of(account: Account, logits: PromptLogits) -> Design:
     """What each natural parameter is a linear function of, and which coefficients are held back a little.
 
     The natural parameters of an example are the two curves, the logarithms of the two spreads, the correlation (its
@@ -121,10 +121,12 @@ def log_density(account: Account, natural: Tensor, cut: Tensor) -> Derivatives:
     return _mixed(account, _around(account, natural, cut), natural[-1])
 
 
-Parts = tuple[Tensor, Tensor, dict[tuple[int, int], Tensor]]  # a log density with its first and second derivatives
+DensityParts = tuple[
+    Tensor, Tensor, dict[tuple[int, int], Tensor]
+]  # a log density with its first and second derivatives
 
 
-def _around(account: Account, natural: Tensor, cut: Tensor) -> Parts:
+def _around(account: Account, natural: Tensor, cut: Tensor) -> DensityParts:
     """The log density around the middle of each part, [parts, ...], by its two middles, two spreads and correlation."""
     middle = torch.stack([natural[CURVES], natural[FLAT if account.two_kinds else CURVES]], dim=1)  # [prompts, parts]
     spread = torch.stack([natural[SPREADS], natural[OWN]], dim=1)
@@ -172,7 +174,7 @@ def _share(natural: Tensor) -> Tensor:
     return SMALLEST_SHARE + (1 - 2 * SMALLEST_SHARE) * torch.sigmoid(natural)
 
 
-def _mixed(account: Account, parts: Parts, share: Tensor) -> Derivatives:
+def _mixed(account: Account, parts: DensityParts, share: Tensor) -> Derivatives:
     """Each example of either part, as often as the share says; the parts have their correlation in common."""
     density, gradients, seconds = parts
     sigmoid, part = torch.sigmoid(share), _share(share)
@@ -202,9 +204,9 @@ def _mixed(account: Account, parts: Parts, share: Tensor) -> Derivatives:
     return Derivatives(value, gradient, second, square)
 
 
-def fit_accounts(logits: Logits, weights: Tensor) -> dict[Account, Fitted]:
+def fit_accounts(logits: PromptLogits, weights: Tensor) -> dict[Account, FittedAccount]:
     """Every account, fitted to the examples that `weights` [runs, folds, examples] count."""
-    found: dict[Account, Fitted] = {}
+    found: dict[Account, FittedAccount] = {}
     for kinds, tails, degrees in product((False, True), TAILS, (True, False)):
         account = Account(kinds, degrees, tails)
         if kinds:
@@ -217,7 +219,7 @@ def fit_accounts(logits: Logits, weights: Tensor) -> dict[Account, Fitted]:
     return found
 
 
-def _best_start(account: Account, logits: Logits, weights: Tensor, starts: list[Tensor]) -> Tensor:
+def _best_start(account: Account, logits: PromptLogits, weights: Tensor, starts: list[Tensor]) -> Tensor:
     """Of several starts, the one that is best after a few steps, for each problem."""
     if len(starts) == 1:
         return starts[0]
@@ -227,16 +229,16 @@ def _best_start(account: Account, logits: Logits, weights: Tensor, starts: list[
     return ends.gather(0, best[None, ..., None].expand(1, *ends.shape[1:]))[0]
 
 
-def _fit(account: Account, logits: Logits, weights: Tensor, start: Tensor, steps: int) -> Fitted:
+def _fit(account: Account, logits: PromptLogits, weights: Tensor, start: Tensor, steps: int) -> FittedAccount:
     cut = logits.cut[:, :, None]
 
     def density(natural: Tensor, runs: Tensor) -> Derivatives:
         return log_density(account, natural, cut[runs])
 
-    return Fitted(*maximise(density, design_of(account, logits), weights, start, steps))
+    return FittedAccount(*maximise(density, design_of(account, logits), weights, start, steps))
 
 
-def _single(account: Account, logits: Logits, weights: Tensor) -> Tensor:
+def _single(account: Account, logits: PromptLogits, weights: Tensor) -> Tensor:
     """Where the fit of one curve begins: least squares, and the spreads and correlation of what they leave."""
     curve = logits.curve  # [runs, prompts, examples, knots]
     held = torch.diag(torch.tensor([1e-6, 1e-6, *[1.0] * (len(KNOTS) - 2)], dtype=curve.dtype, device=curve.device))
@@ -255,7 +257,7 @@ def _single(account: Account, logits: Logits, weights: Tensor) -> Tensor:
     return torch.cat(parts, dim=-1)
 
 
-def _alike(logits: Logits) -> Tensor:
+def _alike(logits: PromptLogits) -> Tensor:
     """Runs [runs] in which one curve leaves nothing: the knockout does the same to all, and no account gains."""
     everyone = torch.ones_like(logits.clean[:, :1])
     level = _single(Account(two_kinds=False, degrees=False, tails=TAILS[0]), logits, everyone)[:, 0]
@@ -263,7 +265,7 @@ def _alike(logits: Logits) -> Tensor:
     return (torch.exp(spreads) < ALIKE).any(-1)
 
 
-def _starts(single: Tensor, logits: Logits, weights: Tensor) -> list[Tensor]:
+def _starts(single: Tensor, logits: PromptLogits, weights: Tensor) -> list[Tensor]:
     """Where the fit of two kinds begins: kept as it is or along the one curve; lost at the mean, below or above it."""
     middle = torch.einsum("rfn,rpn->rpf", weights, logits.cut) / weights.sum(-1)[:, None]
     knots = len(KNOTS)
@@ -303,7 +305,7 @@ class Weighed:
 
 
 UPPER_RIGHT, LOWER_RIGHT = (Account(kinds, degrees=True, tails="student") for kinds in (False, True))
-POINTS = 25  # at which a curve is given
+CURVE_POINTS = 25  # at which a curve is given
 
 
 def gains_of(weighed: Weighed) -> dict[str, Tensor]:
@@ -311,7 +313,9 @@ def gains_of(weighed: Weighed) -> dict[str, Tensor]:
     return {name: weighed.densities[better] - weighed.densities[worse] for name, (better, worse) in COMPARED.items()}
 
 
-def _held_out(field: Field, everyone: dict[Account, Fitted], logits: Logits, test: Tensor) -> tuple[Tensor, Tensor]:
+def _held_out(
+    field: Field, everyone: dict[Account, FittedAccount], logits: PromptLogits, test: Tensor
+) -> tuple[Tensor, Tensor]:
     """What a field of the square says of each example, [runs, examples], and how well it fits without each fold.
 
     The tails are those that fit everyone better. A fit without a fold begins where the one with everyone ended; its
@@ -331,7 +335,7 @@ def _held_out(field: Field, everyone: dict[Account, Fitted], logits: Logits, tes
     return said, worth
 
 
-def _square(everyone: dict[Account, Fitted], logits: Logits, test: Tensor) -> dict[Field, Tensor]:
+def _square(everyone: dict[Account, FittedAccount], logits: PromptLogits, test: Tensor) -> dict[Field, Tensor]:
     """What every field says of each example, [runs, examples], by the members of each fold, [folds, examples].
 
     The lower row holds the upper one: where a second line fits the other folds no better, there is none.
@@ -351,7 +355,7 @@ def _square(everyone: dict[Account, Fitted], logits: Logits, test: Tensor) -> di
 def weigh(clean: Tensor, cut: Tensor, folds: Tensor) -> Weighed:
     """Fit all accounts to logits [runs, prompts, examples], to all and without each of the folds [examples]."""
     exact = standardise(clean, cut)
-    logits = Logits(*(part.float() for part in vars(exact).values()))  # half the memory to go through
+    logits = PromptLogits(*(part.float() for part in vars(exact).values()))  # half the memory to go through
     test = torch.stack([folds == fold for fold in folds.unique()]).to(logits.cut)  # [folds, examples]
     everyone = fit_accounts(logits, torch.ones_like(logits.clean[:, :1]))
     single, whole = (
@@ -361,7 +365,7 @@ def weigh(clean: Tensor, cut: Tensor, folds: Tensor) -> Weighed:
     along, flat = _around(LOWER_RIGHT, whole, logits.cut[:, :, None])[0]
     lost = torch.sigmoid(torch.log(share) - torch.log1p(-share) + flat - along)[:, 0]
     wide = cut.std(-1, keepdim=True).clamp(min=1e-9)
-    places = torch.linspace(0, clean.shape[-1] - 1, POINTS, device=clean.device).round().long()
+    places = torch.linspace(0, clean.shape[-1] - 1, CURVE_POINTS, device=clean.device).round().long()
     rank = clean.argsort(-1)[..., places]
 
     def curve(natural: Tensor) -> Tensor:

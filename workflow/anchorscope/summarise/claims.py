@@ -29,7 +29,7 @@ BEGINNING = 8  # one layer in so many counts as one of "the first layers"
 LARGER = 1.2  # a larger model has more than this many times the parameters
 VERDICTS = ("contradicted", "undecided", "supported")
 NOT_APPLICABLE = "does not apply"
-CHANCE = "the probe is no better than chance"
+NO_BETTER_THAN_CHANCE = "the probe is no better than chance"
 Region = tuple[float, float]
 BELOW_ZERO: Region = (-np.inf, 0.0)
 Effect = tuple[float, np.ndarray]  # a number, and its resamples [draws]
@@ -247,7 +247,7 @@ def _model_claims(runs: list[Run]) -> list[JudgedClaim]:
     flat, deepens, control = (_open(name, *names) for name in ("flat", "deepens", "control"))
     usable = [run for run in runs if run.reads_truth]
     if not usable:
-        return [replace(claim, because=CHANCE) for claim in (*below.values(), flat, deepens, control)]
+        return [replace(claim, because=NO_BETTER_THAN_CHANCE) for claim in (*below.values(), flat, deepens, control)]
     near_zero, nothing = (usable[0].bounds * bound for bound in (NEAR_ZERO, NOTHING))
     return [
         *(_below_zero(claim, [over_layers(run.gaps[logits]) for run in usable]) for logits, claim in below.items()),

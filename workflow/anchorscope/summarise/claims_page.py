@@ -15,19 +15,19 @@ push that the knockout gives to all examples alike; and *residual*, also without
 is a lower bound, because two kinds of examples make a part of that slope."""
 LOGITS_TITLES = {"measured": "as measured", "recentred": "recentred", "residual": "residual"}
 YES_NO = {True: "yes", False: "no", None: "–"}
-ONE_MECHANISM = """A gap under `honest` is a property of the examples, but not yet two kinds of them: a knockout that
-shifts every logit along one line gives a gap, too. Here are its simulations, fitted to this run, beside the measured
-gap, both as the mean over layers. Beyond: the measured interval lies wholly below that of the simulations, which is
-stricter than a test at 5 %, so that what is not beyond is not thereby one mechanism. Beyond it, the shift is a property
-of the example; whether of two kinds or by degrees, the next table says."""
-KINDS = """Each example's logit under the knockout against its clean one: do the points lie around one curve or two, one
-for examples that keep their evidence and a flat one for those that lose it? Four accounts predict held-out examples
-under both prompts: one curve or two, each with what is left independent between the prompts, or correlated, because
-examples also differ by degrees. The gain of kinds is how much better two curves predict than one, with degrees in both;
-that of degrees, how much better one curve predicts with them. In nats per example, averaged over layers, each account
-with those of normal and Student's tails that fit better, and 95 % intervals over subjects. All verdicts of a run
-together call two kinds that are none with at most 5 %. The last column: the least share of lost examples, as far from
-the others as on HotpotQA, that this many examples would have shown four times in five."""
+ABOUT_ONE_MECHANISM = """A gap under `honest` is a property of the examples, but not yet two kinds of them: a knockout
+that shifts every logit along one line gives a gap, too. Here are its simulations, fitted to this run, beside the
+measured gap, both as the mean over layers. Beyond: the measured interval lies wholly below that of the simulations,
+which is stricter than a test at 5 %, so that what is not beyond is not thereby one mechanism. Beyond it, the shift is a
+property of the example; whether of two kinds or by degrees, the next table says."""
+ABOUT_KINDS = """Each example's logit under the knockout against its clean one: do the points lie around one curve or
+two, one for examples that keep their evidence and a flat one for those that lose it? Four accounts predict held-out
+examples under both prompts: one curve or two, each with what is left independent between the prompts, or correlated,
+because examples also differ by degrees. The gain of kinds is how much better two curves predict than one, with degrees
+in both; that of degrees, how much better one curve predicts with them. In nats per example, averaged over layers, each
+account with those of normal and Student's tails that fit better, and 95 % intervals over subjects. All verdicts of a
+run together call two kinds that are none with at most 5 %. The last column: the least share of lost examples, as far
+from the others as on HotpotQA, that this many examples would have shown four times in five."""
 LANDMARKS = """The published values were read from the figures and are good to about 10 points; the measured ones are
 from the rule `flip`, as there. A range spans datasets and layers."""
 
@@ -49,8 +49,8 @@ def claims_page(findings: Findings) -> str:
             table = _parts_table(rows) if claim.of_experiment else _claim_table(rows, claim.effect)
             parts += [f"## {claim.number}. {claim.statement[0].upper()}{claim.statement[1:]}", table]
     for title, explained, beside in (
-        ("What one mechanism would show", ONE_MECHANISM, one_mechanism_rows(findings.one_mechanism)),
-        ("Two kinds of examples, or one", KINDS, kinds_rows(findings.kinds)),
+        ("What one mechanism would show", ABOUT_ONE_MECHANISM, one_mechanism_rows(findings.one_mechanism)),
+        ("Two kinds of examples, or one", ABOUT_KINDS, kinds_rows(findings.kinds)),
         ("Published landmarks", LANDMARKS, landmark_rows(findings.landmarks)),
     ):
         if beside:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from anchorscope.choose.balance import VERDICTS, before_balance
+from anchorscope.choose.balance import GRADES, before_balance
 from anchorscope.files.sealed_parquet import made_from, read_metadata
 
 
@@ -33,7 +33,7 @@ def count_pair(questions: str, chosen: Sequence[str]) -> dict:
     dropped = rows_by_verdict(questions)
     kept = dropped.pop("kept")
     verdicts = before_balance(chosen)
-    right, wrong, refused = (verdicts[name] for name in VERDICTS)
+    right, wrong, refused = (verdicts[name] for name in GRADES)
     analysed = sum(read_metadata(path).num_rows for path in chosen)
     return {
         "questions": kept,

@@ -25,18 +25,18 @@ from anchorscope.summarise.curves import QUANTITIES, Estimate
 from anchorscope.summarise.grouping import LOGITS
 from anchorscope.summarise.tables import Coverage
 from anchorscope.summarise.verdict_on_kinds import (
+    ALL_EXAMPLES,
     BY_DEGREES,
     COMPARED,
-    EVERYONE,
     ONE_MECHANISM,
     TWO_KINDS,
     UNDECIDED,
     judge,
-    judge_all,
+    judge_accounts,
 )
 from anchorscope.summarise.wording import between, notes, signed, unprobed
 
-FEW = 100  # examples of a dataset below which little can be said
+FEW_EXAMPLES = 100  # examples of a dataset below which little can be said
 MOST, LITTLE = 0.5, 0.25  # a form that makes up so much of one group, and so little of the other
 NAMED = 4  # datasets that are named one by one; more are counted
 VERDICTS = {
@@ -160,12 +160,12 @@ def judge_kinds(accounts: pl.DataFrame, told_apart: pl.DataFrame, models: Sequen
     gains = [f"{gain}{end}" for gain in COMPARED for end in ("", "_error", "_low", "_high")]
     columns = ["model", "dataset", "among", "n", *gains, "correlation", "share_lost"]
     overall = accounts.filter(pl.col("layer").is_null(), pl.col("model").is_in(models)).select(columns)
-    verdicts, found = judge_all(accounts), []
-    for row in overall.filter(among=EVERYONE).to_dicts():
+    verdicts, found = judge_accounts(accounts), []
+    for row in overall.filter(among=ALL_EXAMPLES).to_dicts():
         own = {"model": row["model"], "dataset": row["dataset"]}
         verdict = verdicts[row["model"], row["dataset"]]
         seen = verdict.verdict == TWO_KINDS
-        parts = overall.filter(pl.col("among") != EVERYONE, **own).to_dicts() if seen else []
+        parts = overall.filter(pl.col("among") != ALL_EXAMPLES, **own).to_dicts() if seen else []
         within = [
             {"among": part["among"], "n": part["n"], **asdict(judge(part, verdicts=len(parts)))} for part in parts
         ]
@@ -182,13 +182,13 @@ def published_beside_measured(comparison: Comparison, summary: pl.DataFrame, mod
     for name, manifest in models.items():
         flip = summary.filter(model=name, rule="flip", logits="measured", intervention="exact_question")
         rows += [
-            {"model": name, **compare(landmark, published["tolerance"], flip=flip, layouts=comparison.layouts)}
+            {"model": name, **compare_landmark(landmark, published["tolerance"], flip=flip, layouts=comparison.layouts)}
             for landmark in published["models"].get(manifest["source"].get("hub"), [])
         ]
     return rows
 
 
-def compare(landmark: dict, tolerance: float, flip: pl.DataFrame, layouts: dict[str, str]) -> dict:
+def compare_landmark(landmark: dict, tolerance: float, flip: pl.DataFrame, layouts: dict[str, str]) -> dict:
     """A landmark of a model: published and measured range over the datasets, and whether they agree.
 
     `flip` holds the model's headline summary under that rule; `layouts` says whose questions a dataset has.
@@ -234,10 +234,10 @@ def bottom_line(
         return f"nothing can be said, because {honest.because}."
     judged = list(dict.fromkeys(row.dataset for row in rows if row.dataset is not None and row.effect is not None))
     own = [row for row in kinds if row["model"] == model]
-    few = [row for row in own if row["n"] < FEW]
+    few = [row for row in own if row["n"] < FEW_EXAMPLES]
     datasets = f" and {len(judged)} datasets" if len(judged) > 1 else ""
     sentences = [
-        f"Little can be said {_on(few)}: fewer than {FEW} examples." if few else "",
+        f"Little can be said {_on(few)}: fewer than {FEW_EXAMPLES} examples." if few else "",
         *_forms(forms.filter(model=model)),
         f"Of {sum(row['n'] for row in own):,} examples," if own else "Here,",
         f"averaged over layers{datasets}, the gap between Question- and Answer-Anchored examples "

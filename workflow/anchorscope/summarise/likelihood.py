@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-TOLERANCE = 1e-5  # a problem ends when its log likelihood gains less than this per example
+GAIN_TOLERANCE = 1e-5  # a problem ends when its log likelihood gains less than this per example
 DAMPING = 1e-2  # at the start, in units of the gradients' variance
 MOST_DAMPING = 1e6
 
@@ -140,7 +140,7 @@ def maximise(
         better = torch.isfinite(tried.value) & (gain >= 0) & ~done
         point.take(tried, better)
         damping = torch.where(better, (damping / 10).clamp(min=1e-6), 6 * damping)
-        done |= (gain.abs() < TOLERANCE * weights.sum(-1)) | (damping > MOST_DAMPING)
+        done |= (gain.abs() < GAIN_TOLERANCE * weights.sum(-1)) | (damping > MOST_DAMPING)
         best[runs[:, None], folds], value[runs[:, None], folds] = point.parameters, point.value
         if done.all():
             break

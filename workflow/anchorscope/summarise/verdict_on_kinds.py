@@ -29,7 +29,7 @@ COMPARED = {
     "kinds_without_degrees": ((True, False), (False, False)),
     "degrees_within_kinds": ((True, True), (True, False)),
 }
-EVERYONE = "all"  # examples
+ALL_EXAMPLES = "all"  # examples
 TWO_KINDS, BY_DEGREES, ONE_MECHANISM, UNDECIDED = "two kinds", "by degrees", "one mechanism", "undecided"
 FAMILY_ERROR = 0.05  # of all verdicts of a run together
 POWER = 0.8  # how often an effect that could have been seen is seen
@@ -86,9 +86,9 @@ def judge(row: Mapping[str, float], verdicts: int) -> Verdict:
     return Verdict(found, share)
 
 
-def judge_all(accounts: pl.DataFrame) -> dict[tuple[str, str], Verdict]:
+def judge_accounts(accounts: pl.DataFrame) -> dict[tuple[str, str], Verdict]:
     """The verdict on every model and dataset of the gathered accounts; those on salmons count among them."""
-    rows = accounts.filter(pl.col("layer").is_null(), among=EVERYONE).to_dicts()
+    rows = accounts.filter(pl.col("layer").is_null(), among=ALL_EXAMPLES).to_dicts()
     return {(row["model"], row["dataset"]): judge(row, verdicts=len(rows)) for row in rows}
 
 

@@ -14,11 +14,11 @@ from anchorscope.probe.quality import auc_with_interval
 from anchorscope.summarise.accounts import Weighed, gains_of, weigh
 from anchorscope.summarise.bootstrap import Resamples, ends_as_columns, interval, resample
 from anchorscope.summarise.grouping import LABELLED_UNDER, both_prompts, read_places
-from anchorscope.summarise.verdict_on_kinds import COMPARED, EVERYONE, TWO_KINDS, judge
+from anchorscope.summarise.verdict_on_kinds import ALL_EXAMPLES, COMPARED, TWO_KINDS, judge
 from anchorscope.text.forms import QUESTION_FORMS
 from anchorscope.text.normal_words import bare_words
 
-ANSWERS_NEEDED = ["id", "question", "property", "answer"]
+FORMS_NEEDED = ["id", "question", "property", "answer"]
 AT_ONCE = 8_000  # examples of all layers that are fitted together; more do not stay in a processor's cache
 MIN_WITHIN = 100  # examples of a form within which kinds are looked for
 MIN_TOLD = 10  # examples that share a value, so that it is said how many of them are lost
@@ -38,7 +38,7 @@ TOLD_SCHEMA: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredPlace:
     """Logits [layers, prompts, examples] of the examples in which something is cut, and what is known of each."""
 
     clean: np.ndarray
@@ -46,8 +46,8 @@ class Measured:
     folds: np.ndarray  # [examples]
     examples: pl.DataFrame
 
-    def among(self, members: np.ndarray) -> "Measured":
-        return Measured(
+    def among(self, members: np.ndarray) -> "MeasuredPlace":
+        return MeasuredPlace(
             self.clean[..., members], self.cut[..., members], self.folds[members], self.examples.filter(members)
         )
 
@@ -57,7 +57,7 @@ def weigh_kinds(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Both tables. The second is about the kinds, and empty where two are not seen in this dataset alone."""
     measured = _read(delta.filter(**vars(headline)), answers)
-    rows, weighed = _weighed_rows(measured, EVERYONE, draws=draws, seed=seed)
+    rows, weighed = _weighed_rows(measured, ALL_EXAMPLES, draws=draws, seed=seed)
     told = pl.DataFrame(schema=TOLD_SCHEMA)
     if judge(rows[-1], verdicts=1).verdict == TWO_KINDS:
         rows += [
@@ -68,18 +68,18 @@ def weigh_kinds(
     return pl.DataFrame(rows, schema=ACCOUNTS_SCHEMA), told
 
 
-def _read(delta: pl.DataFrame, answers: pl.DataFrame) -> Measured:
+def _read(delta: pl.DataFrame, answers: pl.DataFrame) -> MeasuredPlace:
     """From the headline's rows; logits are averaged over repeats."""
     rows = delta.filter(intervention=LABELLED_UNDER).sort("repeat", "layer", "id")
     (place,) = read_places(rows).values()
     clean, cut = (values.swapaxes(0, 1) for values in both_prompts(place))
     examples = rows.head(place.folds.shape[1]).join(
-        answers.select(ANSWERS_NEEDED), on="id", how="left", maintain_order="left"
+        answers.select(FORMS_NEEDED), on="id", how="left", maintain_order="left"
     )
-    return Measured(clean, cut, place.folds[0], examples).among(np.isfinite(cut).all((0, 1)))
+    return MeasuredPlace(clean, cut, place.folds[0], examples).among(np.isfinite(cut).all((0, 1)))
 
 
-def _weighed_rows(measured: Measured, among: str, *, draws: int, seed: int) -> tuple[list[dict], list[Weighed]]:
+def _weighed_rows(measured: MeasuredPlace, among: str, *, draws: int, seed: int) -> tuple[list[dict], list[Weighed]]:
     """One row per layer, and one for the mean over layers, whose layer is null."""
     resamples = resample(measured.examples["cluster"].to_list(), 1, draws, seed)
     parts = list(_in_parts(measured, among))
@@ -93,7 +93,7 @@ def _weighed_rows(measured: Measured, among: str, *, draws: int, seed: int) -> t
     return [*rows, {**about, "layer": None, **_gains(gains.mean(1), resamples), **overall}], parts
 
 
-def _in_parts(measured: Measured, among: str) -> Iterator[Weighed]:
+def _in_parts(measured: MeasuredPlace, among: str) -> Iterator[Weighed]:
     """A few layers at a time."""
     layers, size = len(measured.clean), max(1, AT_ONCE // len(measured.examples))
     folds = torch.from_numpy(np.unique(measured.folds, return_inverse=True)[1])
@@ -140,7 +140,7 @@ def _parts(examples: pl.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
         yield "answer_in_question no", outside
 
 
-def _told_apart(measured: Measured, lost: np.ndarray, *, draws: int, seed: int) -> pl.DataFrame:
+def _told_apart(measured: MeasuredPlace, lost: np.ndarray, *, draws: int, seed: int) -> pl.DataFrame:
     """What tells the kinds apart: how many of each value are lost, and how well a number tells, as an AUC.
 
     `lost` [examples] is the probability of being of the lost kind, averaged over layers.
@@ -170,7 +170,7 @@ def _told_apart(measured: Measured, lost: np.ndarray, *, draws: int, seed: int) 
     return pl.DataFrame(rows, schema=TOLD_SCHEMA)
 
 
-def _numbers(measured: Measured) -> dict[str, np.ndarray]:
+def _numbers(measured: MeasuredPlace) -> dict[str, np.ndarray]:
     """What is known of each example as a number, [examples]; NaN where it is not."""
     examples = measured.examples
 

@@ -16,7 +16,7 @@ YES_NO, CHOICE, WHO, WHEN, WHERE, HOW_MANY = "yes_no", "choice", "who", "when", 
 WHICH_WHAT, NUMBER, DATE, IN_QUESTION, OTHER = "which_what", "number", "date", "in_question", "other"
 QUESTION_FORMS = (YES_NO, CHOICE, WHO, WHEN, WHERE, HOW_MANY, WHICH_WHAT, OTHER)
 ANSWER_FORMS = (YES_NO, NUMBER, DATE, IN_QUESTION, OTHER)
-COLUMNS = ("question_form", "answer_form", "answer_in_question")  # of tables with a row per example
+FORM_COLUMNS = ("question_form", "answer_form", "answer_in_question")  # of tables with a row per example
 
 # What stands in quotes or brackets is a name as a whole: "Trick or Treat" offers nothing to choose from.
 ONE_NAME = regex.compile(rf"{QUOTED.pattern}|\([^)]*\)|\[[^]]*\]")
@@ -36,7 +36,7 @@ ASKED_WITH = {
     **dict.fromkeys(("how", "how's", "why"), OTHER),
 }
 MEASURES = frozenset("many much long old tall high far big large deep wide heavy fast hot often".split())
-COMPARED = frozenset(
+COMPARATIVES = frozenset(
     """
     first last second earlier earliest later latest sooner more most less least fewer older oldest elder younger
     youngest larger largest bigger biggest smaller smallest taller tallest higher highest lower lowest longer longest
@@ -150,7 +150,7 @@ def _joins_alternatives(asked: _Asked, joint: int) -> bool:
     begins = [index + 1 for index in marks if asked.tokens[index + 1] not in CLAUSES | ASKED_WITH.keys() | {"or"}]
     if begins:
         return _apart(asked, begins[0], joint)
-    compared = not COMPARED.isdisjoint(asked.words[first:joint])
+    compared = not COMPARATIVES.isdisjoint(asked.words[first:joint])
     if not asked.has_case:  # "who came first romulus or remus"
         return compared and asked.words[first] in ("who", "which")
     return _names_at(asked, first, joint=joint, compared=compared)

@@ -19,7 +19,7 @@ ARTICLES = frozenset(("a", "an", "the"))
 LETTER_A = regex.compile(
     r"(?!\s+[\"'“‘(\[«*_]*[\p{L}\p{N}])|\s+(?:is|was|has|and|or|in|of|to|minor|major|flat|sharp)\b"
 )
-WORD = regex.compile(
+NORMAL_WORD = regex.compile(
     r"""
     \p{L}[\p{L}\p{M}\p{N}]*
     | (?:(?<![\p{L}\p{M}\p{N}.,)\]%'’])(?<!\d\s)(?P<sign>[-±])[$€£¥₹]?(?=\.?\d))?
@@ -35,7 +35,7 @@ WORD = regex.compile(
     """,
     regex.VERBOSE,
 )
-LETTERS, DIGIT = re.compile("[a-z]+"), re.compile("[0-9]")  # faster, where they do
+LATIN_LETTERS, DIGIT = re.compile("[a-z]+"), re.compile("[0-9]")  # faster, where they do
 DECIMAL_COMMA = regex.compile(r"\d{1,3},(?:\d\d?|\d{5,})")
 SEPARATORS = str.maketrans("", "", ",'’\u00a0\u2009\u202f")
 FOLDED = {
@@ -121,7 +121,7 @@ def bare_words(text: str) -> list[str]:
 def _words(folded: str) -> list[tuple[str, int, int]]:
     """The words of a folded text and where they begin and end in it."""
     plain = folded.isascii() and not DIGIT.search(folded)
-    words = [(_written(match), *match.span()) for match in (LETTERS if plain else WORD).finditer(folded)]
+    words = [(_written(match), *match.span()) for match in (LATIN_LETTERS if plain else NORMAL_WORD).finditer(folded)]
     said = [word for word in words if word[0] not in ARTICLES or not _is_article(folded, *word)]
     return said or words
 

@@ -21,7 +21,7 @@ ENGLISH = r"""
 SPANISH_END = r"(?=\W*$|\s*[,.;:!]|\s+(?-i:la\s+respuesta|qui[eé]n|qu[eé]|cu[aá]l|cu[aá]ndo|c[oó]mo|d[oó]nde|si)\b)"
 FRENCH_END = r"(?=\W*$|\s*[,.;:!]|\s+(?-i:la\s+r[eé]ponse|qui|quel|quelle|quand|comment|où|ce\s+que|si)\b)"
 PORTUGUESE_END = r"(?=\W*$|\s*[,.;:!]|\s+(?-i:a\s+resposta|quem|qual|quando|como|onde|o\s+que|se)\b)"
-OTHERS = {
+OTHER_LANGUAGES = {
     "Chinese": r"""
         [我咱]们?(?:真的)?(?:不|並不|并不)(?:知道|清楚|确定|確定|太清楚|了解|记得|記得)
       | [我咱]们?(?:无法|無法|不能|没有|沒有)(?:回答|确定|確定|提供|相关|相關|足够|足夠|答案)
@@ -67,7 +67,7 @@ SORRY = (
 BUT = r"\b(?:pero|mais|mas)\b|但是?|\b(?:लेकिन|मगर|و?لكن\w*|কিন্তু)\b"
 REFUSAL = regex.compile(
     rf"""\W*(?:(?:{SORRY})\W*(?:(?:\bbut\b|{BUT})\W*)?)*+
-    (?:{"|".join([ENGLISH, *OTHERS.values()])})
+    (?:{"|".join([ENGLISH, *OTHER_LANGUAGES.values()])})
     |\W*(?:{SORRY})\W*$""",
     regex.IGNORECASE | regex.VERBOSE,
 )

@@ -156,7 +156,7 @@ COMMA = regex.compile(
     r"(?!\s+(?:\p{Lu}\.(?:\p{Lu}\.)*|(?:(?:New|North|South|West|East)\s+)?\p{Lu}[\p{L}-]*)(?=\W*$|[.,;)]|\s[(–—]))"
     r"(?:\s|$)"
 )
-QUOTED = regex.compile(
+IN_QUOTES = regex.compile(
     r"\W*?(?:\"([^\"]+)\"|“([^”]+)”|(?<!\w)'((?:[^']|'\w)+)'(?!\w)|‘((?:[^’]|’\w)+)’(?!\w)|\*\*([^*]+)\*\*)"
 )
 INFLECTION = regex.compile(r"(?<=\w{3})(?:ed|ing|e?s)$")
@@ -204,7 +204,7 @@ def _short_answer(text: str, question: str) -> Span:
 
 def _from(text: str, start: int) -> Span:
     """The short answer that begins at `start`, or after what may stand before it."""
-    quoted = QUOTED.match(text, start)
+    quoted = IN_QUOTES.match(text, start)
     inside = _trimmed(text, *quoted.span(quoted.lastindex)) if quoted else None
     if inside:
         return inside
