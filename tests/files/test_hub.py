@@ -447,8 +447,9 @@ def test_a_model_and_a_dataset_of_the_hub_are_fetched_once_and_then_run_without_
     )
     folder = copy_project(tmp_path)
     source = {"source": "hub", "repo": "owner/set", "split": "test", "revision": REVISION}
+    asked = {"prompt": "few_shot", "dtype": "float32"}  # as the questions were written
     config = {
-        "models": {"mine": {"title": "Mine", "hub": "owner/model", "revision": REVISION, "dtype": "float32"}},
+        "models": {"mine": {"title": "Mine", "hub": "owner/model", "revision": REVISION, **asked}},
         "datasets": {"set": {"title": "Set", "layout": "nq", **source}},
         "figures": {"flip": {"models": ["mine"]}},
     }

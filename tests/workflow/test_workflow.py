@@ -843,4 +843,4 @@ def test_snakemakes_own_report_has_captions_categories_and_labels(rerun):
     for path, shown in json.loads(results).items():
         assert shown["caption"], path
     kinds = [entry["labels"]["kind"] for entry in json.loads(results).values() if "kind" in (entry["labels"] or {})]
-    assert sorted(kinds) == ["auc", "distribution", "family", "grid", "honest", "share"]
+    assert sorted(kinds) == ["auc", "distribution", "family", "grid", "honest", "lines", "push", "share"]
