@@ -3,18 +3,19 @@
 The table is empty where nothing was probed.
 """
 
-from anchorscope.experiments.estimate import estimate_experiment
+from anchorscope.experiments.record import Material
+from anchorscope.experiments.records import estimate_experiment
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
 
 configure_logging(snakemake.log[0])
 name, settings = snakemake.wildcards.experiment, {"draws": snakemake.params.draws, "seed": snakemake.params.seed}
-headline = Headline.from_json(snakemake.params.headline)
+given = Material(dict(snakemake.input.items()), Headline.from_json(snakemake.params.headline), **settings)
 write_derived(
     snakemake.output,
     snakemake.input.delta,
-    lambda: [estimate_experiment(name, dict(snakemake.input.items()), headline, **settings)],
+    lambda: [estimate_experiment(name, given)],
     {
         "stage": "estimate_experiment",
         "experiment": name,

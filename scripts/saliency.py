@@ -4,7 +4,7 @@ Writes one row per example, layer and flow: from the exact question words, and f
 was probed, the table is empty.
 """
 
-from anchorscope.experiments.saliency import SaliencySettings, saliency_file
+from anchorscope.experiments.measure_saliency import SaliencySettings, saliency_file
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 

@@ -4,7 +4,7 @@ Writes a table like the delta table, with what was put in the place of which tok
 probe, it is empty and says why in its metadata.
 """
 
-from anchorscope.experiments.scores import score_files
+from anchorscope.experiments.score_replaced import score_files
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 

@@ -9,7 +9,7 @@ import torch
 
 from anchorscope.detect import gates, scoring
 from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS
-from anchorscope.experiments import NAMES
+from anchorscope.experiments import READS
 from anchorscope.experiments.tell_groups import tell_groups
 from described import DESCRIBED, TABLES, columns, files, names, own_columns
 from detection_scores import make_detection
@@ -83,7 +83,7 @@ def test_the_figures_that_the_page_names_are_drawn(finished):
     drawn = {path.stem.removesuffix("_column") for path in (finished / "results/figures/main").iterdir()}
     detection = {kind.name for kind in DETECTION_KINDS}
     assert kinds == {kind.name for kind in FIGURE_KINDS} | detection
-    assert kinds - drawn == {"words", "windows", *NAMES, *detection}, "one choice of words, no window, nothing more"
+    assert kinds - drawn == {"words", "windows", *READS, *detection}, "one choice of words, no window, nothing more"
     assert drawn <= kinds
 
 

@@ -9,7 +9,7 @@ from anchorscope.draw.experiments import AWARENESS_TITLES, density
 from anchorscope.draw.figures import DRAW
 from anchorscope.draw.kinds import FIGURE_KINDS
 from anchorscope.draw.panels import View, read_style
-from anchorscope.experiments import NAMES
+from anchorscope.experiments import READS
 from anchorscope.experiments.groups import RULES
 from experiment_tables import REFERENCE, level, make_experiments
 from read_figures import outside
@@ -33,7 +33,7 @@ def tables() -> dict[str, pl.DataFrame]:
 def figures(tables) -> dict[str, Figure]:
     """As wide as a column, where there is least room."""
     view = View({"small": "Llama-3.2-1B-Instruct"}, DATASETS, style=read_style(column=True))
-    return {name: DRAW[name](tables, view) for name in NAMES}
+    return {name: DRAW[name](tables, view) for name in READS}
 
 
 def drawn(figure: Figure, panel: int, label: str) -> np.ndarray:
@@ -42,7 +42,7 @@ def drawn(figure: Figure, panel: int, label: str) -> np.ndarray:
 
 
 def test_every_experiment_has_a_figure_of_its_name():
-    assert tuple(kind.name for kind in FIGURE_KINDS if kind.experiment) == NAMES
+    assert [kind.name for kind in FIGURE_KINDS if kind.experiment] == list(READS)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from anchorscope.experiments.claims import judge_experiment
-from anchorscope.experiments.estimate import SAMPLE, pass_rows, read_known, saliency_rows
+from anchorscope.experiments.boundary import read_known
 from anchorscope.experiments.groups import Grouping, read_groups
+from anchorscope.experiments.judge import judge_experiment, with_experiments
 from anchorscope.experiments.means import MEANS_SCHEMA, bins, by_anchor, matched_gap, rows, to_table
 from anchorscope.experiments.names import ENOUGH
+from anchorscope.experiments.patching import patching_rows
+from anchorscope.experiments.records import EVERY_CLAIM
+from anchorscope.experiments.saliency import SAMPLE, saliency_rows
 from anchorscope.files.frames import write_frame
 from anchorscope.files.sealed_parquet import provenance
 from anchorscope.summarise.bootstrap import resample
@@ -129,7 +132,7 @@ def test_what_is_known_of_an_example_is_found_by_its_id(world):
 def test_a_donor_of_the_same_third_of_popularity_is_in_that_stratum(world):
     assert thirds(np.array([1.0, 50.0, 99.0, np.nan]), np.arange(100.0)).tolist() == [0, 1, 2, -1]
     scores = world.rows(world.cut, "patch_question").with_columns(donor_popularity=pl.lit(10**9))
-    table = to_table(pass_rows("patching", scores, world.groups(), world.resamples()))
+    table = to_table(patching_rows(scores, world.groups(), world.resamples()))
     whole = {row["stratum"]: row["n"] for row in table.filter(layer=0, rule="flip", anchor="gap").to_dicts()}
     third = thirds(world.groups().popularity, world.groups().popularity)
     assert whole["same_popularity"] == (third == 2).sum()
@@ -141,7 +144,7 @@ def test_an_example_without_a_donor_counts_nowhere(world):
     scores = world.rows(world.cut, "patch_question").with_columns(donor_popularity=pl.lit(None, pl.Int64))
     changed = [name for name in scores.columns if name.startswith("logit_ko")]
     scores = scores.with_columns(pl.when(pl.col("id") >= "0010").then(name).alias(name) for name in changed)
-    table = to_table(pass_rows("patching", scores, world.groups(), world.resamples()))
+    table = to_table(patching_rows(scores, world.groups(), world.resamples()))
     assert table.filter(layer=0, rule="honest", anchor="gap", stratum="all")["n"].to_list() == [len(world.wrong) - 10]
     assert "same_popularity" not in set(table["stratum"])
 
@@ -149,7 +152,7 @@ def test_an_example_without_a_donor_counts_nowhere(world):
 def test_scores_of_other_examples_are_one_sentence(world):
     scores = world.rows(world.cut, "patch_question").filter(pl.col("id") != "0000")
     with pytest.raises(ValueError, match="hold different examples"):
-        to_table(pass_rows("patching", scores, world.groups(), world.resamples()))
+        to_table(patching_rows(scores, world.groups(), world.resamples()))
 
 
 def test_a_reference_layer_without_saliency_is_one_sentence():
@@ -180,9 +183,10 @@ def test_popularity_is_left_out_of_a_claim_where_no_dataset_has_it():
 def test_the_page_has_every_part_of_an_experiments_claim():
     tables = {("model", "one"): patching("holds", 0)}
     judged = judge_experiment("patching", tables, readable=set(tables))
-    findings = Findings({}, claims=judged, one_mechanism=[], kinds=[], landmarks=[], weights={}, note="")
-    page = claims_page(findings)
-    assert list(json.loads(findings.to_json())["statements"]) == ["1", "2", "3", "4", "5", "6", "7"]
+    alone = Findings({6: "as before"}, {}, claims=[], one_mechanism=[], kinds=[], landmarks=[], weights={}, note="")
+    findings = with_experiments(alone, judged)
+    page = claims_page(findings, EVERY_CLAIM)
+    assert list(json.loads(findings.to_json())["statements"]) == ["6", "7"], "that which was run"
     for part in judged[0].parts:
         assert part.title in page
     assert "| model | one | honest | supported |" in page

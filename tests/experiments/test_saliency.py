@@ -14,7 +14,7 @@ from anchorscope.engine.gradients import Gradients
 from anchorscope.engine.parts import find_parts
 from anchorscope.engine.scores import own_attention
 from anchorscope.engine.work import Probes, Route, Verdicts, shared_tokens
-from anchorscope.experiments.saliency import build_routes, drawn, layers_read
+from anchorscope.experiments.measure_saliency import build_routes, drawn, layers_read
 from anchorscope.extract.axes import HEADLINE
 from anchorscope.extract.store import ActivationReader
 from anchorscope.probe.anchor_rules import FULL

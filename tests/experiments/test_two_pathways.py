@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from anchorscope.engine.door import Engine
-from anchorscope.experiments.scores import score_experiment
+from anchorscope.experiments.score_replaced import score_experiment
 from anchorscope.extract.axes import EXACT, HEADLINE, REPLACING
 from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import build_replaced, build_workload

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.estimate import EXPERIMENT_PASSES, FLOWS, LABELS, OTHER_PROMPT
+from anchorscope.experiments.answer_only import INPUTS
 from anchorscope.experiments.groups import RULES
 from anchorscope.experiments.means import MEANS_SCHEMA
 from anchorscope.experiments.names import (
@@ -18,11 +18,14 @@ from anchorscope.experiments.names import (
     LOGPROB,
     MEAN,
     ONE_MODE,
+    OTHER_PROMPT,
     READERS,
     SUBJECT,
     TWO_MODES,
     UNSURE,
 )
+from anchorscope.experiments.patching import PATCHES
+from anchorscope.experiments.saliency import FLOWS, LABELS
 from anchorscope.summarise.grouping import POPULARITY
 
 LEVELS = {"question": 40.0, "answer": 10.0, "gap": 30.0, None: 70.0}
@@ -41,11 +44,8 @@ def make_experiments(layers: dict[str, int], datasets: list[str], weights: str =
     strata = {ACCURACY: ("all", EQUAL_LOGIT, *POPULARITY)}
     units = {
         **{
-            name: [
-                (measure, condition, "all", anchor)
-                for condition, anchor in product(EXPERIMENT_PASSES[name][0], anchors)
-            ]
-            for name, measure in {"patching": FLIPS, "answer_only": DELTA_P}.items()
+            name: [(measure, condition, "all", anchor) for condition, anchor in product(passes, anchors)]
+            for name, measure, passes in (("patching", FLIPS, PATCHES), ("answer_only", DELTA_P, INPUTS))
         },
         "boundary": [
             (measure, EVERYONE, stratum, anchor)

@@ -10,10 +10,14 @@ import numpy as np
 import polars as pl
 import torch
 
-from anchorscope.experiments.claims import judge_experiment
-from anchorscope.experiments.estimate import SAMPLE, awareness_rows, boundary_rows, pass_rows, saliency_rows
+from anchorscope.experiments.answer_only import answer_only_rows
+from anchorscope.experiments.awareness import awareness_rows
+from anchorscope.experiments.boundary import boundary_rows
 from anchorscope.experiments.groups import RULES, Groups, read_groups
+from anchorscope.experiments.judge import judge_experiment
 from anchorscope.experiments.means import to_table
+from anchorscope.experiments.patching import patching_rows
+from anchorscope.experiments.saliency import SAMPLE, saliency_rows
 from anchorscope.experiments.tell_groups import tell_groups
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.examples import assign_folds
@@ -115,7 +119,7 @@ def patching(truth: str, seed: int) -> pl.DataFrame:
     passes = {"patch_question": question, "patch_random": others, "patch_right": question}
     scores = pl.concat(world.rows(changed, name) for name, changed in passes.items())
     scores = scores.with_columns(donor_popularity="popularity")
-    return to_table(pass_rows("patching", scores, world.groups(), world.resamples()))
+    return to_table(patching_rows(scores, world.groups(), world.resamples()))
 
 
 def answer_only(truth: str, seed: int) -> pl.DataFrame:
@@ -126,7 +130,7 @@ def answer_only(truth: str, seed: int) -> pl.DataFrame:
         name: world.moved(lambda logits: np.where(lost, 0.0, logits)) for name in ("answer_only", "answer_after_other")
     }
     scores = pl.concat(world.rows(changed, name) for name, changed in passes.items())
-    return to_table(pass_rows("answer_only", scores, world.groups(), world.resamples()))
+    return to_table(answer_only_rows(scores, world.groups(), world.resamples()))
 
 
 def boundary(truth: str, seed: int) -> pl.DataFrame:

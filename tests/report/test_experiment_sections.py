@@ -5,14 +5,14 @@ import re
 import pytest
 
 from anchorscope.draw.kinds import FIGURE_KINDS
-from anchorscope.experiments import NAMES
-from anchorscope.report.experiments import EXPERIMENT_TITLES, SHOWN, experiment_numbers, experiment_section
+from anchorscope.experiments import READS
+from anchorscope.experiments.records import EXPERIMENTS
+from anchorscope.report.experiments import experiment_numbers, experiment_section
 from anchorscope.report.figures import Link, Picture
-from anchorscope.summarise.claims import CLAIMS
 from experiment_tables import make_experiments
 
 TABLES = make_experiments({"small": 3}, ["popqa"])
-NUMBERS = dict(zip(NAMES, (7, 8, 9, 10, 11), strict=True))
+NUMBERS = dict(zip(EXPERIMENTS, (7, 8, 9, 10, 11), strict=True))
 
 
 def claims() -> dict:
@@ -26,7 +26,7 @@ def claims() -> dict:
     return {"claims": rows}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_section_has_figure_sentence_verdicts_and_numbers(name):
     kind = next(kind for kind in FIGURE_KINDS if kind.name == name)
     picture = Picture(kind, "Small", source="data:image/png;base64,", files=[Link("figures/x.png", "x.png")])
@@ -37,15 +37,15 @@ def test_a_section_has_figure_sentence_verdicts_and_numbers(name):
     )
     text = " ".join(re.sub(r"<[^>]+>", " ", html).split())
     assert kind.caption.replace("'", "&#39;") in html
-    assert SHOWN[name].split("`")[0].split("'")[0].split("\n")[0] in text
-    assert f"{NUMBERS[name]}. {CLAIMS[name].statement[:10].capitalize()}"[:8] in text
+    assert EXPERIMENTS[name].shown.split("`")[0].split("'")[0].split("\n")[0] in text
+    assert f"{NUMBERS[name]}. {EXPERIMENTS[name].claim.statement[:10].capitalize()}"[:8] in text
     assert "Q minus A +12.3 (−1.0 … +25.0), undecided" in text
     assert "Small &lt;1B&gt;, P, honest" in text
     assert html.count("<tr>") == 1 + len(experiment_numbers(TABLES[name]))
 
 
-def test_every_experiment_has_a_title_and_a_sentence():
-    assert tuple(EXPERIMENT_TITLES) == tuple(SHOWN) == NAMES
+def test_the_workflow_knows_every_experiment_and_its_claim_has_its_name():
+    assert list(READS) == list(EXPERIMENTS) == [experiment.claim.name for experiment in EXPERIMENTS.values()]
 
 
 def test_numbers_are_means_over_layers_with_the_groups_side_by_side():

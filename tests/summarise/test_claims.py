@@ -144,7 +144,7 @@ def test_a_claim_that_does_not_apply_says_why():
     alone = {row.claim: (row.model, row.verdict, row.effect, row.because) for row in judged([run()])}
     assert alone[4] == ("m", "does not apply", None, "the run has one model")
     assert alone[5] == ("m", "does not apply", None, "only one dataset was probed")
-    assert set(alone) == {claim.number for claim in CLAIMS.values() if not claim.of_experiment} == {1, 2, 3, 4, 5, 6}
+    assert set(alone) == {claim.number for claim in CLAIMS.values()} == {1, 2, 3, 4, 5, 6}
     equal = [row for row in judged([run("a"), run("b")]) if row.claim == 4]
     assert [(row.model, row.because) for row in equal] == [
         (model, "no figure shows a model beside a larger one") for model in "ab"
@@ -270,6 +270,7 @@ def test_the_page_shows_every_verdict_and_the_landmarks():
     kinds = {"model": "small", "dataset": "d", "n": 812, **gains, "verdict": "two kinds", "could_see_share": 0.081}
     within = [{"among": "question_form who", "n": 120, "verdict": "undecided", "could_see_share": None}]
     findings = Findings(
+        statements={},
         bottom_line={"small": "there is little."},
         claims=rows,
         one_mechanism=[null],
@@ -278,8 +279,8 @@ def test_the_page_shows_every_verdict_and_the_landmarks():
         weights={},
         note="Not the published datasets.",
     )
-    page = claims_page(findings)
-    for statement in (claim.statement for claim in CLAIMS.values() if not claim.of_experiment):
+    page = claims_page(findings, CLAIMS.values())
+    for statement in (claim.statement for claim in CLAIMS.values()):
         assert statement[1:] in page
     assert "Not the published datasets." in page
     assert page.count("| supported |") == sum(row.verdict == "supported" for row in rows)
@@ -325,5 +326,5 @@ def test_a_claim_on_which_delta_p_and_the_logit_disagree_says_so():
     far = replace(flat, answer=curve(-1.0, spread=0.01), bounds=1 / 25)
     row = next(row for row in judge_claims({"delta_p": [flat], "delta_logit": [far]}, []) if row.claim == 2)
     assert (row.verdict, row.in_logits["verdict"]) == ("supported", "contradicted")
-    findings = Findings(bottom_line={}, claims=[row], one_mechanism=[], kinds=[], landmarks=[], weights={}, note="")
-    assert "| **contradicted**: −1." in claims_page(findings)
+    findings = Findings({}, {}, claims=[row], one_mechanism=[], kinds=[], landmarks=[], weights={}, note="")
+    assert "| **contradicted**: −1." in claims_page(findings, CLAIMS.values())

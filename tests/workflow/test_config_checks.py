@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from anchorscope.config_checks import mistakes, with_bundled_files
-from anchorscope.experiments import NAMES
+from anchorscope.choose.balance import WITHIN
+from anchorscope.config_checks import SOURCE_KEYS, mistakes, with_bundled_files
+from anchorscope.experiments import READS
+from anchorscope.extract.axes import COMPONENTS, CONTROLS, POSITIONS
+from anchorscope.extract.store import DTYPES
+from anchorscope.questions.normalize import LAYOUTS
 from small_run import SNAKEMAKE, jobs
 from small_things import ROOT
 
@@ -311,6 +315,20 @@ def test_a_file_too_large_to_be_what_it_should_be_is_not_read(tmp_path):
         assert sentence.endswith(f"which has 1,099,511,627,776 bytes; {said}")
 
 
-def test_the_schema_names_every_experiment():
-    known = SCHEMA["properties"]["experiments"]["items"]["enum"]
-    assert known == list(NAMES)
+def test_the_schema_names_what_the_library_has():
+    properties = SCHEMA["properties"]
+    model, dataset = (properties[key]["additionalProperties"]["properties"] for key in ("models", "datasets"))
+    headline = properties["headline"]["properties"]
+    for named, known in (
+        (properties["experiments"]["items"], READS),
+        (properties["interventions"]["items"], CONTROLS),
+        (properties["components"]["items"], COMPONENTS),
+        (properties["positions"]["items"], POSITIONS),
+        (headline["component"], COMPONENTS),
+        (headline["position"], POSITIONS),
+        (properties["balance"], [True, False, *WITHIN]),
+        (model["dtype"], ["auto", *DTYPES]),
+        (dataset["layout"], LAYOUTS),
+        (dataset["source"], SOURCE_KEYS),
+    ):
+        assert named["enum"] == list(known)

@@ -27,7 +27,7 @@ if not sys.stderr.isatty():
     os.environ.update(TQDM_DISABLE="1")
 
 from anchorscope.draw.kinds import DETECTION_KINDS, kinds_drawn
-from anchorscope.experiments import NAMES as EXPERIMENT_NAMES
+from anchorscope.experiments import READS
 from anchorscope.files.atomic import temporary_fault
 from anchorscope.files.identity import VERSIONED, canonical_json, read_json, sha256_of_file
 from anchorscope.fingerprint import fingerprint, read_sources
@@ -74,7 +74,8 @@ PLACES = [".".join(place) for place in GRID.places()]
 HEADLINE = canonical_json(config["headline"])
 HEADLINE_PLACE = "{component}.{position}".format(**config["headline"])
 # In the order of the claims about them, whatever the config's order.
-EXPERIMENTS = [name for name in EXPERIMENT_NAMES if name in config["experiments"]]
+EXPERIMENTS = [name for name in READS if name in config["experiments"]]
+MEASURED = "results/experiments/{experiment}/{model}/{dataset}.parquet"
 SALIENCY = "results/experiments/saliency/{model}/{dataset}.parquet"
 ESTIMATED = "results/experiments/{experiment}/{model}/{dataset}.estimates.parquet"
 KNOCKOUTS = knockouts_of(config["interventions"], config["windows"])

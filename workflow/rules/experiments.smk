@@ -16,7 +16,7 @@ rule score_experiment:
         ],
         probes=kept_probes(HEADLINE_PLACE),
     output:
-        "results/experiments/{experiment}/{model}/{dataset}.parquet",
+        MEASURED,
     log:
         "results/logs/score_experiment/{experiment}/{model}/{dataset}.log",
     benchmark:
@@ -81,7 +81,7 @@ rule estimate_experiment:
     benchmark:
         "results/benchmarks/estimate_experiment/{experiment}/{model}/{dataset}.tsv"
     wildcard_constraints:
-        experiment=one_of(EXPERIMENT_NAMES),
+        experiment=one_of(READS),
         model=one_of([*MODELS, *SALMONS]),
     conda:
         "../../envs/data.yaml"
@@ -109,7 +109,7 @@ rule summarise_experiments:
     benchmark:
         "results/benchmarks/summarise_experiments/{experiment}.tsv"
     wildcard_constraints:
-        experiment=one_of(EXPERIMENT_NAMES),
+        experiment=one_of(READS),
     conda:
         "../../envs/data.yaml"
     resources:

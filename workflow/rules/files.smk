@@ -83,9 +83,12 @@ def with_salmons(file):
 
 def measured_by(wildcards):
     """What an experiment is estimated from, besides groups and reference layers."""
-    if wildcards.experiment == "boundary":
-        return {kind: shard_files(kind, wildcards.model, wildcards.dataset) for kind in ("chosen", "unsure")}
-    return {"measured": "results/experiments/{experiment}/{model}/{dataset}.parquet".format(**wildcards)}
+    return {
+        kind: MEASURED.format(**wildcards)
+        if kind == "measured"
+        else shard_files(kind, wildcards.model, wildcards.dataset)
+        for kind in READS[wildcards.experiment]
+    }
 
 
 def estimates_of(experiment, pairs):
@@ -109,11 +112,10 @@ def tables():
 
 def experiment_files():
     """What the experiments of the config measure for each model and dataset."""
-    measured = "results/experiments/{experiment}/{model}/{dataset}.parquet"
-    others = [name for name in EXPERIMENTS if name != "boundary"]
+    measured = [name for name in EXPERIMENTS if "measured" in READS[name]]
     return [
-        *(shard_files("unsure") if "boundary" in EXPERIMENTS else []),
-        *expand(measured, experiment=others, model=MODELS, dataset=DATASETS),
+        *(shard_files("unsure") if any("unsure" in READS[name] for name in EXPERIMENTS) else []),
+        *expand(MEASURED, experiment=measured, model=MODELS, dataset=DATASETS),
     ]
 
 

@@ -1,16 +1,17 @@
 """Means of the two groups by layer with their resamples, as they are or at equal clean logit, and their rows."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.groups import Grouping
+from anchorscope.experiments.groups import RULES, Grouping, Groups
 from anchorscope.experiments.names import ACCURACY, ENOUGH, EQUAL_LOGIT, FLIPS, UNSURE
 from anchorscope.summarise.bootstrap import Resamples, ends, interval
 from anchorscope.summarise.curves import Estimate, over_layers, over_repeats
+from anchorscope.summarise.grouping import by_layer
 
 RATES = (FLIPS, ACCURACY, UNSURE)  # measures in percent; an interval ends at 0 and 100
 BINS = 6  # of the clean logit on either side of zero
@@ -22,6 +23,8 @@ MEANS_SCHEMA: dict[str, Any] = {
     "resampled": pl.List(pl.Float32),  # of a mean over layers
 }
 Array = np.ndarray
+Change = Callable[[Array, Array], Array]  # of clean and changed logits
+Strata = Callable[[pl.DataFrame, Array, Groups], Mapping[str, Array]]  # of a pass's scores, clean logits and groups
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def bins(logits: Array) -> Array:
 
 
 def rows(curve: LayerMeans, **names: str | None) -> Iterator[dict]:
-    """One row per layer and one for the mean over layers, as `SCHEMA` has them. An interval needs two examples."""
+    """One row per layer and one for the mean over layers, by `MEANS_SCHEMA`. An interval needs two examples."""
     low, high = (np.where(curve.fewest >= 2, end, np.nan) for end in interval(curve.estimate.resampled))
     if names["measure"] in RATES and names["anchor"] != "gap":
         low, high = low.clip(0, 100), high.clip(0, 100)
@@ -125,6 +128,42 @@ def rows_of_groups(
         yield from rows(curve, **{**names, "stratum": EQUAL_LOGIT}, anchor="gap")
 
 
+def rows_of_passes(
+    passes: Sequence[str],
+    changes: Mapping[str, Change],  # by measure
+    scores: pl.DataFrame,
+    groups: Groups,
+    resamples: Resamples,
+    *,
+    strata: Strata = lambda unit, clean, groups: {"all": np.ones(clean.shape[-1], bool)},
+    matched: bool = False,
+) -> Iterator[dict]:
+    """What each of the passes that were run does to the probe, by group and layer, for all examples and other strata.
+
+    If `matched`, the gap of all examples is also given at equal clean logit.
+    """
+    known = scores.with_columns(pl.col("^logit_.*$").cast(pl.Float64).fill_null(np.nan))
+    for condition in passes:
+        unit = known.filter(intervention=condition).sort("repeat", "layer", "id")
+        if unit.is_empty():
+            continue
+        own = unit.head(len(groups.examples))["id"]
+        if not own.equals(groups.examples["id"]) or len(unit) != groups.by_rule["flip"].labelling.size:
+            raise ValueError("The experiment's scores and the delta table hold different examples; delete one of them.")
+        for rule, grouping in groups.by_rule.items():
+            probe = RULES[rule].measures.name
+            clean, changed = (by_layer(unit, f"logit_{state}_{probe}") for state in ("clean", "ko"))
+            for stratum, members in strata(unit, clean, groups).items():
+                some = replace(grouping, counted=np.isfinite(changed) & members)
+                if not some.counted.any():
+                    continue
+                names = {"condition": condition, "stratum": stratum, "rule": rule}
+                for measure, change in changes.items():
+                    of_all = matched and stratum == "all"
+                    values = change(clean, changed)
+                    yield from rows_of_groups(values, some, resamples, matched=of_all, measure=measure, **names)
+
+
 def area(curve: LayerMeans) -> dict:
     """The mean over layers in which every group has enough examples; no value where there is no such layer."""
     used = (curve.fewest >= ENOUGH) & np.isfinite(curve.estimate.mean)
@@ -137,6 +176,6 @@ def area(curve: LayerMeans) -> dict:
 
 
 def to_table(some: Iterator[dict], **more: Any) -> pl.DataFrame:
-    """Rows as `SCHEMA` has them, with more columns; nothing in place of NaN."""
+    """Rows as `MEANS_SCHEMA` has them, with more columns; nothing in place of NaN."""
     found = pl.DataFrame(list(some), schema={**MEANS_SCHEMA, **more}, orient="row")
     return found.with_columns(pl.col(pl.Float64).fill_nan(None))

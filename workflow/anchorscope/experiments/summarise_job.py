@@ -1,10 +1,9 @@
 """The summarise stage from files to files: one table per kind of estimate, and the claims, those on experiments too."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from anchorscope.experiments import NAMES
-from anchorscope.experiments.claims import judge_experiments
+from anchorscope.experiments.judge import judge_experiments, with_experiments
+from anchorscope.experiments.records import EVERY_CLAIM, EXPERIMENTS
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import write_text
 from anchorscope.files.sealed_parquet import provenance
@@ -41,10 +40,10 @@ def summarise_files(
         comparison=comparison,
     )
     others = judge_experiments(
-        {name: paths for name, paths in files.items() if name in NAMES},
+        {name: paths for name, paths in files.items() if name in EXPERIMENTS},
         judged,
         tables["layers"].filter(**vars(headline)),
     )
-    findings = replace(findings, claims=findings.claims + others)
+    findings = with_experiments(findings, others)
     write_text(outputs["claims"], findings.to_json())
-    write_text(outputs["claims_page"], claims_page(findings))
+    write_text(outputs["claims_page"], claims_page(findings, EVERY_CLAIM))

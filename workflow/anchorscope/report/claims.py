@@ -6,9 +6,10 @@ from functools import partial
 import polars as pl
 from markupsafe import Markup
 
+from anchorscope.experiments.records import EVERY_CLAIM
 from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named
-from anchorscope.summarise.claims import CLAIMS, Part
+from anchorscope.summarise.claims import CLAIMS, Claim, Part
 from anchorscope.summarise.claims_page import (
     ABOUT_KINDS,
     ABOUT_ONE_MECHANISM,
@@ -26,7 +27,7 @@ from anchorscope.summarise.wording import between, signed, with_ends
 
 def claims_section(claims: Mapping, models: Titles, datasets: Titles) -> Markup:
     """Every claim, its verdict for each model on all datasets, and below that for each dataset."""
-    judged = [one_claim(name, claims["claims"], models, datasets) for name in CLAIMS]
+    judged = [one_claim(one, claims["claims"], models, datasets) for one in EVERY_CLAIM]
     kinds = pl.DataFrame(kinds_rows(claims["kinds"])).rename({"n": "examples"}, strict=False)
     tables = {
         "one_mechanism": pl.DataFrame(one_mechanism_rows(claims["one_mechanism"], float, between)),
@@ -47,14 +48,14 @@ def claims_section(claims: Mapping, models: Titles, datasets: Titles) -> Markup:
     )
 
 
-def one_claim(name: str, judged: list[dict], models: Titles, datasets: Titles) -> dict:
+def one_claim(claim: Claim, judged: list[dict], models: Titles, datasets: Titles) -> dict:
     """A claim, of all that are `judged`, with its verdicts for each model on all datasets, and on each."""
-    rows = [row for row in judged if row["claim"] == CLAIMS[name].number]
+    rows = [row for row in judged if row["claim"] == claim.number]
     on_all = {row["model"] for row in rows if row["dataset"] is None}
     first = [row for row in rows if row["dataset"] is None or row["model"] not in on_all]
     others = [row for row in rows if row not in first]
     verdicts, by_dataset = ([_verdict(row, models, datasets) for row in some] for some in (first, others))
-    return {"claim": CLAIMS[name], "verdicts": verdicts, "by_dataset": by_dataset}
+    return {"claim": claim, "verdicts": verdicts, "by_dataset": by_dataset}
 
 
 def _verdict(row: Mapping, models: Titles, datasets: Titles) -> dict[str, str | None]:

@@ -5,32 +5,13 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 from markupsafe import Markup
 
+from anchorscope.experiments.records import EXPERIMENTS
 from anchorscope.report.claims import one_claim
 from anchorscope.report.figures import Picture
 from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named
 from anchorscope.summarise.wording import between, plain
 
-EXPERIMENT_TITLES = {
-    "patching": "Token patching",
-    "answer_only": "The answer alone",
-    "boundary": "Knowledge boundary",
-    "awareness": "Self-awareness",
-    "saliency": "Saliency",
-}
-SHOWN = {
-    "patching": """How often the probe's verdict flips when the exact question words are replaced by those of another
-question whose answer was hallucinated (`patch_question`), beside other words of the same donor (`patch_random`) and a
-donor whose answer was right (`patch_right`).""",
-    "answer_only": """How far the probe's confidence in its clean verdict moves when the model sees the answer without
-its question (`answer_only`), beside the answer after an unrelated question (`answer_after_other`).""",
-    "boundary": """How often each group is right, how often the model says that it does not know when that is offered,
-how popular the subject is and how likely the answer, over all answers; and the gaps at equal clean logit.""",
-    "awareness": """How well the group can be told from clean states, beside the clean logits alone (`signed`,
-`absolute`, and `logit` with both), groups of the other prompt, and shuffled groups.""",
-    "saliency": """Whether the flow from the exact question words to the answer has two modes over examples, beside the
-flow from as many other words.""",
-}
 DECIMALS = {"popularity": 2, "logprob": 2, "dip": 3, "mean": 4}  # one for all other measures
 
 
@@ -45,9 +26,9 @@ def experiment_section(
     """One experiment of a run; `table` has its estimates."""
     return render(
         "experiment.html",
-        shown=SHOWN[name],
+        shown=EXPERIMENTS[name].shown,
         pictures=pictures,
-        claim=one_claim(name, claims["claims"], models, datasets),
+        claim=one_claim(EXPERIMENTS[name].claim, claims["claims"], models, datasets),
         table=named(experiment_numbers(table.filter(pl.col("model").is_in(list(models)))), models, datasets),
     )
 

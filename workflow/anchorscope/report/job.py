@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from anchorscope.draw.panels import View, read_style
+from anchorscope.experiments.records import EXPERIMENTS
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import write_text
 from anchorscope.files.frames import read_frame
@@ -17,7 +18,7 @@ from anchorscope.report.chart import chart_section, family_chart
 from anchorscope.report.claims import claims_section
 from anchorscope.report.detection import detection_section
 from anchorscope.report.examples import Answers, examples_section, read_examples
-from anchorscope.report.experiments import EXPERIMENT_TITLES, experiment_section
+from anchorscope.report.experiments import experiment_section
 from anchorscope.report.figures import (
     Link,
     Picture,
@@ -98,7 +99,7 @@ def experiment_sections(
     drawn = [picture for of_set in pictures.values() for picture in of_set]
     return [
         Section(
-            title,
+            experiment.title,
             experiment_section(
                 name,
                 read_frame(files[name]),
@@ -108,7 +109,7 @@ def experiment_sections(
                 datasets=datasets,
             ),
         )
-        for name, title in EXPERIMENT_TITLES.items()
+        for name, experiment in EXPERIMENTS.items()
         if name in files
     ]
 

@@ -1,4 +1,4 @@
-"""The claims, one record each; those behind the published figure are judged here, each by an interval.
+"""The claims behind the published figure, one record each, judged by where intervals lie.
 
 A claim says that an effect lies in some region. It is supported when the whole 95 % interval lies inside the region,
 contradicted when it lies outside, and undecided otherwise. Groups are those of `honest`, because under `flip` even
@@ -43,7 +43,6 @@ class Claim:
     number: int  # in files and on pages
     statement: str
     effect: str  # what is measured
-    of_experiment: bool = False  # it needs passes of the experiment of its name; the others are judged in every run
 
 
 CLAIMS = {
@@ -80,43 +79,6 @@ CLAIMS = {
             6,
             f"the random control moves the probe by at most {NOTHING:.0f} points in every layer",
             "ΔP under the control in its farthest layer",
-        ),
-        Claim(
-            "patching",
-            7,
-            "patching the question flips Question-Anchored verdicts more than Answer-Anchored ones, and beyond its "
-            "control",
-            "percentage of verdicts that flip, Q minus A, mean over layers",
-            of_experiment=True,
-        ),
-        Claim(
-            "answer_only",
-            8,
-            f"the answer alone moves Question-Anchored and leaves Answer-Anchored within {NEAR_ZERO:.0f} points of "
-            "zero",
-            "ΔP, Q minus A, mean over layers",
-            of_experiment=True,
-        ),
-        Claim(
-            "boundary",
-            9,
-            "Question-Anchored answers are more often right and about more popular subjects, also at equal clean logit",
-            "percentage of right answers, Q minus A, mean over layers",
-            of_experiment=True,
-        ),
-        Claim(
-            "awareness",
-            10,
-            "the group can be told from clean states better than from the clean logit alone",
-            "AUC in percent, states minus clean logits, mean over layers",
-            of_experiment=True,
-        ),
-        Claim(
-            "saliency",
-            11,
-            "saliency has two modes",
-            "chance of such a dip with one mode, in percent",
-            of_experiment=True,
         ),
     )
 }
@@ -169,6 +131,7 @@ class JudgedClaim:
 class Findings:
     """What claims.json holds and claims.md shows."""
 
+    statements: dict[int, str]  # by number, the claims that were judged, in words
     bottom_line: dict[str, str]  # by model, what was found in a few sentences
     claims: list[JudgedClaim]
     one_mechanism: list[dict]  # the gap beside what one mechanism would give
@@ -178,14 +141,7 @@ class Findings:
     note: str
 
     def to_json(self) -> str:
-        """With the claims in words; those of experiments that were not run are left out."""
-        judged = {row.claim for row in self.claims}
-        statements = {
-            claim.number: claim.statement
-            for claim in CLAIMS.values()
-            if claim.number in judged or not claim.of_experiment
-        }
-        return json.dumps({"statements": statements, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
 
 def reads_truth(layers: pl.DataFrame) -> bool:

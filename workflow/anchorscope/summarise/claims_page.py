@@ -1,8 +1,8 @@
 """Claims, kinds and landmarks as a page of text, and the rows of its tables, which the report shows, too."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from anchorscope.summarise.claims import CLAIMS, Findings, JudgedClaim, Part
+from anchorscope.summarise.claims import CLAIMS, Claim, Findings, JudgedClaim, Part
 from anchorscope.summarise.wording import number_text, signed, signed_between, with_ends, with_interval
 
 Row = Mapping[str, object]  # cells by the titles of their columns
@@ -39,14 +39,14 @@ def _range(low: float | None, high: float | None) -> str:
     return signed(low) if signed(low) == signed(high) else signed_between(low, high)
 
 
-def claims_page(findings: Findings) -> str:
+def claims_page(findings: Findings, claims: Iterable[Claim]) -> str:
     """Markdown: what was found, one table per claim, and what the claims are to be read beside."""
     bottom_lines = "\n".join(f"- **{model}**: {sentence}" for model, sentence in findings.bottom_line.items())
     parts = ["# Claims", bottom_lines, findings.note, EXPLAINED]
-    for claim in CLAIMS.values():
+    for claim in claims:
         rows = [row for row in findings.claims if row.claim == claim.number]
         if rows:
-            table = _parts_table(rows) if claim.of_experiment else _claim_table(rows, claim.effect)
+            table = _claim_table(rows, claim.effect) if claim.name in CLAIMS else _parts_table(rows)
             parts += [f"## {claim.number}. {claim.statement[0].upper()}{claim.statement[1:]}", table]
     for title, explained, beside in (
         ("What one mechanism would show", ABOUT_ONE_MECHANISM, one_mechanism_rows(findings.one_mechanism)),

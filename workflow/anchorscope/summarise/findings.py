@@ -88,6 +88,7 @@ def find(
     names = [{name: name for name in some} for some in zip(*coverage.pairs, strict=True)]
     kinds = judge_kinds(tables["accounts"], tables["told_apart"], list(coverage.models))
     return Findings(
+        statements={claim.number: claim.statement for claim in CLAIMS.values()},
         bottom_line={
             model: bottom_line(model, claims, kinds, series=series, forms=tables["forms"]) for model in coverage.models
         },

@@ -5,84 +5,29 @@ contradicted when one is.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 
-from anchorscope.experiments.names import (
-    ACCURACY,
-    DELTA_P,
-    EQUAL_LOGIT,
-    EVERYONE,
-    FLIPS,
-    GAIN,
-    LOGIT,
-    ONE_MODE,
-    RULE_NAMES,
-    SIGNED,
-    SUBJECT,
-    TWO_MODES,
-)
+from anchorscope.experiments.names import RULE_NAMES
+from anchorscope.experiments.record import Wanted
+from anchorscope.experiments.records import EVERY_CLAIM, EXPERIMENTS
 from anchorscope.files.frames import read_frame
 from anchorscope.probe.examples import Pair
 from anchorscope.summarise.claims import (
-    BELOW_ZERO,
-    CLAIMS,
-    NEAR_ZERO,
     NO_BETTER_THAN_CHANCE,
     Effect,
+    Findings,
     JudgedClaim,
     Part,
-    Region,
     averaged,
     reads_truth,
     weakest,
 )
 from anchorscope.summarise.tables import Coverage
 
-ABOVE_ZERO: Region = (0.0, np.inf)
 TOO_SMALL = "a group has fewer than 20 examples in every layer"
-LEVEL = 5.0  # percent: a dip that is rarer than this with one mode speaks for two, and the other way round
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """One part of a claim: an effect, averaged over layers, and where it must lie."""
-
-    title: str
-    measure: str
-    condition: str
-    anchor: str | None = "gap"
-    stratum: str = "all"
-    less: str | None = None  # a condition whose effect is subtracted
-    region: Region = ABOVE_ZERO
-    needed: bool = True  # else it is left out where it was not measured
-
-
-# By experiment; of saliency, `_modes` knows the parts.
-PARTS = {
-    "patching": (
-        Wanted("Q minus A", FLIPS, "patch_question"),
-        Wanted("Q minus A at equal clean logit", FLIPS, "patch_question", stratum=EQUAL_LOGIT),
-        Wanted("Q minus A, less that of other words", FLIPS, "patch_question", less="patch_random"),
-    ),
-    "answer_only": (
-        Wanted("Q minus A", DELTA_P, "answer_only", region=BELOW_ZERO),
-        Wanted("A", DELTA_P, "answer_only", anchor="answer", region=(-NEAR_ZERO, NEAR_ZERO)),
-        Wanted("Q minus A after another question", DELTA_P, "answer_after_other", region=BELOW_ZERO),
-    ),
-    "boundary": (
-        Wanted("accuracy", ACCURACY, EVERYONE),
-        Wanted("accuracy at equal clean logit", ACCURACY, EVERYONE, stratum=EQUAL_LOGIT),
-        Wanted("popularity", SUBJECT, EVERYONE, needed=False),
-        Wanted("popularity at equal clean logit", SUBJECT, EVERYONE, stratum=EQUAL_LOGIT, needed=False),
-    ),
-    "awareness": (
-        Wanted("states less clean logit", GAIN, SIGNED, anchor=None),
-        Wanted("states less clean logit and its size", GAIN, LOGIT, anchor=None),
-    ),
-}
 
 
 def judge_experiments(
@@ -101,15 +46,17 @@ def judge_experiments(
     return judged
 
 
-def judge_experiment(experiment: str, tables: Mapping[Pair, pl.DataFrame], readable: set[Pair]) -> list[JudgedClaim]:
+def judge_experiment(name: str, tables: Mapping[Pair, pl.DataFrame], readable: set[Pair]) -> list[JudgedClaim]:
     """An experiment's claim for every model, on each dataset and on all, under both rules.
 
     `tables` are estimates of each model on each dataset; in those that are `readable`, the probe is better than chance.
     """
-    number = CLAIMS[experiment].number
-    if experiment == "saliency":
+    experiment = EXPERIMENTS[name]
+    number = experiment.claim.number
+    if experiment.judge:
         return [
-            _modes(JudgedClaim(number, *pair, rule=None), table, pair in readable) for pair, table in tables.items()
+            experiment.judge(JudgedClaim(number, *pair, rule=None), table, pair in readable)
+            for pair, table in tables.items()
         ]
     judged = []
     for model in dict.fromkeys(model for model, _ in tables):
@@ -118,7 +65,7 @@ def judge_experiment(experiment: str, tables: Mapping[Pair, pl.DataFrame], reada
             dataset = some[0][1] if len(some) == 1 else None
             usable = [tables[pair] for pair in some if pair in readable]
             judged += [
-                _judge(JudgedClaim(number, model, dataset, rule=rule), PARTS[experiment], usable) for rule in RULE_NAMES
+                _judge(JudgedClaim(number, model, dataset, rule=rule), experiment.parts, usable) for rule in RULE_NAMES
             ]
     return judged
 
@@ -158,18 +105,8 @@ def _effect(wanted: Wanted, table: pl.DataFrame, rule: str) -> Effect | None:
     return second and (first[0] - second[0], first[1] - second[1])
 
 
-def _modes(claim: JudgedClaim, table: pl.DataFrame, readable: bool) -> JudgedClaim:
-    """Two modes of the flow from the question, and not of the flow from as many other words."""
-    rows = table.filter(stratum="all").iter_rows(named=True)
-    chances = {(row["condition"], row["measure"]): row["value"] for row in rows}
-    if not readable or not chances:
-        return replace(claim, because="there are fewer than 20 examples" if readable else NO_BETTER_THAN_CHANCE)
-    exact, two = chances["exact", ONE_MODE], chances["exact", TWO_MODES]
-    others = chances.get(("random", ONE_MODE), 100.0)
-    verdict = "supported" if exact < LEVEL else "contradicted" if two < LEVEL else "undecided"
-    parts = [
-        Part("chance of such a dip with one mode, %", verdict, exact),
-        Part("of so small a dip with two clear modes, %", verdict, two),
-        Part("with one mode, for as many other words, %", "supported" if others >= LEVEL else "undecided", others),
-    ]
-    return replace(claim, verdict=weakest(part.verdict for part in parts), effect=exact, parts=parts)
+def with_experiments(findings: Findings, judged: list[JudgedClaim]) -> Findings:
+    """What was found, and what the experiments say; the claims of those that were not run are left out."""
+    numbers = {row.claim for row in judged}
+    statements = {claim.number: claim.statement for claim in EVERY_CLAIM if claim.number in numbers}
+    return replace(findings, claims=findings.claims + judged, statements=findings.statements | statements)
