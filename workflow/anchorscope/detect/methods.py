@@ -103,47 +103,39 @@ def _of_the_text(method: Method) -> Method:
 # The ablations of the mixture say nothing about reweighting, which without a shift of attention is the plain probe.
 ABLATIONS = ("ensemble", "mop_random_gate", "mop_logit_gate", "mop_random_experts")
 UNSHIFTED = ("ensemble", PROBE)
-METHODS = {
-    method.name: method
-    for method in (
-        Method("answer_length", "length of the answer", "text", lambda fits: fits.read(fits.reading.lengths[:, None])),
-        Method("question_words", "words of the question", "text", lambda fits: fits.read(fits.words("questions"))),
-        Method("answer_words", "words of the answer", "text", lambda fits: fits.read(fits.words("answers"))),
-        Method("both_words", "words of both", "text", lambda fits: fits.read(fits.words("questions", "answers"))),
-        *TOKENS,
-        *map(_of_the_text, TOKENS),
-        Method("p_true", "P(True)", "output", lambda row: 1 - row["p_true"]),
-        Method("confidence", "stated confidence", "output", lambda row: 1 - row["confidence"]),
-        Method("agreement", "agreement of samples", "samples", _disagreement, needs="samples"),
-        Method("cluster_entropy", "entropy over clusters", "samples", _cluster_entropy, needs="samples"),
-        Method("lexical_spread", "spread of words", "samples", _lexical_spread, needs="samples"),
-        Method(PROBE, "plain probe", "one_layer", lambda fits: fits.of_logits(fits.plain.logits)),
-        Method("mean_difference", "difference of means", "one_layer", lambda fits: fits.mean_difference()),
-        Method("saplma", "SAPLMA", "one_layer", lambda fits: fits.network()),
-        Method(
-            "question_probe",
-            "probe of the question",
-            "one_layer",
-            lambda fits: fits.read(fits.reading.reweighted.question_last),
-        ),
-        Method("best_layer", "best layer's probe", "one_layer", lambda fits: fits.best_layer()),
-        Method(
-            "mean_logit", "mean over layers", "many_layers", lambda fits: fits.of_logits(fits.probes.logits.mean(0))
-        ),
-        Method("stacked", "stacked layers", "many_layers", lambda fits: fits.stacked()),
-        Method("mop", "MoP", "pathways", lambda fits: fits.mixture("published", "published"), rivals=ABLATIONS),
-        Method(
-            "mop_honest", "MoP, honest", "pathways", lambda fits: fits.mixture("honest", "honest"), rivals=ABLATIONS
-        ),
-        Method("mop_random_gate", "MoP, random gate", "pathways", lambda fits: fits.mixture("random", "published")),
-        Method("mop_logit_gate", "MoP, logit gate", "pathways", lambda fits: fits.mixture("logit", "published")),
-        Method(
-            "mop_random_experts", "MoP, random experts", "pathways", lambda fits: fits.mixture("published", "random")
-        ),
-        Method("ensemble", "ensemble of probes", "pathways", lambda fits: fits.ensemble()),
-        Method("pr", "PR", "pathways", lambda fits: fits.reweighted("published"), rivals=UNSHIFTED),
-        Method("pr_honest", "PR, honest", "pathways", lambda fits: fits.reweighted("honest"), rivals=UNSHIFTED),
-    )
-}
+RECORDS = (
+    Method("answer_length", "length of the answer", "text", lambda fits: fits.read(fits.reading.lengths[:, None])),
+    Method("question_words", "words of the question", "text", lambda fits: fits.read(fits.words("questions"))),
+    Method("answer_words", "words of the answer", "text", lambda fits: fits.read(fits.words("answers"))),
+    Method("both_words", "words of both", "text", lambda fits: fits.read(fits.words("questions", "answers"))),
+    *TOKENS,
+    *map(_of_the_text, TOKENS),
+    Method("p_true", "P(True)", "output", lambda row: 1 - row["p_true"]),
+    Method("confidence", "stated confidence", "output", lambda row: 1 - row["confidence"]),
+    Method("agreement", "agreement of samples", "samples", _disagreement, needs="samples"),
+    Method("cluster_entropy", "entropy over clusters", "samples", _cluster_entropy, needs="samples"),
+    Method("lexical_spread", "spread of words", "samples", _lexical_spread, needs="samples"),
+    Method(PROBE, "plain probe", "one_layer", lambda fits: fits.of_logits(fits.plain.logits)),
+    Method("mean_difference", "difference of means", "one_layer", lambda fits: fits.mean_difference()),
+    Method("saplma", "SAPLMA", "one_layer", lambda fits: fits.network()),
+    Method(
+        "question_probe",
+        "probe of the question",
+        "one_layer",
+        lambda fits: fits.read(fits.reading.reweighted.question_last),
+    ),
+    Method("best_layer", "best layer's probe", "one_layer", lambda fits: fits.best_layer()),
+    Method("mean_logit", "mean over layers", "many_layers", lambda fits: fits.of_logits(fits.probes.logits.mean(0))),
+    Method("stacked", "stacked layers", "many_layers", lambda fits: fits.stacked()),
+    Method("mop", "MoP", "pathways", lambda fits: fits.mixture("published", "published"), rivals=ABLATIONS),
+    Method("mop_honest", "MoP, honest", "pathways", lambda fits: fits.mixture("honest", "honest"), rivals=ABLATIONS),
+    Method("mop_random_gate", "MoP, random gate", "pathways", lambda fits: fits.mixture("random", "published")),
+    Method("mop_logit_gate", "MoP, logit gate", "pathways", lambda fits: fits.mixture("logit", "published")),
+    Method("mop_random_experts", "MoP, random experts", "pathways", lambda fits: fits.mixture("published", "random")),
+    Method("ensemble", "ensemble of probes", "pathways", lambda fits: fits.ensemble()),
+    Method("pr", "PR", "pathways", lambda fits: fits.reweighted("published"), rivals=UNSHIFTED),
+    Method("pr_honest", "PR, honest", "pathways", lambda fits: fits.reweighted("honest"), rivals=UNSHIFTED),
+)
+METHODS = {method.name: method for method in RECORDS}
 METHOD_TITLES = {name: method.title for name, method in METHODS.items()}
 LEARNT = [name for name, method in METHODS.items() if method.learns]

@@ -7,7 +7,7 @@ does not saturate. The first claim is also judged with the knockout's common pus
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations, pairwise
 from statistics import NormalDist
@@ -43,45 +43,47 @@ class Claim:
     number: int  # in files and on pages
     statement: str
     effect: str  # what is measured
+    # Judges the open claim about one model, by its runs on some datasets, in all of which the probe reads truth.
+    judge: Callable[["JudgedClaim", list["Run"]], "JudgedClaim"] | None = None
 
 
-CLAIMS = {
-    claim.name: claim
-    for claim in (
-        Claim("below", 1, "Question-Anchored lies below Answer-Anchored", "gap, mean over layers"),
-        Claim(
-            "flat",
-            2,
-            f"Answer-Anchored stays within {NEAR_ZERO:.0f} points of zero in every layer",
-            "Answer-Anchored ΔP in its farthest layer",
-        ),
-        Claim(
-            "deepens",
-            3,
-            "the Question-Anchored curve deepens after the first layers",
-            "later layers minus the first ones",
-        ),
-        Claim(
-            "larger_deeper",
-            4,
-            "the larger model of the family goes deeper",
-            "deepest ΔP, larger minus smaller model",
-        ),
-        Claim(
-            "similar",
-            5,
-            f"the datasets' Question-Anchored curves are within {SIMILAR:.0f} points of each other in every third of "
-            "depth",
-            "largest difference of two datasets in a third of the depth",
-        ),
-        Claim(
-            "control",
-            6,
-            f"the random control moves the probe by at most {NOTHING:.0f} points in every layer",
-            "ΔP under the control in its farthest layer",
-        ),
-    )
-}
+FIGURE_CLAIMS = (
+    Claim("below", 1, "Question-Anchored lies below Answer-Anchored", "gap, mean over layers"),
+    Claim(
+        "flat",
+        2,
+        f"Answer-Anchored stays within {NEAR_ZERO:.0f} points of zero in every layer",
+        "Answer-Anchored ΔP in its farthest layer",
+        lambda claim, runs: _everywhere(claim, [run.answer for run in runs], bound=NEAR_ZERO * runs[0].bounds),
+    ),
+    Claim(
+        "deepens",
+        3,
+        "the Question-Anchored curve deepens after the first layers",
+        "later layers minus the first ones",
+        lambda claim, runs: _below_zero(claim, [_deepening(run.question) for run in runs]),
+    ),
+    Claim(
+        "larger_deeper",
+        4,
+        "the larger model of the family goes deeper",
+        "deepest ΔP, larger minus smaller model",
+    ),
+    Claim(
+        "similar",
+        5,
+        f"the datasets' Question-Anchored curves are within {SIMILAR:.0f} points of each other in every third of depth",
+        "largest difference of two datasets in a third of the depth",
+    ),
+    Claim(
+        "control",
+        6,
+        f"the random control moves the probe by at most {NOTHING:.0f} points in every layer",
+        "ΔP under the control in its farthest layer",
+        lambda claim, runs: _everywhere(claim, [run.control for run in runs], bound=NOTHING * runs[0].bounds),
+    ),
+)
+CLAIMS = {claim.name: claim for claim in FIGURE_CLAIMS}
 
 
 @dataclass(frozen=True)
@@ -200,16 +202,15 @@ def _model_claims(runs: list[Run]) -> list[JudgedClaim]:
     """The claims about one model on some datasets. A dataset whose probe reads nothing does not count."""
     names = runs[0].model, runs[0].dataset if len(runs) == 1 else None
     below = {logits: _open("below", *names, logits) for logits in LOGITS}
-    flat, deepens, control = (_open(name, *names) for name in ("flat", "deepens", "control"))
+    others = [(_open(claim.name, *names), claim.judge) for claim in CLAIMS.values() if claim.judge]
     usable = [run for run in runs if run.reads_truth]
     if not usable:
-        return [replace(claim, because=NO_BETTER_THAN_CHANCE) for claim in (*below.values(), flat, deepens, control)]
-    near_zero, nothing = (usable[0].bounds * bound for bound in (NEAR_ZERO, NOTHING))
+        return [
+            replace(claim, because=NO_BETTER_THAN_CHANCE) for claim in (*below.values(), *(one for one, _ in others))
+        ]
     return [
         *(_below_zero(claim, [over_layers(run.gaps[logits]) for run in usable]) for logits, claim in below.items()),
-        _everywhere(flat, [run.answer for run in usable], bound=near_zero),
-        _below_zero(deepens, [_deepening(run.question) for run in usable]),
-        _everywhere(control, [run.control for run in usable], bound=nothing),
+        *(judge(claim, usable) for claim, judge in others),
     ]
 
 
