@@ -54,6 +54,8 @@ def inserted(text: str, how: str, anchor: str, code: str) -> str:
     places = list(re.finditer(pattern, text, re.M | (0 if how == "before" else re.S)))
     assert len(places) == 1, f"{len(places)} places to add {how} {anchor}"
     (place,) = places
+    if how == "to":
+        code = f"{code.rstrip().removesuffix(',')},\n"
     code = textwrap.indent(code, place[1] if how == "before" else "    ")
     gap = "\n\n" if code.startswith(("def ", "@")) else ""
     return text[: place.end()] + code + gap + text[place.end() :]
@@ -96,6 +98,23 @@ assert (clean - expected).abs().max() > 0.01, "nothing happened that could diffe
 """
 
 
+# The new method beside the plain probe fitted to the last layer alone.
+LAST_LAYER = """
+from anchorscope.detect.fits import Fits, every_method
+from anchorscope.detect.methods import METHODS
+from anchorscope.detect.scoring import trainings_of
+from planted_detection import World, probes_of_layers
+
+world = World("two directions", seed=0)
+reading = world.reading()
+probes = probes_of_layers(world, reading)
+told = every_method(Fits(reading, probes, trainings_of(reading), reading.folds, seed=0))
+assert list(told) == [name for name in METHODS if name in told] and list(told)[-1] == "last_layer"
+assert told["last_layer"].scores.equal(probes.logits[-1])
+assert not told["last_layer"].scores.equal(told["probe"].scores)
+"""
+
+
 @pytest.fixture(scope="module")
 def carried_on(finished, tmp_path_factory):
     """A small run with everything added that the page adds, the new component as its headline."""
@@ -108,6 +127,7 @@ def carried_on(finished, tmp_path_factory):
     (block,) = blocks(PAGE, "yaml")
     config = {**base_config(), **yaml.safe_load(block), "shard_size": 120, "headline": {"component": "mlp_in"}}
     config |= {"components": ["resid", "attn", "mlp", "mlp_in"], "interventions": ["function_words"]}
+    config |= {"positions": ["answer_last", "answer_first"], "experiments": ["length"]}
     write_config(folder, config)
     done = snakemake(folder, "figures")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -116,7 +136,17 @@ def carried_on(finished, tmp_path_factory):
 
 
 def test_every_piece_of_the_page_belongs_to_an_addition():
-    assert list(SECTIONS) == ["an intervention", "a variant", "a component", "a dataset", "a figure"]
+    assert list(SECTIONS) == [
+        "an intervention",
+        "a variant",
+        "a component",
+        "a position",
+        "a dataset",
+        "a figure",
+        "a claim",
+        "a detection method",
+        "an experiment",
+    ]
     for beginning, pattern in {"New file `": NEW, ", add ": INSERT, ", replace": REPLACE}.items():
         read = sum(len(pattern.findall(section)) for section in SECTIONS.values())
         assert read == PAGE.read_text().count(beginning) > 0, beginning
@@ -129,11 +159,12 @@ def test_each_addition_stands_alone(name, tmp_path):
             ast.parse(path.read_text())
 
 
-def test_the_new_variant_is_computed_in_packs_and_in_plain_batches(tmp_path):
-    carry_on(SECTIONS["a variant"], copy_project(tmp_path))
+@pytest.mark.parametrize(("section", "script"), [("a variant", BIASED), ("a detection method", LAST_LAYER)])
+def test_what_needs_no_run_does_what_the_page_says(section, script, tmp_path):
+    carry_on(SECTIONS[section], copy_project(tmp_path))
     paths = [str(tmp_path / "workflow"), str(ROOT / "tests/helpers")]
     done = subprocess.run(
-        [sys.executable, "-c", BIASED],
+        [sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         cwd=tmp_path,
         capture_output=True,
@@ -185,3 +216,38 @@ def test_the_new_figure_is_drawn(carried_on, name):
     folder = carried_on / "results/figures/main"
     assert "Q − A" in (folder / f"{name}.svg").read_text()
     assert all((folder / f"{name}.{kind}").stat().st_size > 1000 for kind in ("png", "pdf"))
+
+
+@pytest.mark.slow
+def test_the_new_position_is_kept_and_probed(carried_on):
+    summary = pl.read_parquet(carried_on / "results/summary.parquet")
+    assert set(summary["position"]) == {"answer_last", "answer_first"}
+    folder = carried_on / "results/activations/tiny/quiz/0000"
+    kept = {
+        position: pq.read_table(folder / f"mlp.{position}.parquet", columns=[f"mlp/{position}/first/clean/01"])
+        for position in ("answer_last", "answer_first")
+    }
+    chosen = pl.read_parquet(carried_on / "results/chosen/tiny/quiz/0000.parquet")
+    longer = (chosen["exact_last"] > chosen["exact_first"]).to_list()
+    last, first = (kept[position].column(0).to_pylist() for position in ("answer_last", "answer_first"))
+    assert [one != other for one, other in zip(first, last, strict=True)] == longer
+    assert any(longer)
+
+
+@pytest.mark.slow
+def test_the_new_claims_are_judged(carried_on):
+    found = json.loads((carried_on / "results/claims.json").read_text())
+    assert found["statements"]["12"] == "the Question-Anchored curve recovers after its deepest layer"
+    assert found["statements"]["13"] == "Question-Anchored answers are longer"
+    assert {row["claim"] for row in found["claims"]} == {1, 2, 3, 4, 5, 6, 12, 13}
+
+
+@pytest.mark.slow
+def test_the_new_experiment_counts_words(carried_on):
+    table = pl.read_parquet(carried_on / "results/length.parquet").filter(stratum="all", layer=0, rule="flip")
+    means = {row["anchor"]: (row["n"], row["value"]) for row in table.to_dicts()}
+    words = pl.read_parquet(carried_on / "results/chosen/tiny/quiz/0000.parquet")["answer"].str.count_matches(r"\S+")
+    (q, of_question), (a, of_answer) = means["question"], means["answer"]
+    assert q + a == means["gap"][0] == len(words)
+    assert q * of_question + a * of_answer == pytest.approx(words.sum(), rel=1e-9)
+    assert "words" in (carried_on / "results/figures/main/length.svg").read_text()
