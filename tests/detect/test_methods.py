@@ -359,7 +359,9 @@ def test_no_score_knows_the_labels_of_its_own_fold(world, reading, said, fold):
     A step of a fit adds up examples and features, and forgets the rounding of the steps before it.
     """
     terms = len(reading.ids) + world.states.shape[-1]
-    for spoiled, same in ((reading.folds == fold, True), (reading.folds == (fold + 2) % 5, False)):
+    # Not those of a whole fold: a method with few values may have the same sums in it for both labels.
+    others = (reading.folds != fold) & (np.arange(len(reading.ids)) % 3 == 0)
+    for spoiled, same in ((reading.folds == fold, True), (others, False)):
         labels = np.where(spoiled, ~reading.hallucinated, reading.hallucinated)
         other = replace(reading, hallucinated=labels)
         again = said_of(world, other)
