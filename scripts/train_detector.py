@@ -6,7 +6,7 @@ Where no dataset has enough answers to probe, both say so.
 
 import json
 
-from anchorscope.detect.pooled import by_dataset
+from anchorscope.detect.reading import by_dataset
 from anchorscope.detect.train_detector import train_detector
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting

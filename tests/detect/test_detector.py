@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from anchorscope.detect.detector_file import ABOUT, DETECTOR_SEAL, Trained, read_detector, write_detector
-from anchorscope.detect.pooled import PooledReader
+from anchorscope.detect.reading import PooledReader
 from anchorscope.detect.train_detector import cross_fit, train, train_detector
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.sealed_parquet import provenance

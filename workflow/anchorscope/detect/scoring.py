@@ -18,8 +18,7 @@ from torch import Tensor
 from anchorscope.detect.areas import areas
 from anchorscope.detect.fits import Fits, LayerProbes, every_method, probe_files, probe_layers, probe_layers_at
 from anchorscope.detect.methods import METHODS, OTHERS
-from anchorscope.detect.pooled import PooledReader
-from anchorscope.detect.reading import DetectionFiles, Reading, join_readings, read_files
+from anchorscope.detect.reading import DetectionFiles, PooledReader, Reading, join_readings, read_files
 from anchorscope.extract.axes import CLEAN
 from anchorscope.files.frames import write_frame
 from anchorscope.files.logs import log, progress

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.detect.detector_file import About, Trained, write_detector
-from anchorscope.detect.pooled import PooledReader
+from anchorscope.detect.reading import PooledReader
 from anchorscope.extract.axes import CLEAN, EXACT
 from anchorscope.extract.store import open_activations
 from anchorscope.files.atomic import write_text

@@ -30,10 +30,8 @@ from anchorscope.probe.kept import read_probes
 from anchorscope.probe.logistic import FittedProbes
 
 MOST = 500  # examples of a dataset
-KEY_PASSES: dict[str, Pass] = {
-    "exact": ("first", EXACT),
-    "random": ("first", CONTROLS[EXACT]),
-}  # whose cut tokens are keys
+# By flow, the pass whose cut tokens are keys.
+KEY_PASSES: dict[str, Pass] = {"exact": ("first", EXACT), "random": ("first", CONTROLS[EXACT])}
 SCHEMA = pa.schema(
     [
         ("id", pa.string()),
