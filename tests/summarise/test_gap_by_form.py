@@ -11,9 +11,12 @@ from anchorscope.probe.anchor_rules import ROLES
 from anchorscope.summarise.bootstrap import resample
 from anchorscope.summarise.grouping import PlaceLogits
 from anchorscope.summarise.parts import LOOKED_AT, MIN_EXAMPLES, MIN_PER_GROUP, forms_table
+from rounding import assert_same, of_sums
 
 PROBES = ("full", "half_a", "second_b")
 DRAWS = 40
+# Gaps are sums over examples and layers in double precision; resamples weigh examples in single precision.
+OF_A_GAP, OF_A_DRAW = of_sums(3 * 130, 100.0), of_sums(130, 100.0, np.float32)
 
 
 def place_of(clean: dict[str, np.ndarray], cut: dict[str, np.ndarray]) -> PlaceLogits:
@@ -138,11 +141,11 @@ def test_every_number_is_that_of_a_plain_loop(mixed, rule, logits):
         assert found == pytest.approx(slow.shares(members))
         layers = [layer for layer in range(3) if slow.fewest(layer, members) >= 2]
         if len(members) >= MIN_EXAMPLES:
-            assert row["gap"] == pytest.approx(np.mean([slow.gap(layer, members, once) for layer in layers]), abs=1e-3)
+            assert_same(row["gap"], np.mean([slow.gap(layer, members, once) for layer in layers]), OF_A_GAP)
     members = of["who"]
     drawn = [np.mean([slow.gap(layer, members, one) for layer in range(3)]) for one in weights]
     row = row_of(table, "question_form", "who", rule, logits)
-    assert (row["gap_low"], row["gap_high"]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=0.01)
+    assert_same([row["gap_low"], row["gap_high"]], np.quantile(drawn, [0.025, 0.975]), OF_A_DRAW)
 
 
 @pytest.mark.parametrize(("rule", "logits"), LOOKED_AT)
@@ -162,8 +165,7 @@ def test_at_equal_form_a_gap_is_the_mean_of_the_forms_gaps(mixed, rule, logits):
         covered.append(sum(sizes))
     assert len(set(covered)) > 1, "a form is too rare in a group at some layer"
     row, beside = (row_of(table, "question_form", form, rule, logits) for form in ("equal", "covered"))
-    assert row["gap"] == pytest.approx(np.mean(equal), abs=1e-3)
-    assert beside["gap"] == pytest.approx(np.mean(whatever), abs=1e-3)
+    assert_same([row["gap"], beside["gap"]], [np.mean(equal), np.mean(whatever)], OF_A_GAP)
     assert row["n"] == beside["n"] == round(np.mean(covered))
     assert row["share"] == pytest.approx(np.mean(covered) / 130)
     assert row["gap_low"] < row["gap"] < row["gap_high"]
@@ -175,9 +177,7 @@ def test_the_gap_without_answers_that_stand_in_the_question_is_that_of_the_other
     outside = [number for number, inside in enumerate(examples["answer_in_question"]) if not inside]
     row = row_of(table_of(examples, place), "answer_in_question", "no")
     assert row["n"] == len(outside)
-    assert row["gap"] == pytest.approx(
-        np.mean([slow.gap(layer, outside, np.ones(130)) for layer in range(3)]), abs=1e-3
-    )
+    assert_same(row["gap"], np.mean([slow.gap(layer, outside, np.ones(130)) for layer in range(3)]), OF_A_GAP)
 
 
 def planted(by_form: bool, seed: int, count: int = 600) -> tuple[pl.DataFrame, PlaceLogits]:

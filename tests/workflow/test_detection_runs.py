@@ -10,7 +10,12 @@ import pytest
 
 from anchorscope.detect.methods import METHODS
 from anchorscope.detect.reweighting import layer_read
+from anchorscope.extract.axes import EXACT, HEADLINE
+from anchorscope.extract.store import ActivationReader
 from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
+from anchorscope.probe.anchor_rules import FULL
+from anchorscope.probe.kept import read_probes
+from rounding import assert_same, of_logits
 from small_run import base_config, jobs, snakemake, write_config, write_hard_questions, write_questions
 
 TABLES = ("detection", "transfer", "reliability", "coverage", "pathways")
@@ -53,7 +58,8 @@ def test_every_method_is_compared_on_the_examples_that_were_probed(detected):
 
 def test_the_plain_probe_is_that_of_the_main_run(detected):
     """It is read from disk, so only the sums of its logits can be rounded otherwise."""
-    middle = {"component": "resid", "position": "answer_last", "layer": layer_read(2)}
+    ((component, position),) = (place,) = HEADLINE.places()
+    middle = {"component": component, "position": position, "layer": layer_read(2)}
     for dataset in ("one", "two"):
         delta = pl.read_parquet(detected / f"results/delta/tiny/{dataset}.parquet").filter(
             repeat=0, intervention="exact_question", **middle
@@ -61,7 +67,10 @@ def test_the_plain_probe_is_that_of_the_main_run(detected):
         scores = pl.read_parquet(detected / f"results/detect/scores/tiny/{dataset}.parquet").filter(method="probe")
         both = scores.join(delta, on="id", validate="1:1")
         assert len(both) == len(scores) == len(delta)
-        assert (both["score"] - both["logit_clean_full"]).abs().max() < 1e-5
+        folders = sorted((detected / f"results/activations/tiny/{dataset}").iterdir())
+        states = ActivationReader(folders, HEADLINE, [EXACT]).read(*place, "first", "clean", range(2))
+        (probes, *_) = read_probes(detected / f"results/probes/tiny/{dataset}/resid.answer_last.parquet")
+        assert_same(both["score"], both["logit_clean_full"], of_logits(probes[FULL], states))
 
 
 def test_on_the_diagonal_of_transfer_stands_what_the_table_of_methods_has(detected):
