@@ -4,6 +4,7 @@ saved.
 
 import logging
 import textwrap
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice, product
@@ -27,6 +28,8 @@ from anchorscope.files.faults import fault_of_file, shortened
 from anchorscope.summarise.wording import mark_random, notes
 
 BUNDLED_STYLE = Path(__file__).resolve().parents[2] / "resources" / "figures.mplstyle"
+LOWEST = 0.25  # of the style's height: where titles and legend leave a panel less, the figure grows
+HIGHEST = 3.0  # times as high as without them
 FEW = 20  # groups of fewer examples are drawn faint, and so are layers whose probe is no better than chance
 FAINT = 0.25
 GREY = "0.4"
@@ -250,9 +253,22 @@ def grid(
         # With what a reader must know before taking the figure for the published one.
         lines = "\n".join([heading, *notes(summary, view.models, view.datasets), view.note]).splitlines()
         figure.suptitle("\n".join(_folded(line, width, "figure.titlesize") for line in lines), color="0.35")
-        figure.draw_without_rendering()
+        least = LOWEST * view.style.height * min(first_height, row_height)
+        while _squeezed(figure, least) and figure.get_figheight() < HIGHEST * height:
+            figure.set_figheight(1.2 * figure.get_figheight())
         figure.set_layout_engine(None)  # the layout is final, whatever the format; "none" would draw every file twice
     return figure
+
+
+def _squeezed(figure: Figure, least: float) -> bool:
+    """Whether titles and legend leave a panel less than so many inches of height; everything is laid out to see."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "constrained_layout not applied")
+        try:
+            figure.draw_without_rendering()
+        except UserWarning:
+            return True
+    return min(panel.get_position().height for panel in figure.axes) * figure.get_figheight() < least
 
 
 def _label(panels: np.ndarray, rows: Sequence[Strip], columns: Sequence[Strip], below: str) -> None:
