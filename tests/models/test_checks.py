@@ -235,6 +235,10 @@ def test_a_size_that_is_not_that_of_the_files_is_refused_before_memory_is_taken(
         ({"hidden_act": "none of them"}, r"^config\.json of mine does not describe a llama model: "),
         ({"num_attention_heads": 0}, r"^config\.json of mine does not describe a llama model: "),
         ({"rms_norm_eps": float("nan")}, r"^mine computes numbers that are not finite in float32; "),
+        (
+            {"rope_parameters": {"rope_theta": -1187.0, "rope_type": "default"}},
+            r"^mine computes numbers that are not finite in float32; ",
+        ),
     ],
 )
 def test_a_config_with_which_nothing_can_be_computed_is_refused(saved, settings, said):
