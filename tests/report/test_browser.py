@@ -251,5 +251,5 @@ def test_the_chart_shows_the_change_of_the_logit_on_its_own_axis(tab):
     choose(tab, "quantity", "Δlogit")
     for point in tab.evaluate(POINTS):
         assert point["change"] == point["delta_logit"]
-    ticks = [float(text.replace("−", "-")) for text in tab.locator("#chart .role-axis-label text").all_inner_texts()]
+    ticks = [float(text.replace("−", "-")) for text in tab.locator("#chart .role-axis-label text").all_text_contents()]
     assert min(ticks) > -10, "logits, not points"
