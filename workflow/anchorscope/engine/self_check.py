@@ -147,6 +147,10 @@ class _Trial:
                     if self._beyond(ahead, SEEN[self.dtype]):
                         fault = f"tokens see those that follow them (difference {ahead:.2g} when padded)"
                         continue
+                    # Those of eight bits choose what they round by all tokens of a batch.
+                    if getattr(self.model, "is_quantized", False) and self._beyond(self.rounding, SEEN[self.dtype]):
+                        fault = f"what they compute depends on what else is in a batch (difference {self.rounding:.2g})"
+                        continue
                     found = EnginePath("packed", attention, self.parts, kind, self.dtype, self.rounding, self._moved())
                     without = self.parts.without_attention  # layers that mix tokens in another way
                     not_packed = (
