@@ -213,7 +213,7 @@ def test_what_was_chosen_stays_when_the_window_or_the_models_change(tab):
 @pytest.mark.slow
 def test_panels_are_named_and_axes_count_layers(tab):
     texts = tab.locator("#chart svg.marks text").all_text_contents()
-    assert {"Small", "Random (random weights)", "Layer", "ΔP", "Q PopQA", "A NQ"} <= set(texts)
+    assert {"Small", "Random (random weights)", "Layer", "ΔP or Δlogit", "Q PopQA", "A NQ"} <= set(texts)
     ticks = tab.locator("#chart .role-axis-label text").all_text_contents()
     assert all(tick.replace("−", "-").lstrip("-").isdigit() for tick in ticks)
 

@@ -234,7 +234,7 @@ def _panel(styles: dict[str, dict], summary: pl.DataFrame) -> alt.LayerChart:
     )
 
     def height(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title="change", scale=_domain(summary), axis=CHANGE_AXIS)
+        return alt.Y(f"{field}:Q", title="ΔP or Δlogit", scale=_domain(summary), axis=CHANGE_AXIS)
 
     # With few layers Vega also puts ticks between them, and would round their labels.
     only_layers = "datum.value === floor(datum.value) ? datum.label : ''"
