@@ -424,7 +424,7 @@ def test_a_picture_is_smaller_than_the_figure_and_keeps_its_colours():
     file = io.BytesIO()
     whole.save(file, "png")
     uri = data_uri(file.getvalue())
-    assert uri.startswith("data:image/png;base64,")
+    assert uri.startswith("data:image/webp;base64,")
     with Image.open(io.BytesIO(base64.b64decode(uri.split(",", 1)[1]))) as small:
         assert small.size == (1400, 300)
         assert np.abs(np.array(small.convert("RGB").getpixel((300, 100))) - [0x1F, 0x77, 0xB4]).max() <= 8
@@ -445,7 +445,7 @@ def test_the_page_of_a_finished_run_links_to_every_file_of_it(finished):
     assert named_files <= links
     for section in (link[1:] for link in read.links if link.startswith("#")):
         assert f'id="{section}"' in html
-    assert html.count("data:image/png;base64,") == len(kinds_drawn(9, words=1, windows=1))
+    assert html.count("data:image/webp;base64,") == len(kinds_drawn(9, words=1, windows=1))
 
 
 def test_the_page_of_a_finished_run_says_what_its_tables_say(finished):
