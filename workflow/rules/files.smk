@@ -84,9 +84,11 @@ def with_salmons(file):
 def measured_by(wildcards):
     """What an experiment is estimated from, besides groups and reference layers."""
     return {
-        kind: MEASURED.format(**wildcards)
-        if kind == "measured"
-        else shard_files(kind, wildcards.model, wildcards.dataset)
+        kind: (
+            MEASURED.format(**wildcards)
+            if kind == "measured"
+            else shard_files(kind, wildcards.model, wildcards.dataset)
+        )
         for kind in READS[wildcards.experiment]
     }
 
