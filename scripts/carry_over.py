@@ -6,10 +6,10 @@ What shares a question or a subject with the tested dataset is left out of train
 
 import json
 
-from anchorscope.detect.reading import by_dataset
 from anchorscope.detect.scoring import carry_over
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
+from anchorscope.probe.pooled import by_dataset
 
 configure_logging(snakemake.log[0])
 datasets = json.loads(snakemake.params.datasets)

@@ -6,10 +6,10 @@ Where no dataset has enough answers to probe, both say so.
 
 import json
 
-from anchorscope.detect.reading import by_dataset
 from anchorscope.detect.train_detector import train_detector
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
+from anchorscope.probe.pooled import by_dataset
 
 configure_logging(snakemake.log[0])
 train_detector(

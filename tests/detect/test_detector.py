@@ -11,13 +11,13 @@ import torch
 from safetensors.torch import save_file
 
 from anchorscope.detect.detector_file import ABOUT, DETECTOR_SEAL, Trained, read_detector, write_detector
-from anchorscope.detect.reading import PooledReader
 from anchorscope.detect.train_detector import cross_fit, train, train_detector
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.sealed_parquet import provenance
 from anchorscope.probe.delta import measure
 from anchorscope.probe.examples import examples_of
 from anchorscope.probe.logistic import FittedProbes, fit, log_loss
+from anchorscope.probe.pooled import PooledReader
 from anchorscope.probe.strengths import CHOICE_TOLERANCE, STRENGTHS
 from planted_detector import FITTING, LAYERS, SOURCES, WIDTH, about, manifest, write_activations
 from rounding import assert_same, of_probes, of_sums

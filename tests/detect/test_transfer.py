@@ -11,8 +11,9 @@ from sklearn.metrics import roc_auc_score
 
 from anchorscope.detect.fits import Fits
 from anchorscope.detect.methods import METHODS, OTHERS
-from anchorscope.detect.reading import Reading, join_readings, joint_clusters
+from anchorscope.detect.reading import Reading, join_readings
 from anchorscope.detect.scoring import Plans, plans, probe_plans, transfer_areas
+from anchorscope.probe.pooled import joint_clusters
 from anchorscope.probe.strengths import STRENGTHS, whole
 from planted_detection import NOTHING, ONE_DIRECTION, TWO_DIRECTIONS, World
 

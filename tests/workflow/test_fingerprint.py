@@ -95,7 +95,7 @@ FRAMES = {
             "quantile(0.05)",
             {"estimate", "weigh_kinds", "summarise", "report", "estimate_experiment"},
         ),
-        ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"summarise", "report"}),
+        ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"estimate_experiment", "summarise", "report"}),
         ("extract/interventions.py", "CONTROL_REACH = 16", "CONTROL_REACH = 8", {"extract", "saliency", "run_again"}),
         (
             "text/content_words.py",
@@ -122,7 +122,7 @@ FRAMES = {
             "if not balance else list(",
             {"choose", "saliency", "probe", "count_examples", "report"},
         ),
-        ("experiments/saliency.py", "MOST = 500", "MOST = 400", {"saliency"}),
+        ("experiments/measure_saliency.py", "MOST = 500", "MOST = 400", {"saliency"}),
         ("report/figures.py", "WIDTH = 1400", "WIDTH = 1200", {"report"}),
         ("damage.py", "import sys", "import os\nimport sys", set()),
     ],
@@ -154,7 +154,7 @@ STAGES = {
     },
     "probe": {
         *("probe", "read_text", "saliency", "score_experiment", "estimate", "weigh_kinds", "summarise", "report"),
-        *("compare_methods", *OF_EXPERIMENTS, "train_detector", "run_again", *FITTING),
+        *("draw", "compare_methods", *OF_EXPERIMENTS, "train_detector", "run_again", *FITTING),
     },
     "summarise": {
         *("estimate", "weigh_kinds", "summarise", "count_examples", "draw", "report"),

@@ -18,7 +18,7 @@ from torch import Tensor
 from anchorscope.detect.areas import areas
 from anchorscope.detect.fits import Fits, LayerProbes, every_method, probe_files, probe_layers, probe_layers_at
 from anchorscope.detect.methods import METHODS, OTHERS
-from anchorscope.detect.reading import DetectionFiles, PooledReader, Reading, join_readings, read_files
+from anchorscope.detect.reading import DetectionFiles, Reading, join_readings, read_files
 from anchorscope.extract.axes import CLEAN
 from anchorscope.files.frames import write_frame
 from anchorscope.files.logs import log, progress
@@ -27,6 +27,7 @@ from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.examples import MIN_PER_CLASS, too_few
 from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.kept import load_probes
+from anchorscope.probe.pooled import PooledReader
 from anchorscope.probe.scores import each
 from anchorscope.probe.strengths import Trainings, choose_strengths, cross_fitting, own_fold, whole
 from anchorscope.probe.written import write_derived

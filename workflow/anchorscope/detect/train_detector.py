@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from anchorscope.detect.detector_file import About, Trained, write_detector
-from anchorscope.detect.reading import PooledReader
 from anchorscope.extract.axes import CLEAN, EXACT
 from anchorscope.extract.store import open_activations
 from anchorscope.files.atomic import write_text
@@ -26,6 +25,7 @@ from anchorscope.models.manifest import Manifest
 from anchorscope.probe.delta import States, in_chunks
 from anchorscope.probe.examples import NOT_PROBED, Examples, TooFew, enough, examples_of
 from anchorscope.probe.fitting import Fitting
+from anchorscope.probe.pooled import PooledReader
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
 from anchorscope.probe.scores import each, join_layers
 from anchorscope.probe.strengths import VALIDATED, Fitted, cross_fitting, fit_trainings
