@@ -3,8 +3,8 @@
 The table is empty where nothing was probed.
 """
 
+from anchorscope.experiments.catalogue import estimate_experiment
 from anchorscope.experiments.record import Material
-from anchorscope.experiments.records import estimate_experiment
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived

@@ -7,12 +7,12 @@ import polars as pl
 import pytest
 
 from anchorscope.experiments.boundary import read_known
+from anchorscope.experiments.catalogue import EVERY_CLAIM
 from anchorscope.experiments.groups import Grouping, read_groups
 from anchorscope.experiments.judge import judge_experiment, with_experiments
 from anchorscope.experiments.means import MEANS_SCHEMA, bins, by_anchor, matched_gap, rows, to_table
 from anchorscope.experiments.names import ENOUGH
 from anchorscope.experiments.patching import patching_rows
-from anchorscope.experiments.records import EVERY_CLAIM
 from anchorscope.experiments.saliency import SAMPLE, saliency_rows
 from anchorscope.files.frames import write_frame
 from anchorscope.files.sealed_parquet import provenance

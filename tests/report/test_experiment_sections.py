@@ -6,7 +6,7 @@ import pytest
 
 from anchorscope.draw.kinds import FIGURE_KINDS
 from anchorscope.experiments import READS
-from anchorscope.experiments.records import EXPERIMENTS
+from anchorscope.experiments.catalogue import EXPERIMENTS
 from anchorscope.report.experiments import experiment_numbers, experiment_section
 from anchorscope.report.figures import Link, Picture
 from experiment_tables import make_experiments

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from anchorscope.experiments.catalogue import EVERY_CLAIM, EXPERIMENTS
 from anchorscope.experiments.names import RULE_NAMES
 from anchorscope.experiments.record import Wanted
-from anchorscope.experiments.records import EVERY_CLAIM, EXPERIMENTS
 from anchorscope.files.frames import read_frame
 from anchorscope.probe.examples import Pair
 from anchorscope.summarise.claims import (

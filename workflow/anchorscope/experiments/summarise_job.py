@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from anchorscope.experiments.catalogue import EVERY_CLAIM, EXPERIMENTS
 from anchorscope.experiments.judge import judge_experiments, with_experiments
-from anchorscope.experiments.records import EVERY_CLAIM, EXPERIMENTS
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import write_text
 from anchorscope.files.sealed_parquet import provenance

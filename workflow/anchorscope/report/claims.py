@@ -6,7 +6,7 @@ from functools import partial
 import polars as pl
 from markupsafe import Markup
 
-from anchorscope.experiments.records import EVERY_CLAIM
+from anchorscope.experiments.catalogue import EVERY_CLAIM
 from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named
 from anchorscope.summarise.claims import CLAIMS, Claim, Part

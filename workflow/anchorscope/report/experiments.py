@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 from markupsafe import Markup
 
-from anchorscope.experiments.records import EXPERIMENTS
+from anchorscope.experiments.catalogue import EXPERIMENTS
 from anchorscope.report.claims import one_claim
 from anchorscope.report.figures import Picture
 from anchorscope.report.page import render

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from anchorscope.draw.panels import View, read_style
-from anchorscope.experiments.records import EXPERIMENTS
+from anchorscope.experiments.catalogue import EXPERIMENTS
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import write_text
 from anchorscope.files.frames import read_frame

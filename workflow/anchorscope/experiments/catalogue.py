@@ -11,12 +11,9 @@ from anchorscope.experiments.record import Experiment, Material
 from anchorscope.experiments.saliency import SALIENCY
 from anchorscope.summarise.claims import CLAIMS, Claim
 
+# In the order of pages; each has the name of its claim.
 EXPERIMENTS: dict[str, Experiment] = {
-    "patching": PATCHING,
-    "answer_only": ANSWER_ONLY,
-    "boundary": BOUNDARY,
-    "awareness": AWARENESS,
-    "saliency": SALIENCY,
+    experiment.claim.name: experiment for experiment in (PATCHING, ANSWER_ONLY, BOUNDARY, AWARENESS, SALIENCY)
 }
 EVERY_CLAIM: list[Claim] = [*CLAIMS.values(), *(experiment.claim for experiment in EXPERIMENTS.values())]
 
