@@ -204,7 +204,7 @@ def test_attention_that_goes_around_its_mask_is_noticed():
     type(model)._can_set_attn_implementation = classmethod(lambda kind: False)
     try:
         with pytest.raises(
-            ValueError, match=r"^llama models .*: tokens that are cut still reach others in layers 0, 1, 2"
+            ValueError, match=r"^This llama model .*: tokens that are cut still reach others in layers 0, 1, 2"
         ):
             choose_path(model, list(range(30)), 10)
     finally:
@@ -213,7 +213,7 @@ def test_attention_that_goes_around_its_mask_is_noticed():
 
 def test_a_model_without_attention_is_refused_in_one_sentence():
     model = small_model("mamba")
-    with pytest.raises(ValueError, match=r"^mamba models cannot be measured: no attention was found in them .*\.$"):
+    with pytest.raises(ValueError, match=r"^This mamba model cannot be measured: no attention was found in it .*\.$"):
         choose_path(model, list(range(30)), 10)
 
 
@@ -223,7 +223,7 @@ def test_a_model_that_looks_ahead_is_refused_in_one_sentence():
         if hasattr(module, "is_causal"):
             module.is_causal = False
     model.config.is_decoder = False
-    with pytest.raises(ValueError, match=r"^bert models cannot be measured: tokens see those that follow them "):
+    with pytest.raises(ValueError, match=r"^This bert model cannot be measured: tokens see those that follow them "):
         choose_path(model, list(range(30)), 10)
 
 

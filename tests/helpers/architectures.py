@@ -411,7 +411,7 @@ def table(verdicts: list[Verdict]) -> str:
 
 def reason(verdict: Verdict) -> str:
     """Why an architecture is refused, without its name."""
-    return verdict.refused.removeprefix(f"{verdict.kind} models cannot be measured: ")
+    return verdict.refused.removeprefix(f"This {verdict.kind} model cannot be measured: ")
 
 
 def page(verdicts: list[Verdict]) -> str:

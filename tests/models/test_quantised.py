@@ -175,8 +175,8 @@ def test_a_model_quantised_by_a_library_is_measured_exactly(settings, libraries,
 def test_eight_bits_of_bitsandbytes_depend_on_the_batch_and_are_refused_in_float32(libraries, dense, tmp_path):
     """Which columns it leaves out of the eight bits depends on all tokens of a batch; how it shows, on the machine."""
     said = with_library(libraries, "BitsAndBytesConfig(load_in_8bit=True)", dense, tmp_path)
-    begins, _, fault = said.partition("llama models cannot be measured: ")
+    begins, _, fault = said.partition("This llama model cannot be measured: ")
     assert begins == "ValueError: "
     assert fault.startswith(
-        ("tokens see those that follow them", "what they compute depends on what else is in a batch")
+        ("tokens see those that follow them", "what it computes depends on what else is in a batch")
     )

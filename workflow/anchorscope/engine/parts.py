@@ -166,7 +166,7 @@ def find_parts(model: PreTrainedModel) -> Parts:
     )
     if blocks is None:
         why = _why_no_blocks(lists, seen, attending, count=count, width=width)
-        raise ValueError(f"{kind} models cannot be measured: {why}.")
+        raise ValueError(f"This {kind} model cannot be measured: {why}.")
     mlp = _mlp_name(blocks, seen, attending, width=width)
     found = [_block(module, seen, attending, width=width, mlp=mlp) for module in blocks]
     return Parts(found, getattr(config, "altup_active_idx", None))
@@ -209,13 +209,13 @@ def _why_no_blocks(lists: list[nn.ModuleList], seen: _Seen, attending: set[nn.Mo
     ran, outputs = Counter(module for module, _ in seen.ended), dict(seen.ended)
     for some in lists:
         if any(ran[module] > 1 for module in some if module in attending):
-            return "their layers run several times each, so that no state is that of one layer"
+            return "its layers run several times each, so that no state is that of one layer"
         handed = first_tensor(outputs.get(some[0])) if len(some) == count else None
         if handed is not None and handed.dim() == 3 and handed.shape[1] > TRIAL and handed.shape[2] == width:
-            return f"their layers hand on {handed.shape[1]} states for a text of {TRIAL} tokens"
+            return f"its layers hand on {handed.shape[1]} states for a text of {TRIAL} tokens"
     if not attending:
-        return "no attention was found in them that could be cut"
-    return f"their code has no {count} modules, one for each layer, that run once and hand on states of width {width}"
+        return "no attention was found in it that could be cut"
+    return f"its code has no {count} modules, one for each layer, that run once and hand on states of width {width}"
 
 
 def _are_states(output: Any, width: int) -> bool:

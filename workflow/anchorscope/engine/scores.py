@@ -75,7 +75,7 @@ class AttentionScores(TorchFunctionMode):
         """What is changed [rows, 1 or heads, queries, keys], in the scores' shape; nothing beside the keys."""
         beside = scores.shape[-1] - self.queries
         if beside > 1:
-            raise ValueError(f"their attention sees {beside} states beside those of tokens, which may hold what is cut")
+            raise ValueError(f"its attention sees {beside} states beside those of tokens, which may hold what is cut")
         change = F.pad(change.to(scores.device), (0, beside))
         if scores.dim() == 3:
             change = change.expand(-1, len(scores) // self.rows, -1, -1).flatten(0, 1)
@@ -124,7 +124,7 @@ class AttentionScores(TorchFunctionMode):
 def own_attention(model: PreTrainedModel, implementation: str) -> AbstractContextManager[None]:
     """Let the model run the named one of its own attention codes while the block runs, where it can be told to."""
     if implementation == "sdpa" and getattr(model.config.get_text_config(), "attn_logit_softcapping", None):
-        raise ValueError("their sdpa code leaves out the cap on scores")  # older transformers run it all the same
+        raise ValueError("its sdpa code leaves out the cap on scores")  # older transformers run it all the same
     runs_so = model.config._attn_implementation == implementation
     return nullcontext() if runs_so or not model._can_set_attn_implementation() else attending_by(model, implementation)
 

@@ -96,8 +96,8 @@ def choose_path(model: PreTrainedModel, ids: list[int], shared: int) -> EnginePa
     except (RuntimeError, TypeError, AttributeError, KeyError, IndexError) as error:  # from the model's own code
         if out_of_memory(error):
             raise
-        reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"{kind} models cannot be measured: their own code stops at plain text ({reason}).") from error
+        why = f"its own code stops at plain text ({' '.join(str(error).split())[:200]})"
+        raise ValueError(f"This {kind} model cannot be measured: {why}.") from error
 
 
 def without_middle(ids: list[int], shared: int) -> tuple[list[int], int]:
@@ -149,7 +149,7 @@ class _Trial:
                         continue
                     # Those of eight bits choose what they round by all tokens of a batch.
                     if getattr(self.model, "is_quantized", False) and self._beyond(self.rounding, SEEN[self.dtype]):
-                        fault = f"what they compute depends on what else is in a batch (difference {self.rounding:.2g})"
+                        fault = f"what it computes depends on what else is in a batch (difference {self.rounding:.2g})"
                         continue
                     found = EnginePath("packed", attention, self.parts, kind, self.dtype, self.rounding, self._moved())
                     without = self.parts.without_attention  # layers that mix tokens in another way
@@ -167,7 +167,7 @@ class _Trial:
             if not leaking:
                 return found.plain(not_packed)
             fault = self._leak_fault(leaking)
-        raise ValueError(f"{kind} models cannot be measured: {fault}.")
+        raise ValueError(f"This {kind} model cannot be measured: {fault}.")
 
     def _leak_fault(self, layers: list[int]) -> str:
         """What is wrong with layers in which cut tokens reach others, and how they do where that can be seen."""
