@@ -1,5 +1,6 @@
 """What tests share: real tokenizers, a finished small run, and which tests run first."""
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -117,6 +118,7 @@ def disk(tmp_path) -> Iterator[Path]:
     if done.returncode:
         pytest.skip(f"a small disk cannot be mounted here: {done.stderr.strip()}")
     yield folder
+    gc.collect()  # a library may have left open what it could not write
     subprocess.run(["umount", folder], check=True)
 
 

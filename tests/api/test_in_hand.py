@@ -138,7 +138,7 @@ def test_the_prompt_is_the_chat_template_where_the_model_ends_its_text_as_the_te
 ):
     model, tokenizer = in_hand
     own = copy.deepcopy(tokenizer)
-    mark = own.convert_ids_to_tokens(model.config.eos_token_id) if style == "chat" else "<|im_start|>"
+    mark = own.convert_ids_to_tokens(model.config.eos_token_id) if style == "chat" else "!"
     own.chat_template = "{% for turn in messages %}{{ turn.content }}" + mark + "{% endfor %}"
     api.extract(model, own, first_shard[:4], tmp_path / "x", balance=False)
     (file,) = (tmp_path / "x").iterdir()

@@ -1,6 +1,7 @@
 """The figures hold the published series in the published style, read back from the figures and their SVG."""
 
 import re
+import resource
 import subprocess
 import sys
 from dataclasses import replace
@@ -23,6 +24,7 @@ from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.frames import write_frame
 from anchorscope.summarise.verdict_on_kinds import ALL_EXAMPLES
 from anchorscope.summarise.wording import coarse_roundings, mark_random, notes, plain_paths, unprobed
+from faults import FULL, resize
 from read_figures import outside
 from small_things import ROOT
 from synthetic_run import overall_gains
@@ -590,6 +592,21 @@ def test_a_kind_that_compares_places_is_drawn_only_where_there_are_several():
     assert set(kinds_drawn(9, words=1, windows=1)) == {*always, "grid"}
     assert set(kinds_drawn(1, words=3, windows=2)) == {*always, "words", "windows"}
     assert kinds_drawn(1, words=1, windows=1, experiments=["awareness"]) == [*always, "awareness"]
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+def test_a_disk_that_a_figure_fills_is_named_in_one_sentence(suffix, disk, tmp_path):
+    """Wherever in the file that happens: Matplotlib cannot close some pieces of a PDF that it could not begin."""
+    figure, style = Figure(figsize=(2, 2)), read_style(BUNDLED_STYLE)
+    figure.add_subplot(title="Some words in bold", xlabel="and $x^2$").plot(np.random.default_rng(0).random(2000))
+    save(figure, tmp_path / f"whole.{suffix}", style)
+    pages = -(-(tmp_path / f"whole.{suffix}").stat().st_size // resource.getpagesize())
+    assert pages > 3
+    for some in range(1, pages):
+        resize(disk, some * resource.getpagesize() // 1024)
+        with pytest.raises(OSError, match=f"^{disk}/figure.{suffix} {FULL}"):
+            save(figure, disk / f"figure.{suffix}", style)
+        assert not list(disk.iterdir())
 
 
 def test_the_list_of_kinds_takes_snakemake_no_time_to_import():

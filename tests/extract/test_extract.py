@@ -372,7 +372,7 @@ def test_nothing_half_written_is_left_behind(tmp_path):
 
     def fail():
         with atomic(tmp_path / "out.txt") as target:
-            Path(target).write_text("half")
+            Path(target).write_text("half", encoding="utf-8")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

@@ -48,7 +48,7 @@ def settle(folder: Path, profile: str, resources: dict[str, dict] | None = None)
 
 def read_profile(folder: Path, profile: str) -> dict:
     """The settings of a profile as a run in `folder` reads them."""
-    with chdir(folder), open(f"workflow/profiles/{profile}/config.yaml") as file:
+    with chdir(folder), open(f"workflow/profiles/{profile}/config.yaml", encoding="utf-8") as file:
         return yte.process_yaml(file, require_use_yte=True)
 
 
@@ -64,7 +64,7 @@ def start(folder: Path, profile: str, plugins: Path, *targets: str, program: lis
     command = [*program, *targets, "--workflow-profile", f"workflow/profiles/{profile}", "--configfile", "test.yaml"]
     paths = os.pathsep.join(filter(None, [str(plugins), os.getenv("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": paths}
-    with open(folder / "said.txt", "a") as said:
+    with open(folder / "said.txt", "a", encoding="utf-8") as said:
         return subprocess.Popen(command, cwd=folder, stdout=said, stderr=said, env=environment, start_new_session=True)
 
 

@@ -55,7 +55,7 @@ def table() -> list[str]:
 def start(folder: Path, *arguments: str) -> subprocess.Popen:
     """Start or resume the run in `folder`, in a process group of its own; what it says goes to `said.txt`."""
     command = [*RESUME, *arguments, *OPTIONS]
-    with open(folder / "said.txt", "a") as said:
+    with open(folder / "said.txt", "a", encoding="utf-8") as said:
         return subprocess.Popen(command, cwd=folder, stdout=said, stderr=said, start_new_session=True)
 
 
@@ -66,7 +66,7 @@ def resume(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 def state(process: int) -> str:
     """Linux's letter for what a process does; Z, for one that has ended, also when nothing of it is left."""
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return "Z"
 

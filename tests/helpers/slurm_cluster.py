@@ -312,7 +312,7 @@ def _environment(pid: int) -> list[str]:
 
 def _parent(pid: int) -> int | None:
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()[1])
+        return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(") ", 1)[1].split()[1])
     except OSError:  # it has ended
         return None
 
@@ -325,7 +325,7 @@ def _send(pid: int, number: int) -> None:
 def _kill(file: Path, number: int) -> None:
     if not file.exists():
         return
-    pid = int(file.read_text())
+    pid = int(file.read_text(encoding="utf-8"))
     _send(pid, number)
     until(lambda: not Path(f"/proc/{pid}").exists() or _zombie(pid), f"end of {file.stem}")
     file.unlink(missing_ok=True)
@@ -333,6 +333,6 @@ def _kill(file: Path, number: int) -> None:
 
 def _zombie(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().split(") ")[1].startswith("Z")
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split(") ")[1].startswith("Z")
     except OSError:
         return True

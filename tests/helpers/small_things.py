@@ -37,7 +37,7 @@ CHAT = (
 @contextmanager
 def one_at_a_time(what: str) -> Iterator[None]:
     """Keep this user's other processes out of the same work while the block runs."""
-    with open(Path(tempfile.gettempdir()) / f"anchorscope-{os.getuid()}-{what}.lock", "w") as lock:
+    with open(Path(tempfile.gettempdir()) / f"anchorscope-{os.getuid()}-{what}.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -162,7 +162,7 @@ def write_own(path: Path, rows: list[dict]) -> Path:
             writer.writeheader()
             writer.writerows(row | {"answers": json.dumps(row["answers"])} for row in rows)
     elif path.suffix == ".jsonl":
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     else:
         pl.DataFrame(rows).write_parquet(path)
     return path
@@ -223,7 +223,7 @@ def test_the_property_asked_about_is_kept_where_the_dataset_names_it():
     ],
 )
 def test_csv_holds_the_other_layouts_but_triviaqas(layout, header, cells, tmp_path):
-    with open(tmp_path / "mine.csv", "w", newline="") as file:
+    with open(tmp_path / "mine.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([header, cells])
     assert normalize(pl.from_arrow(read_csv(tmp_path / "mine.csv")), layout, 0, "f")[0]["gold"].to_list() == [["X"]]
 

@@ -200,4 +200,4 @@ def test_what_runs_as_on_other_machines_exists():
     listed = (*as_other_machines.NUMBERS, *as_other_machines.FILES)
     for file, _, test in (name.partition("::") for name in listed):
         assert (ROOT / file).exists(), file
-        assert not test or f"def {test}(" in (ROOT / file).read_text(), test
+        assert not test or f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), test

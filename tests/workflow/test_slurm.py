@@ -132,7 +132,7 @@ def test_a_profile_is_read_wherever_the_command_is_given(profile, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     for words in (["--workflow-profile", str(named)], [f"--workflow-profile={named}"]):
         monkeypatch.setattr(sys, "argv", ["snakemake", *words])
-        with open(named / "config.yaml") as file:
+        with open(named / "config.yaml", encoding="utf-8") as file:
             assert yte.process_yaml(file, require_use_yte=True) == expected
 
 

@@ -301,7 +301,7 @@ def test_every_output_of_a_model_with_random_weights_says_so(random_run):
 
 
 def svg_texts(path: Path) -> set[str]:
-    return {text.strip() for text in re.findall(r">([^<>]+)</(?:text|tspan)>", path.read_text())}
+    return {text.strip() for text in re.findall(r">([^<>]+)</(?:text|tspan)>", path.read_text(encoding="utf-8"))}
 
 
 @pytest.mark.slow

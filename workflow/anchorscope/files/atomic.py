@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from anchorscope.files.faults import with_those_behind
+
 # Every library passes on the system's message, but not all pass on its error number.
 DISK_FULL = ("No space left on device", "Disk quota exceeded", "not enough space on the disk")  # the last is Windows
 
@@ -52,11 +54,14 @@ def _to_disk(path: Path) -> None:
 
 @contextmanager
 def explaining_full_disk(target: Path | str) -> Iterator[None]:
-    """Turn any library's error about a full disk into one sentence that names `target`."""
+    """Turn any library's error about a full disk into one sentence that names `target`.
+
+    A library may stumble when it closes what it could not write: then the disk's error is behind its last one.
+    """
     try:
         yield
     except Exception as error:
-        if not any(words in str(error) for words in DISK_FULL):
+        if not any(words in str(one) for one in with_those_behind(error) for words in DISK_FULL):
             raise
         raise OSError(
             f"{target} could not be written because its disk is full; make room there and run the same command again, "

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 LONGEST = 200  # characters
@@ -11,6 +12,14 @@ LARGEST_TEXT = 256 * 2**20  # bytes of a file beside a model's weights; the larg
 def reason_of(error: BaseException) -> str:
     """The error's message on one line of limited length, without its last full stop; its kind where it says nothing."""
     return shortened(str(error)).rstrip(".") or type(error).__name__
+
+
+def with_those_behind(error: BaseException) -> Iterator[BaseException]:
+    """An error, and those that it was raised from or that were being handled when it came."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__ or found.__context__
 
 
 def shortened(text: object, longest: int = LONGEST) -> str:

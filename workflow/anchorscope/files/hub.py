@@ -6,7 +6,7 @@ The hub client handles the token itself (its login, or HF_TOKEN in the environme
 import errno
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from huggingface_hub.errors import (
 )
 from tenacity import Future, RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
 
+from anchorscope.files.faults import with_those_behind
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
 
@@ -100,14 +101,6 @@ def _hash_of(file: Path, like: str) -> str:
         return hashlib.file_digest(handle, lambda: HASHES[len(like)](file.stat().st_size)).hexdigest()
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and its causes: the client wraps one error in another."""
-    link: BaseException | None = error
-    while link:
-        yield link
-        link = link.__cause__
-
-
 def _may_pass(error: BaseException) -> bool:
     """Whether the same request may succeed a little later; not where the client itself has retried in vain."""
     if isinstance(error, HfHubHTTPError):
@@ -121,8 +114,8 @@ def _may_pass(error: BaseException) -> bool:
 def _sentence(error: BaseException, kind: str, repo: str, revision: str) -> str:
     """What went wrong and what to do. The client's own message is not repeated: it may hold a signed address."""
     page = f"{constants.ENDPOINT}/{'datasets/' if kind == 'dataset' else ''}{repo}"
-    kinds = [type(link) for link in _chain(error)]
-    answers = (link.response.status_code for link in _chain(error) if isinstance(link, HfHubHTTPError))
+    kinds = [type(link) for link in with_those_behind(error)]
+    answers = (link.response.status_code for link in with_those_behind(error) if isinstance(link, HfHubHTTPError))
     status = next(answers, None)  # None if the hub did not answer
     if GatedRepoError in kinds:
         return (

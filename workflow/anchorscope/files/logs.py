@@ -70,7 +70,7 @@ def meter(total: int, what: str) -> Iterator[Callable[[int], None]]:
     Where no job has set up a log, as in a notebook, the standard error is told whatever it is.
     """
     with (
-        open(os.devnull, "w") as nowhere,
+        open(os.devnull, "w", encoding="utf-8") as nowhere,
         tqdm(
             desc=what,
             total=total,

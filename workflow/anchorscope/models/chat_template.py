@@ -102,7 +102,7 @@ def _limit() -> None:
 
     limits = {resource.RLIMIT_CPU: SECONDS}
     if STATM.exists():
-        limits[resource.RLIMIT_AS] = int(STATM.read_text().split()[0]) * resource.getpagesize() + MEMORY
+        limits[resource.RLIMIT_AS] = int(STATM.read_text(encoding="utf-8").split()[0]) * resource.getpagesize() + MEMORY
     for kind, limit in limits.items():
         most = resource.getrlimit(kind)[1]
         lowest = limit if most == resource.RLIM_INFINITY else min(limit, most)

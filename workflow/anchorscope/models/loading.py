@@ -277,7 +277,7 @@ def _kind(device: torch.device) -> str:
 
 def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """The processor's name from Linux if it knows one, else from Python, which knows at least its kind."""
-    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
+    lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.is_file() else []
     fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     # x86; POWER; MIPS; some ARM boards; RISC-V. Most ARM machines give only numbers.
     names = [fields.get(field) for field in ("model name", "cpu", "cpu model", "hardware", "uarch")]
