@@ -23,12 +23,12 @@ from anchorscope.detect.gates import FEWEST_LEARNT, find_groups, gates_table, re
 from anchorscope.detect.methods import METHODS
 from anchorscope.detect.reading import Reading
 from anchorscope.detect.reweighting import AMOUNTS, GATES
-from anchorscope.detect.scoring import scores_table, trainings_of
+from anchorscope.detect.scoring import scores_table, training_sets_of
 from anchorscope.extract.axes import EXACT
 from anchorscope.probe.logistic import FittedProbes, fit
 from anchorscope.probe.readers import presence, read_features
 from anchorscope.probe.scores import cross_fit_scores
-from anchorscope.probe.strengths import STRENGTHS, cross_fitting, fit_trainings, own_fold, whole
+from anchorscope.probe.strengths import STRENGTHS, cross_fitting, fit_training_sets, own_fold, whole
 from planted_detection import TWO_DIRECTIONS, World, probes_of_layers
 from rounding import assert_same, of_a_fit, of_probes, of_sums
 
@@ -51,7 +51,8 @@ def said(world, reading) -> dict[str, Told]:
 
 
 def said_of(world: World, reading: Reading) -> dict[str, Told]:
-    return every_method(Fits(reading, probes_of_layers(world, reading), trainings_of(reading), reading.folds, seed=0))
+    probes, training_sets = probes_of_layers(world, reading), training_sets_of(reading)
+    return every_method(Fits(reading, probes, training_sets, reading.folds, seed=0))
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
@@ -148,7 +149,7 @@ def slow_mixtures(world: World, reading: Reading, fold: int) -> dict[str, tuple[
         experts[gate] = [says(expert(clean, labels, part, train, strength), clean[test]) for part in parts]
         if gate == "published":
             plain, probes = Plain(clean, labels, strength, train), probes_of_layers(world, reading)
-            _, known = find_groups(reading.states, reading.labels, trainings_of(reading), probes.strengths[LAYER])
+            _, known = find_groups(reading.states, reading.labels, training_sets_of(reading), probes.strengths[LAYER])
             logit = np.where(test, probes.logits[LAYER, fold], known[fold])
             assert_same(logit, np.where(test, plain(clean), before), max(rounding, plain.rounding()))
             told = np.stack([logit, np.abs(logit)], axis=1)
@@ -236,9 +237,10 @@ def test_readers_of_text_are_those_of_the_text_table(world, reading, said):
     }.items():
         expected = read_features(features, world.examples)
         found = own_fold(said[name].scores, torch.from_numpy(reading.folds)).numpy()
-        seen, labels, trainings = torch.from_numpy(features)[None], reading.labels.double(), trainings_of(reading)
-        fitted = fit_trainings(seen, labels, trainings)
-        rounding = of_probes(fitted.probes, seen, labels, trainings.train, fitted.strengths)
+        seen, labels = torch.from_numpy(features)[None], reading.labels.double()
+        training_sets = training_sets_of(reading)
+        fitted = fit_training_sets(seen, labels, training_sets)
+        rounding = of_probes(fitted.probes, seen, labels, training_sets.train, fitted.strengths)
         assert_same(sigmoid(found), sigmoid(expected), rounding / 4)
 
 
@@ -337,7 +339,7 @@ def test_the_probe_is_that_of_the_main_run(world, reading, said):
     )
     (full,) = [probe for probe in main.probes if probe.name == "full"]
     found = own_fold(said["probe"].scores, torch.from_numpy(reading.folds)).numpy()
-    learnt = (world.states, reading.labels, trainings_of(reading).train, main.strengths)
+    learnt = (world.states, reading.labels, training_sets_of(reading).train, main.strengths)
     assert_same(found, main.logits[full, "clean"][LAYER], of_probes(main.probes[full], *learnt))
 
 
@@ -355,8 +357,8 @@ def test_one_inner_probe_serves_the_two_folds_that_it_leaves_out(reading):
 def test_no_score_knows_the_labels_of_its_own_fold(world, reading, said, fold):
     """No method does; and the labels of other folds do matter to all that learn.
 
-    Fits of several trainings are computed together, and how many of them go on changes the shapes of what is computed.
-    A step of a fit adds up examples and features, and forgets the rounding of the steps before it.
+    Fits of several training sets are computed together, and how many of them go on changes the shapes of what is
+    computed. A step of a fit adds up examples and features, and forgets the rounding of the steps before it.
     """
     terms = len(reading.ids) + world.states.shape[-1]
     # Not those of a whole fold: a method with few values may have the same sums in it for both labels.
@@ -383,11 +385,11 @@ def test_a_random_gate_has_the_values_of_the_gate_among_those_scored_together():
 
 
 def test_a_gate_with_too_few_of_a_group_says_their_share(reading):
-    trainings = cross_fitting(torch.from_numpy(reading.folds))
+    training_sets = cross_fitting(torch.from_numpy(reading.folds))
     anchored = torch.zeros(5, len(reading.ids), dtype=torch.bool)
     anchored[:, torch.from_numpy(np.flatnonzero(reading.folds == 0)[:4])] = True
-    found = read_gate(reading.states["first", "clean"][None], anchored & trainings.train, trainings)
-    assert found[1].unique().tolist() == pytest.approx([4 / int(trainings.train[1].sum())])
+    found = read_gate(reading.states["first", "clean"][None], anchored & training_sets.train, training_sets)
+    assert found[1].unique().tolist() == pytest.approx([4 / int(training_sets.train[1].sum())])
 
 
 def test_the_gates_of_the_file_are_those_of_the_mixture(world, reading):
@@ -419,11 +421,11 @@ def test_the_table_has_every_method_and_example_with_its_own_fold(world, reading
 def test_a_whole_training_set_validates_on_its_first_two_folds_and_holds_out_each():
     folds = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
     train = torch.arange(8) < 6
-    trainings = whole(train, folds)
-    first, second = trainings.splits()
+    training_sets = whole(train, folds)
+    first, second = training_sets.splits()
     assert first.train.tolist() == [False, True, True, False, True, True, False, False]
     assert second.validated[0].tolist() == [False, True, False, False, True, False, False, False]
-    assert [held.sum().item() for _, _, held in trainings.nested()] == [2, 2, 2]
+    assert [held.sum().item() for _, _, held in training_sets.nested()] == [2, 2, 2]
 
 
 def test_a_probe_may_see_an_example_twice():

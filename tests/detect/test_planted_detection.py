@@ -8,8 +8,8 @@ import torch
 from anchorscope.detect.areas import areas, gains
 from anchorscope.detect.fits import Fits, probe_layers
 from anchorscope.detect.methods import METHODS
-from anchorscope.detect.scoring import scores_table, trainings_of
-from anchorscope.probe.strengths import fit_trainings, own_fold
+from anchorscope.detect.scoring import scores_table, training_sets_of
+from anchorscope.probe.strengths import fit_training_sets, own_fold
 from planted_detection import NOTHING, ONE_DIRECTION, TWO_DIRECTIONS, World, probes_of_layers
 
 FEW, MANY = 4, 100
@@ -18,10 +18,10 @@ FEW, MANY = 4, 100
 def mixture_is_ahead(truth: str, seed: int) -> bool:
     """Whether Mixture of Probes ranks better than the ensemble, by its interval."""
     reading = World(truth, seed, examples=300).reading()
-    trainings, labels, folds = trainings_of(reading), reading.labels, torch.from_numpy(reading.folds)
+    training_sets, labels, folds = training_sets_of(reading), reading.labels, torch.from_numpy(reading.folds)
     clean = reading.states["first", "clean"][None]
-    probes = probe_layers(clean, labels, trainings, fit_trainings(clean, labels, trainings))
-    fits = Fits(reading, probes, trainings, together=reading.folds, seed=seed)
+    probes = probe_layers(clean, labels, training_sets, fit_training_sets(clean, labels, training_sets))
+    fits = Fits(reading, probes, training_sets, together=reading.folds, seed=seed)
     mop, others = (own_fold(METHODS[name].score(fits).scores, folds).numpy() for name in ("mop", "ensemble"))
     gain = gains(mop, others[None], reading.hallucinated, reading.clusters, folds=reading.folds)
     return bool(gain["gain_low"][0] > 0)

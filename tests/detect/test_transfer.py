@@ -112,9 +112,9 @@ def test_labels_of_the_dataset_that_is_tested_change_no_score(worlds, readings):
 def test_a_word_that_the_training_data_lack_has_no_weight(readings):
     reading = join_readings(readings[:2])
     train = torch.arange(120) < 60
-    trainings = whole(train, torch.from_numpy(reading.folds))
+    training_sets = whole(train, torch.from_numpy(reading.folds))
     new = replace(reading, questions=[*reading.questions[:60], *(f"{text} zebra" for text in reading.questions[60:])])
-    before, after = (Fits(one, None, trainings, together=one.folds, seed=0) for one in (reading, new))
+    before, after = (Fits(one, None, training_sets, together=one.folds, seed=0) for one in (reading, new))
     for method in METHODS.values():
         if method.kind == "text":
             assert torch.equal(method.score(after).scores, method.score(before).scores)

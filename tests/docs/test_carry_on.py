@@ -103,13 +103,13 @@ assert (clean - expected).abs().max() > 0.01, "nothing happened that could diffe
 LAST_LAYER = """
 from anchorscope.detect.fits import Fits, every_method
 from anchorscope.detect.methods import METHODS
-from anchorscope.detect.scoring import trainings_of
+from anchorscope.detect.scoring import training_sets_of
 from planted_detection import World, probes_of_layers
 
 world = World("two directions", seed=0)
 reading = world.reading()
 probes = probes_of_layers(world, reading)
-told = every_method(Fits(reading, probes, trainings_of(reading), reading.folds, seed=0))
+told = every_method(Fits(reading, probes, training_sets_of(reading), reading.folds, seed=0))
 assert list(told) == [name for name in METHODS if name in told] and list(told)[-1] == "last_layer"
 assert told["last_layer"].scores.equal(probes.logits[-1])
 assert not told["last_layer"].scores.equal(told["probe"].scores)

@@ -7,10 +7,10 @@ from anchorscope.detect.fits import LayerProbes, probe_layers
 from anchorscope.detect.gates import GATE_PASSES
 from anchorscope.detect.reading import Reading, reading_of
 from anchorscope.detect.reweighting import AMOUNTS, GATES, Reweighted
-from anchorscope.detect.scoring import trainings_of
+from anchorscope.detect.scoring import training_sets_of
 from anchorscope.extract.axes import EXACT
 from anchorscope.probe.examples import Examples, examples_of
-from anchorscope.probe.strengths import fit_trainings
+from anchorscope.probe.strengths import fit_training_sets
 
 TWO_DIRECTIONS, ONE_DIRECTION, NOTHING = TRUTHS = ("two directions", "one direction", "nothing")
 LAYERS, WIDTH = 3, 12
@@ -97,6 +97,6 @@ class World:
 
 def probes_of_layers(world: World, reading: Reading) -> LayerProbes:
     """The plain probes of all layers, cross-fitted."""
-    trainings = trainings_of(reading)
-    plain = fit_trainings(world.states, reading.labels, trainings)
-    return probe_layers(world.states, reading.labels, trainings, plain)
+    training_sets = training_sets_of(reading)
+    plain = fit_training_sets(world.states, reading.labels, training_sets)
+    return probe_layers(world.states, reading.labels, training_sets, plain)

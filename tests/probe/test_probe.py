@@ -195,8 +195,8 @@ def test_the_search_gets_along_with_examples_that_are_alike():
     vectors = 20 + torch.randn(4, 500, generator=generator)
     features = vectors[torch.arange(150) % 4][None] + 1e-4 * torch.randn(1, 150, 500, generator=generator)
     features = features.bfloat16().float()
-    trainings = cross_fitting(torch.arange(150) // 2 % 5)
-    strengths = choose_strengths(features, (torch.arange(150) % 3 == 0).float(), trainings)
+    training_sets = cross_fitting(torch.arange(150) // 2 % 5)
+    strengths = choose_strengths(features, (torch.arange(150) % 3 == 0).float(), training_sets)
     assert torch.isin(strengths, torch.tensor(STRENGTHS)).all()
 
 

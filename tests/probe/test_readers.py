@@ -58,10 +58,10 @@ def test_a_reader_is_scikit_learns_regression_cross_fitted_on_the_same_folds():
     features = presence([row["question"] for row in rows])
     logits = read_features(features, examples)
     seen, labels = torch.from_numpy(features)[None], torch.from_numpy(examples.hallucinated).double()
-    trainings = cross_fitting(torch.from_numpy(examples.splits[0].folds))
-    chosen = choose_strengths(seen, labels, trainings)
-    probes = fit(features=seen, labels=labels, train=trainings.train, strengths=chosen)
-    rounding = of_probes(probes, seen, labels, trainings.train, chosen)
+    training_sets = cross_fitting(torch.from_numpy(examples.splits[0].folds))
+    chosen = choose_strengths(seen, labels, training_sets)
+    probes = fit(features=seen, labels=labels, train=training_sets.train, strengths=chosen)
+    rounding = of_probes(probes, seen, labels, training_sets.train, chosen)
     for fold, strength in enumerate(chosen[0].tolist()):
         train = examples.splits[0].folds != fold
         mean, scale = features[train].mean(0), features[train].std(0)

@@ -31,7 +31,7 @@ from anchorscope.probe.strengths import (
     NOT_BETTER,
     STRENGTHS,
     Fitted,
-    Trainings,
+    TrainingSets,
     inner_logits,
     inner_losses,
     least,
@@ -54,27 +54,27 @@ Layer = tuple[Tensor, Tensor]  # weights [networks, inputs, outputs] and biases 
 class LayerProbes:
     """The plain probe of each layer and training set."""
 
-    logits: Tensor  # [layers, trainings, examples], of everyone
-    strengths: Tensor  # [layers, trainings]
-    losses: Tensor  # [layers, trainings]: of the strength, on inner folds
-    inner: Tensor  # [layers, trainings, examples]: logits out of inner fold; 0 outside the training set
+    logits: Tensor  # [layers, training sets, examples], of everyone
+    strengths: Tensor  # [layers, training sets]
+    losses: Tensor  # [layers, training sets]: of the strength, on inner folds
+    inner: Tensor  # [layers, training sets, examples]: logits out of inner fold; 0 outside the training set
 
 
-def probe_layers(clean: Tensor, labels: Tensor, trainings: Trainings, plain: Fitted) -> LayerProbes:
+def probe_layers(clean: Tensor, labels: Tensor, training_sets: TrainingSets, plain: Fitted) -> LayerProbes:
     """From clean states of some layers, [layers, examples, width], and their probes, which learnt from them."""
-    (inner,) = inner_logits(clean, labels, trainings, strengths=plain.strengths)
+    (inner,) = inner_logits(clean, labels, training_sets, strengths=plain.strengths)
     return LayerProbes(plain.probes.logits(clean), plain.strengths, plain.losses, inner)
 
 
-def probe_layers_at(clean: Tensor, labels: Tensor, trainings: Trainings, strengths: Tensor) -> LayerProbes:
-    """The same with given strengths, [trainings], for all layers: to choose one for each layer takes most of the time.
+def probe_layers_at(clean: Tensor, labels: Tensor, training_sets: TrainingSets, strengths: Tensor) -> LayerProbes:
+    """The same with strengths, [training sets], given for all layers: to choose one for each takes most of the time.
 
     Losses are those of all inner folds.
     """
     same = strengths.to(clean).expand(len(clean), -1)
-    logits = probes_of(clean, labels, trainings.train, same).logits(clean)
-    (inner,) = inner_logits(clean, labels, trainings, strengths=same)
-    return LayerProbes(logits, same, log_loss(inner, labels, trainings.train), inner)
+    logits = probes_of(clean, labels, training_sets.train, same).logits(clean)
+    (inner,) = inner_logits(clean, labels, training_sets, strengths=same)
+    return LayerProbes(logits, same, log_loss(inner, labels, training_sets.train), inner)
 
 
 def probe_files(
@@ -90,7 +90,7 @@ def probe_files(
 
 @dataclass(frozen=True)
 class Told:
-    """What one method says about everyone, by training set: [trainings, examples]."""
+    """What one method says about everyone, by training set: [training sets, examples]."""
 
     scores: Tensor  # higher means hallucinated
     chances: Tensor  # P(hallucinated), both classes weighing the same
@@ -102,7 +102,7 @@ class Fits:
 
     reading: Reading
     probes: LayerProbes
-    trainings: Trainings
+    training_sets: TrainingSets
     together: np.ndarray  # [examples]: who is scored together with whom
     seed: int
     strengths: Sequence[float] = STRENGTHS  # among which Pathway Reweighting chooses
@@ -119,7 +119,7 @@ class Fits:
 
     def words(self, *names: str) -> np.ndarray:
         """Which words of the training sets the texts of these names have, [examples, words]."""
-        learnt, texts = self.trainings.train.any(0).numpy(), [getattr(self.reading, name) for name in names]
+        learnt, texts = self.training_sets.train.any(0).numpy(), [getattr(self.reading, name) for name in names]
         return np.hstack([presence(some, list(compress(some, learnt))) for some in texts])
 
     def of_logits(self, logits: Tensor) -> Told:
@@ -128,26 +128,27 @@ class Fits:
     def read(self, features: np.ndarray | Tensor) -> Told:
         """By a probe of features [examples, width]."""
         seen = torch.as_tensor(features)[None]
-        return self.of_logits(read(seen, self.reading.labels.to(seen.dtype), self.trainings)[0])
+        return self.of_logits(read(seen, self.reading.labels.to(seen.dtype), self.training_sets)[0])
 
     def output(self, values: np.ndarray) -> Told:
         """By scores [examples] that nothing learnt; only their probabilities are fitted, to each training set."""
-        scores = torch.from_numpy(values).double().expand(len(self.trainings), -1)
-        return Told(scores, platt(scores, scores, self.reading.labels, self.trainings.train))
+        scores = torch.from_numpy(values).double().expand(len(self.training_sets), -1)
+        return Told(scores, platt(scores, scores, self.reading.labels, self.training_sets.train))
 
     def best_layer(self) -> Told:
         """By the layer whose probe is best on inner folds."""
-        return self.of_logits(self.probes.logits[self.probes.losses.argmin(0), torch.arange(len(self.trainings))])
+        return self.of_logits(self.probes.logits[self.probes.losses.argmin(0), torch.arange(len(self.training_sets))])
 
     def stacked(self) -> Told:
         """By a regression on all layers' logits.
 
         It learns from logits out of inner fold, and reads the plain probes' about everyone else.
         """
-        seen = torch.where(self.trainings.train, self.probes.inner, self.probes.logits)  # [layers, trainings, examples]
+        # [layers, training sets, examples]
+        seen = torch.where(self.training_sets.train, self.probes.inner, self.probes.logits)
         found = [
-            read(seen[:, number].T[None], self.reading.labels, self.trainings.one(number))[0, 0]
-            for number in range(len(self.trainings))
+            read(seen[:, number].T[None], self.reading.labels, self.training_sets.one(number))[0, 0]
+            for number in range(len(self.training_sets))
         ]
         return self.of_logits(torch.stack(found))
 
@@ -162,48 +163,48 @@ class Fits:
             wrong, right = (states[train & (self.reading.labels == label)].mean(0) for label in (1, 0))
             return (states - (wrong + right) / 2) @ (wrong - right)
 
-        known = torch.zeros_like(self.trainings.train, dtype=states.dtype)
-        for number, train, held_out in self.trainings.nested():
+        known = torch.zeros_like(self.training_sets.train, dtype=states.dtype)
+        for number, train, held_out in self.training_sets.nested():
             known[number, held_out] = along(train)[held_out]
-        scores = torch.stack([along(train) for train in self.trainings.train])
-        return Told(scores, platt(known, scores, self.reading.labels, self.trainings.train))
+        scores = torch.stack([along(train) for train in self.training_sets.train])
+        return Told(scores, platt(known, scores, self.reading.labels, self.training_sets.train))
 
     def network(self) -> Told:
-        return self.of_logits(read_network(self.clean[0], self.reading.labels, self.trainings.train, self.seed))
+        return self.of_logits(read_network(self.clean[0], self.reading.labels, self.training_sets.train, self.seed))
 
     @cached_property
     def _groups(self) -> tuple[dict[str, Tensor], Tensor]:
-        return find_groups(self.reading.states, self.reading.labels, self.trainings, self.plain.strengths)
+        return find_groups(self.reading.states, self.reading.labels, self.training_sets, self.plain.strengths)
 
     @cached_property
     def _gates(self) -> dict[str, Tensor]:
-        """P(Question-Anchored) by gate: [trainings, examples]."""
+        """P(Question-Anchored) by gate: [training sets, examples]."""
         anchored, inner = self._groups
-        gates = {name: read_gate(self.clean, anchored[name], self.trainings) for name in GATES}
-        logit = torch.where(self.trainings.train, inner, self.plain.logits)
+        gates = {name: read_gate(self.clean, anchored[name], self.training_sets) for name in GATES}
+        logit = torch.where(self.training_sets.train, inner, self.plain.logits)
         seen = torch.stack([logit, logit.abs()], dim=2)
         return gates | {
-            "logit": read_gate(seen, anchored[PUBLISHED], self.trainings),
+            "logit": read_gate(seen, anchored[PUBLISHED], self.training_sets),
             "random": permuted(gates[PUBLISHED], torch.from_numpy(self.together), self.seed),
         }
 
     @cached_property
     def _experts(self) -> dict[str, Tensor]:
-        """P of the probe of either part, by how the training sets are split in two: [2, trainings, examples].
+        """P of the probe of either part, by how the training sets are split in two: [2, training sets, examples].
 
         A part with too few of a class is replaced by the whole training set.
         """
-        halves = torch.from_numpy(self.reading.halves == 0).expand(len(self.trainings), -1)
+        halves = torch.from_numpy(self.reading.halves == 0).expand(len(self.training_sets), -1)
         groups, wrong, parts = {**self._groups[0], "random": halves}, self.reading.labels.bool(), []
-        for part in (self.trainings.train & part for group in groups.values() for part in (group, ~group)):
+        for part in (self.training_sets.train & part for group in groups.values() for part in (group, ~group)):
             enough = ((part & wrong).sum(1) >= FEWEST_LEARNT) & ((part & ~wrong).sum(1) >= FEWEST_LEARNT)
-            parts.append(torch.where(enough[:, None], part, self.trainings.train))
-        chances = self._chances(torch.cat(parts)).unflatten(0, (len(groups), 2, len(self.trainings)))
+            parts.append(torch.where(enough[:, None], part, self.training_sets.train))
+        chances = self._chances(torch.cat(parts)).unflatten(0, (len(groups), 2, len(self.training_sets)))
         return dict(zip(groups, chances, strict=True))
 
     def _chances(self, train: Tensor) -> Tensor:
         """P by probes of parts of the training sets, [parts, examples], with the strengths of the plain probes."""
-        strengths = self.plain.strengths.repeat(len(train) // len(self.trainings))[None]
+        strengths = self.plain.strengths.repeat(len(train) // len(self.training_sets))[None]
         return probes_of(self.clean, self.reading.labels, train, strengths).logits(self.clean)[0].sigmoid()
 
     def mixture(self, gate: str, experts: str) -> Told:
@@ -218,16 +219,16 @@ class Fits:
         counts = [
             resampled(inside.numpy(), labels, self.reading.clusters, np.random.default_rng([self.seed, member]))
             for member in range(MEMBERS)
-            for inside in self.trainings.train
+            for inside in self.training_sets.train
         ]
         chances = self._chances(torch.from_numpy(np.stack(counts))).unflatten(0, (MEMBERS, -1)).mean(0).double()
         return Told(chances, chances)
 
     @cached_property
     def _losses(self) -> tuple[Tensor, Tensor]:
-        """Of clean and reweighted states: the least loss on inner folds, and its strength, each [states, trainings]."""
+        """Of clean and reweighted states: the least loss on inner folds, and its strength; [states, training sets]."""
         groups = [group for some in GROUPS if (group := [one for one in some if one in self.strengths])]
-        losses = inner_losses(self._reweighted, self.reading.labels, self.trainings, NOT_BETTER, groups)
+        losses = inner_losses(self._reweighted, self.reading.labels, self.training_sets, NOT_BETTER, groups)
         return losses.amin(0), least(losses, [one for group in groups for one in group])
 
     @cached_property
@@ -239,17 +240,17 @@ class Fits:
         """By a probe of the states that suit inner folds best: amount and strength are chosen together."""
         best, strengths = self._losses
         among = torch.tensor([0, *(1 + place for place, key in enumerate(SHIFTS) if key[0] == gate)])
-        amounts = among[best[among].argmin(0)]  # [trainings]
-        logits = torch.empty(self.trainings.train.shape)
+        amounts = among[best[among].argmin(0)]  # [training sets]
+        logits = torch.empty(self.training_sets.train.shape)
         for amount in amounts.unique().tolist():
             mine, seen = amounts == amount, self._reweighted[amount : amount + 1]
-            train, how = self.trainings.train[mine], strengths[amount : amount + 1, mine]
+            train, how = self.training_sets.train[mine], strengths[amount : amount + 1, mine]
             logits[mine] = probes_of(seen, self.reading.labels, train, how).logits(seen)[0]
         return self.of_logits(logits)
 
 
 def permuted(values: Tensor, together: Tensor, seed: int) -> Tensor:
-    """The values [trainings, examples] in a seeded order among the examples that are scored together."""
+    """The values [training sets, examples] in a seeded order among the examples that are scored together."""
     random, places = np.random.default_rng(seed), torch.arange(values.shape[1])
     for number in together.unique():
         members = (together == number).nonzero()[:, 0]
@@ -281,7 +282,7 @@ def every_method(fits: Fits) -> dict[str, Told]:
 
 
 def platt(known: Tensor, scores: Tensor, labels: Tensor, train: Tensor) -> Tensor:
-    """P(hallucinated) of scores [trainings, examples] that are no probabilities: by Platt's regression.
+    """P(hallucinated) of scores [training sets, examples] that are no probabilities: by Platt's regression.
 
     It learns from the `known` scores of each training set, which have the same shape. Of a method that learns, they are
     those of examples that it had not seen. Both classes weigh the same, as for every probe.
@@ -293,12 +294,12 @@ def platt(known: Tensor, scores: Tensor, labels: Tensor, train: Tensor) -> Tenso
 
 
 def read_network(states: Tensor, labels: Tensor, train: Tensor, seed: int) -> Tensor:
-    """Logits [trainings, examples] of networks that learn from `train` [trainings, examples], bool.
+    """Logits [training sets, examples] of networks that learn from `train` [training sets, examples], bool.
 
     `states` are [examples, width]; each network reads them as standardised on its own training set. All are trained
     together, as one batch of matrices: their parameters never meet, so each is what it would be alone.
     """
-    inputs = torch.stack([standardised(states, inside) for inside in train])  # [trainings, examples, width]
+    inputs = torch.stack([standardised(states, inside) for inside in train])  # [training sets, examples, width]
     layers = first_layers(len(train), states.shape[1], seed)
     parameters = [one.requires_grad_() for layer in layers for one in layer]
     means, squares = ([torch.zeros_like(one) for one in parameters] for _ in range(2))
@@ -342,7 +343,7 @@ def forward(layers: list[Layer], inputs: Tensor) -> Tensor:
 
 
 def batches(train: Tensor, seed: int) -> Iterator[Tensor]:
-    """What the networks see in each step, [trainings, examples of a batch]; -1 where a batch has fewer examples.
+    """What the networks see in each step, [training sets, examples of a batch]; -1 where a batch has fewer examples.
 
     Each training set is put into a seeded order in every epoch, and divided evenly into as many batches as the largest
     one needs. So all networks take the same steps.

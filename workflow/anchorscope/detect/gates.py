@@ -19,7 +19,7 @@ from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.anchor_rules import HONEST
 from anchorscope.probe.examples import Examples, TooFew, examples_of
 from anchorscope.probe.fitting import Fitting
-from anchorscope.probe.strengths import Trainings, choose_strengths, cross_fitting, inner_logits, own_fold, read
+from anchorscope.probe.strengths import TrainingSets, choose_strengths, cross_fitting, inner_logits, own_fold, read
 from anchorscope.probe.written import write_probed
 
 FEWEST_LEARNT = 5  # of a group that a gate learns from, and of a class that an expert learns from
@@ -36,30 +36,30 @@ def read_gate_states(reader: ActivationReader, headline: Headline) -> dict[Pass,
 
 
 def find_groups(
-    states: dict[Pass, Tensor], labels: Tensor, trainings: Trainings, strengths: Tensor
+    states: dict[Pass, Tensor], labels: Tensor, training_sets: TrainingSets, strengths: Tensor
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Who is Question-Anchored in each training set, by gate, and the clean inner logits under the first prompt.
 
-    Both are [trainings, examples]; nobody outside the training set is. From states [examples, width] by pass. All inner
-    probes have the strength [trainings] of the plain probe.
+    Both are [training sets, examples]; nobody outside the training set is. From states [examples, width] by pass. All
+    inner probes have the strength [training sets] of the plain probe.
     """
     anchored, clean = {}, {}
     for gate, prompt in PROMPTS.items():
         own, cut = states[prompt, "clean"][None], states[prompt, EXACT][None]
-        (before,), (after,) = inner_logits(own, labels, trainings, strengths=strengths[None], others=[cut])
+        (before,), (after,) = inner_logits(own, labels, training_sets, strengths=strengths[None], others=[cut])
         anchored[gate], clean[gate] = (before >= 0) != (after >= 0), before
     return anchored, clean[PUBLISHED]
 
 
-def read_gate(features: Tensor, anchored: Tensor, trainings: Trainings) -> Tensor:
-    """P(Question-Anchored) of everyone by the gate of each training set, [trainings, examples].
+def read_gate(features: Tensor, anchored: Tensor, training_sets: TrainingSets) -> Tensor:
+    """P(Question-Anchored) of everyone by the gate of each training set, [training sets, examples].
 
-    `features` are [trainings, examples, width], or [1, examples, width] where all training sets read the same. Where a
+    `features` are [training sets, examples, width], or [1, examples, width] where all sets read the same. Where a
     group is too small, or does not stand on both sides of the splits inside, the gate says its share.
     """
     chances = []
     for number, group in enumerate(anchored):
-        mine, inside = trainings.one(number), trainings.train[number]
+        mine, inside = training_sets.one(number), training_sets.train[number]
         sides = [side for split in mine.splits() for side in (split.train, *split.validated.values())]
         if _smaller(group[inside]) >= FEWEST_LEARNT and all(_smaller(group[side]) > 0 for side in sides):
             seen = features[number % len(features)][None]
@@ -90,10 +90,10 @@ def fit_gates(activations: Sequence[Path | str], dataset: str, target: Path | st
 def gates_table(states: dict[Pass, Tensor], examples: Examples) -> pl.DataFrame:
     """One row per example, a column for each gate; from states [examples, width] of the layer that is read."""
     labels, folds = torch.from_numpy(examples.hallucinated).float(), torch.from_numpy(examples.splits[0].folds)
-    trainings, clean = cross_fitting(folds), states["first", "clean"][None]
+    training_sets, clean = cross_fitting(folds), states["first", "clean"][None]
     # Of this one layer the strengths are chosen again: read from the probes, they would tie the model's passes that
     # wait for gates to every component and intervention that is probed.
-    strengths = choose_strengths(clean, labels, trainings)
-    anchored, _ = find_groups(states, labels, trainings, strengths[0])
-    chances = {gate: own_fold(read_gate(clean, anchored[gate], trainings), folds).numpy() for gate in GATES}
+    strengths = choose_strengths(clean, labels, training_sets)
+    anchored, _ = find_groups(states, labels, training_sets, strengths[0])
+    chances = {gate: own_fold(read_gate(clean, anchored[gate], training_sets), folds).numpy() for gate in GATES}
     return pl.DataFrame({"id": examples.ids, **chances}, schema=SCHEMA)

@@ -29,7 +29,7 @@ from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.kept import load_probes
 from anchorscope.probe.pooled import PooledReader
 from anchorscope.probe.scores import each
-from anchorscope.probe.strengths import Trainings, choose_strengths, cross_fitting, own_fold, whole
+from anchorscope.probe.strengths import TrainingSets, choose_strengths, cross_fitting, own_fold, whole
 from anchorscope.probe.written import write_derived
 
 SCORES = {
@@ -74,7 +74,7 @@ def score_methods(
         def probe(clean: Tensor, layers: slice) -> list[LayerProbes]:
             device = clean.device
             plain = each(kept, lambda tensor: tensor[layers].to(device))
-            return [probe_layers(clean, reading.labels.to(device), trainings_of(reading).to(device), plain)]
+            return [probe_layers(clean, reading.labels.to(device), training_sets_of(reading).to(device), plain)]
 
         (of_layers,) = probe_files(reader, probe, fitting.on_gpu)
         return [scores_table(reading, of_layers, fitting.seed)]
@@ -83,15 +83,15 @@ def score_methods(
     write_derived([target], probes, scored, made)
 
 
-def trainings_of(reading: Reading) -> Trainings:
+def training_sets_of(reading: Reading) -> TrainingSets:
     """All folds but one, for each fold."""
     return cross_fitting(torch.from_numpy(reading.folds))
 
 
 def scores_table(reading: Reading, probes: LayerProbes, seed: int) -> pl.DataFrame:
-    """One row per method and example. `probes` are the plain ones of all layers, fitted to `trainings_of`."""
+    """One row per method and example. `probes` are the plain ones of all layers, fitted to `training_sets_of`."""
     folds = torch.from_numpy(reading.folds)
-    said = every_method(Fits(reading, probes, trainings_of(reading), together=reading.folds, seed=seed))
+    said = every_method(Fits(reading, probes, training_sets_of(reading), together=reading.folds, seed=seed))
     everyone = {
         "id": reading.ids,
         "cluster": reading.clusters,
@@ -147,7 +147,7 @@ class Plans:
     taught: list[Plan]
     untaught: list[Plan]
 
-    def trainings(self, plan: Plan) -> Trainings:
+    def training_sets(self, plan: Plan) -> TrainingSets:
         return whole(torch.from_numpy(plan.train), torch.from_numpy(self.everyone.folds))
 
 
@@ -196,14 +196,14 @@ def probe_plans(planned: Plans) -> Callable[[Tensor, slice], list[LayerProbes]]:
     suits the layer that is read.
     """
     labels, clean = planned.everyone.labels, planned.everyone.states[CLEAN][None]
-    trainings = [planned.trainings(plan) for plan in planned.taught]
-    strengths = [choose_strengths(clean, labels, one)[0] for one in trainings]
+    by_plan = [planned.training_sets(plan) for plan in planned.taught]
+    strengths = [choose_strengths(clean, labels, one)[0] for one in by_plan]
 
     def probe(states: Tensor, _: slice) -> list[LayerProbes]:
         known, device = labels.to(states.device), states.device
         return [
             probe_layers_at(states, known, one.to(device), strengths=strength)
-            for one, strength in zip(trainings, strengths, strict=True)
+            for one, strength in zip(by_plan, strengths, strict=True)
         ]
 
     return probe
@@ -217,7 +217,7 @@ def transfer_areas(planned: Plans, probes: Sequence[LayerProbes], seed: int) -> 
     everyone, found = planned.everyone, []
     for plan, fitted in zip(planned.taught, progress(probes, len(probes), "carrying over"), strict=True):
         strengths = fitted.strengths.unique().tolist()  # one for all probes of states
-        fits = Fits(everyone, fitted, planned.trainings(plan), planned.dataset, seed, strengths)
+        fits = Fits(everyone, fitted, planned.training_sets(plan), planned.dataset, seed, strengths)
         said = every_method(fits)
         scores = np.array([one.scores[0].numpy() for one in said.values()])
         for dataset, mine in plan.tested.items():

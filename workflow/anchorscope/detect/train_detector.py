@@ -28,7 +28,7 @@ from anchorscope.probe.fitting import Fitting
 from anchorscope.probe.pooled import PooledReader
 from anchorscope.probe.quality import auc, auc_with_interval, calibration_error
 from anchorscope.probe.scores import each, join_layers
-from anchorscope.probe.strengths import VALIDATED, Fitted, cross_fitting, fit_trainings
+from anchorscope.probe.strengths import VALIDATED, Fitted, cross_fitting, fit_training_sets
 
 # The search for a strength ends earlier than in the probe stage, which probes fewer examples: weak penalties of many
 # examples are most of the work, and no loss that has once risen by so much was seen to fall below the best again.
@@ -172,9 +172,9 @@ def train(states: Tensor, hallucinated: Tensor, folds: Tensor) -> list[Trained]:
     them. So probes without a fold are those that score it there, but for rounding: these are fitted in double
     precision, because in single precision P hangs in its fifth decimal on what else is fitted at the same time.
     """
-    clean, trainings = states.float(), cross_fitting(folds).with_everyone()
-    fitted = fit_trainings(clean, hallucinated.float(), trainings, CLEARLY_WORSE, dtype=torch.float64)
-    return [_standardised(fitted, number, clean[:, who].double()) for number, who in enumerate(trainings.train)]
+    clean, training_sets = states.float(), cross_fitting(folds).with_everyone()
+    fitted = fit_training_sets(clean, hallucinated.float(), training_sets, CLEARLY_WORSE, dtype=torch.float64)
+    return [_standardised(fitted, number, clean[:, who].double()) for number, who in enumerate(training_sets.train)]
 
 
 def _standardised(fitted: Fitted, number: int, seen: Tensor) -> Trained:

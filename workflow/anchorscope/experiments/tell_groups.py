@@ -26,7 +26,7 @@ from anchorscope.extract.axes import Headline
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.logs import progress
 from anchorscope.probe.examples import shuffle_labels
-from anchorscope.probe.strengths import cross_fitting, fit_trainings, own_fold, probes_of
+from anchorscope.probe.strengths import cross_fitting, fit_training_sets, own_fold, probes_of
 
 
 def read_group_states(reader: ActivationReader, headline: Headline) -> Iterator[torch.Tensor]:
@@ -61,10 +61,14 @@ def _told(states: torch.Tensor, groups: Groups, rule: str, layer: int, seed: int
     signed = torch.from_numpy(np.stack([some[0, layer] for some in by_probe.values()], axis=1)).float()
     features = {STATES: states, SIGNED: signed, ABSOLUTE: signed.abs(), LOGIT: torch.hstack([signed, signed.abs()])}
     seen = {reader: some[None] for reader, some in features.items()}
-    known, trainings = torch.from_numpy(anchored).float(), cross_fitting(torch.tensor(folds).long())
-    fitted = {reader: fit_trainings(some, known, trainings) for reader, some in seen.items()}
+    known, training_sets = torch.from_numpy(anchored).float(), cross_fitting(torch.tensor(folds).long())
+    fitted = {reader: fit_training_sets(some, known, training_sets) for reader, some in seen.items()}
     probes = {reader: one.probes for reader, one in fitted.items()}
-    probes[SHUFFLED] = probes_of(seen[STATES], torch.from_numpy(shuffled), trainings.train, fitted[STATES].strengths)
+    probes[SHUFFLED] = probes_of(
+        seen[STATES], torch.from_numpy(shuffled), training_sets.train, fitted[STATES].strengths
+    )
     seen[SHUFFLED] = seen[STATES]
-    logits = {reader: own_fold(probes[reader].logits(seen[reader])[0], trainings.folds).numpy() for reader in READERS}
+    logits = {
+        reader: own_fold(probes[reader].logits(seen[reader])[0], training_sets.folds).numpy() for reader in READERS
+    }
     return table.with_columns(**{reader: pl.Series(some, dtype=pl.Float32) for reader, some in logits.items()})

@@ -15,7 +15,7 @@ import torch
 
 from anchorscope.probe.examples import Examples, enough, examples_of
 from anchorscope.probe.quality import auc_gain, auc_with_interval
-from anchorscope.probe.strengths import cross_fitting, fit_trainings, own_fold
+from anchorscope.probe.strengths import cross_fitting, fit_training_sets, own_fold
 from anchorscope.text.normal_words import bare_words
 
 MOST_WORDS = 4000  # words and pairs that a reader knows: the most frequent
@@ -91,7 +91,7 @@ def read_features(features: np.ndarray, examples: Examples) -> np.ndarray:
     """Out-of-fold logits [examples] of a probe on features [examples, width]."""
     seen, labels = torch.from_numpy(features)[None], torch.from_numpy(examples.hallucinated).double()
     folds = torch.from_numpy(examples.splits[0].folds)
-    probes = fit_trainings(seen, labels, cross_fitting(folds)).probes
+    probes = fit_training_sets(seen, labels, cross_fitting(folds)).probes
     return own_fold(probes.logits(seen)[0], folds).numpy()
 
 

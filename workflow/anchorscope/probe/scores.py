@@ -25,7 +25,7 @@ from torch import Tensor
 from anchorscope.extract.axes import EXACT
 from anchorscope.probe.anchor_rules import FULL, HALF_A, HALF_B, ROLES, SECOND_B, Probe
 from anchorscope.probe.logistic import FittedProbes, fit, fit_labellings
-from anchorscope.probe.strengths import cross_fitting, fit_trainings, own_fold, whom_folds_hold_out
+from anchorscope.probe.strengths import cross_fitting, fit_training_sets, own_fold, whom_folds_hold_out
 
 Kept = TypeVar("Kept")  # what keeps tensors
 Logits = dict[tuple[Probe, str], Tensor]  # (probe, intervention) -> [layers, examples]
@@ -90,7 +90,7 @@ def cross_fit_scores(
     """
     labels, outer = hallucinated.float(), cross_fitting(folds)
     clean = widened(states["first", "clean"])
-    fitted = fit_trainings(clean, labels, outer.with_halves(halves))
+    fitted = fit_training_sets(clean, labels, outer.with_halves(halves))
     strengths, losses = (some[:, : len(outer)] for some in (fitted.strengths, fitted.losses))
     probes = dict(zip((FULL, HALF_A, HALF_B), fitted.probes.parts(3), strict=True))
     control = fit(features=clean, labels=shuffled.float(), train=outer.train, strengths=strengths).logits(clean)

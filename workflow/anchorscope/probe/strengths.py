@@ -31,10 +31,10 @@ class InnerSplit:
 
 
 @dataclass(frozen=True)
-class Trainings:
+class TrainingSets:
     """Some training sets, which are fitted together."""
 
-    train: Tensor  # [trainings, examples], bool
+    train: Tensor  # [training sets, examples], bool
     folds: Tensor  # [examples]: those of a training set are its inner folds
     inner: list[list[int]]  # the inner folds of the first training sets; strengths are chosen on the first of these
     chosen_by: list[list[int]]  # for each training set, those whose inner folds together choose its strength
@@ -42,19 +42,19 @@ class Trainings:
     def __len__(self) -> int:
         return len(self.train)
 
-    def to(self, device: torch.device) -> "Trainings":
+    def to(self, device: torch.device) -> "TrainingSets":
         return replace(self, train=self.train.to(device), folds=self.folds.to(device))
 
-    def one(self, number: int) -> "Trainings":
+    def one(self, number: int) -> "TrainingSets":
         """One of the training sets alone."""
-        return Trainings(self.train[number : number + 1], self.folds, [self.inner[number]], [[0]])
+        return TrainingSets(self.train[number : number + 1], self.folds, [self.inner[number]], [[0]])
 
-    def with_halves(self, halves: Tensor) -> "Trainings":
+    def with_halves(self, halves: Tensor) -> "TrainingSets":
         """Behind all, either half of each, which takes the strength of the whole; `halves` are [examples], 0 or 1."""
         parts = [self.train, *(self.train & (halves == half) for half in (0, 1))]
         return replace(self, train=torch.cat(parts), chosen_by=self.chosen_by * len(parts))
 
-    def with_everyone(self) -> "Trainings":
+    def with_everyone(self) -> "TrainingSets":
         """Behind all, the set of all examples, whose strength the inner folds of the others choose together."""
         everyone = torch.ones_like(self.train[:1])
         return replace(
@@ -84,19 +84,19 @@ class Trainings:
                 yield number, inside & (self.folds != fold), inside & (self.folds == fold)
 
 
-def cross_fitting(folds: Tensor) -> Trainings:
+def cross_fitting(folds: Tensor) -> TrainingSets:
     """All examples but one fold, for each fold; strengths are chosen on the two folds beside it."""
     count = int(folds.max()) + 1
     inner = []
     for fold in range(count):
         beside = [(fold + 1) % count, (fold - 1) % count]
         inner.append([*beside, *(other for other in range(count) if other not in (fold, *beside))])
-    return Trainings(~whom_folds_hold_out(folds), folds, inner, [[fold] for fold in range(count)])
+    return TrainingSets(~whom_folds_hold_out(folds), folds, inner, [[fold] for fold in range(count)])
 
 
-def whole(train: Tensor, folds: Tensor) -> Trainings:
+def whole(train: Tensor, folds: Tensor) -> TrainingSets:
     """One training set: the examples of `train`, [examples]."""
-    return Trainings(train[None], folds, [sorted(folds[train].unique().tolist())], [[0]])
+    return TrainingSets(train[None], folds, [sorted(folds[train].unique().tolist())], [[0]])
 
 
 def whom_folds_hold_out(folds: Tensor) -> Tensor:
@@ -105,39 +105,39 @@ def whom_folds_hold_out(folds: Tensor) -> Tensor:
 
 
 def own_fold(scores: Tensor, folds: Tensor) -> Tensor:
-    """Each example's score [..., examples] by the training set that held it out, from [..., trainings, examples]."""
+    """Each example's score [..., examples] by the set that held it out, from [..., training sets, examples]."""
     return torch.where(whom_folds_hold_out(folds), scores, 0.0).sum(-2)
 
 
 def choose_strengths(
-    features: Tensor, labels: Tensor, trainings: Trainings, clearly_worse: float = CLEARLY_WORSE
+    features: Tensor, labels: Tensor, training_sets: TrainingSets, clearly_worse: float = CLEARLY_WORSE
 ) -> Tensor:
-    """The strength with the least loss on inner folds, for each layer and training set: [layers, trainings]."""
-    return least(inner_losses(features, labels, trainings, clearly_worse))
+    """The strength with the least loss on inner folds, for each layer and training set: [layers, training sets]."""
+    return least(inner_losses(features, labels, training_sets, clearly_worse))
 
 
 def least(losses: Tensor, strengths: Sequence[float] = STRENGTHS) -> Tensor:
-    """The strength [layers, trainings] with the least of some losses [strengths, layers, trainings]."""
+    """The strength [layers, training sets] with the least of some losses [strengths, layers, training sets]."""
     return torch.tensor(strengths, dtype=losses.dtype, device=losses.device)[losses.argmin(0)]
 
 
 def inner_losses(
     features: Tensor,
     labels: Tensor,
-    trainings: Trainings,
+    training_sets: TrainingSets,
     clearly_worse: float = CLEARLY_WORSE,
     groups: Sequence[Sequence[float]] = GROUPS,
 ) -> Tensor:
-    """The loss by strength, layer and training set, summed over inner folds: [strengths, layers, trainings].
+    """The loss by strength, layer and training set, summed over inner folds: [strengths, layers, training sets].
 
     From features [layers, examples, width]. A strength that is not tried, being clearly worse, has an infinite loss.
     Where several training sets choose for one, its loss is the mean of theirs.
     """
-    shape = (sum(map(len, groups)), len(features), len(trainings.inner))
+    shape = (sum(map(len, groups)), len(features), len(training_sets.inner))
     losses = torch.zeros(shape, dtype=features.dtype, device=features.device)
-    for split in trainings.splits():
+    for split in training_sets.splits():
         losses[:, :, list(split.validated)] += _validated(features, labels, split, clearly_worse, groups)
-    return torch.stack([losses[..., some].mean(-1) for some in trainings.chosen_by], dim=-1)
+    return torch.stack([losses[..., some].mean(-1) for some in training_sets.chosen_by], dim=-1)
 
 
 def _validated(
@@ -163,15 +163,15 @@ def _validated(
 class Fitted:
     """The probe of each layer and training set."""
 
-    probes: FittedProbes  # [layers, trainings]
-    strengths: Tensor  # [layers, trainings]
-    losses: Tensor  # [layers, trainings]: of the strength that was chosen, on inner folds
+    probes: FittedProbes  # [layers, training sets]
+    strengths: Tensor  # [layers, training sets]
+    losses: Tensor  # [layers, training sets]: of the strength that was chosen, on inner folds
 
 
-def fit_trainings(
+def fit_training_sets(
     features: Tensor,
     labels: Tensor,
-    trainings: Trainings,
+    training_sets: TrainingSets,
     clearly_worse: float = CLEARLY_WORSE,
     dtype: torch.dtype | None = None,
 ) -> Fitted:
@@ -179,18 +179,18 @@ def fit_trainings(
 
     `labels` are [examples]. Probes are fitted in the dtype of the features unless another is given.
     """
-    losses = inner_losses(features, labels, trainings, clearly_worse)
+    losses = inner_losses(features, labels, training_sets, clearly_worse)
     strengths = least(losses)
-    probes = probes_of(features.to(dtype or features.dtype), labels, trainings.train, strengths)
+    probes = probes_of(features.to(dtype or features.dtype), labels, training_sets.train, strengths)
     return Fitted(probes, strengths, losses.amin(0))
 
 
-def read(features: Tensor, labels: Tensor, trainings: Trainings) -> Tensor:
-    """What probes of features [layers, examples, width] say about everyone: logits [layers, trainings, examples].
+def read(features: Tensor, labels: Tensor, training_sets: TrainingSets) -> Tensor:
+    """What probes of features [layers, examples, width] say about everyone: logits [layers, training sets, examples].
 
     Their strengths are not searched for as far as elsewhere.
     """
-    return fit_trainings(features, labels, trainings, NOT_BETTER).probes.logits(features)
+    return fit_training_sets(features, labels, training_sets, NOT_BETTER).probes.logits(features)
 
 
 def probes_of(features: Tensor, labels: Tensor, train: Tensor, strengths: Tensor) -> FittedProbes:
@@ -202,18 +202,18 @@ def probes_of(features: Tensor, labels: Tensor, train: Tensor, strengths: Tensor
 
 
 def inner_logits(
-    clean: Tensor, labels: Tensor, trainings: Trainings, strengths: Tensor, others: Sequence[Tensor] = ()
+    clean: Tensor, labels: Tensor, training_sets: TrainingSets, strengths: Tensor, others: Sequence[Tensor] = ()
 ) -> list[Tensor]:
-    """What inner probes say about those of their training set whom they never saw: [layers, trainings, examples].
+    """What inner probes say about those of their training set whom they never saw: [layers, training sets, examples].
 
     The probes learn from clean states [layers, examples, width], one for each inner fold of a training set, with the
-    strength [layers, trainings] of that set. First come the clean logits, then those of `others`, states of the same
-    shape. They are 0 outside the training set.
+    strength [layers, training sets] of that set. First come the clean logits, then those of `others`, states of the
+    same shape. They are 0 outside the training set.
     """
-    numbers, train, held_out = map(list, zip(*trainings.nested(), strict=True))
+    numbers, train, held_out = map(list, zip(*training_sets.nested(), strict=True))
     probes = probes_of(clean, labels, train=torch.stack(train), strengths=strengths[:, numbers])
     found, place = [], torch.tensor(numbers, device=clean.device)
     for states in [clean, *others]:
         own = torch.where(torch.stack(held_out), probes.logits(states), 0.0)  # [layers, inner folds, examples]
-        found.append(own.new_zeros(len(own), len(trainings), own.shape[2]).index_add_(1, place, own))
+        found.append(own.new_zeros(len(own), len(training_sets), own.shape[2]).index_add_(1, place, own))
     return found
