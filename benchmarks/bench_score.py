@@ -26,7 +26,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 from anchorscope.answer.answers import grade
 from anchorscope.answer.prompts import Prompt, PromptSet
 from anchorscope.detect.detector import Detector, tokenise
-from anchorscope.detect.detector_file import About, Trained
+from anchorscope.detect.detector_file import About, DetectorProbes
 from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import EXACT, HEADLINE
 from anchorscope.extract.job import run_workload
@@ -81,7 +81,7 @@ def random_detector(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, 
         datasets=[],
         examples=0,
     )
-    return Detector(Trained(torch.randn(layers, width) / width, 0 * one, one, flat, flat, flat), about)
+    return Detector(DetectorProbes(torch.randn(layers, width) / width, 0 * one, one, flat, flat, flat), about)
 
 
 def answered(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, questions: list[str], answers: list[str]) -> pa.Table:

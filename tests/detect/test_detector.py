@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from anchorscope.detect.detector_file import ABOUT, DETECTOR_SEAL, Trained, read_detector, write_detector
+from anchorscope.detect.detector_file import ABOUT, DETECTOR_SEAL, DetectorProbes, read_detector, write_detector
 from anchorscope.detect.train_detector import cross_fit, train, train_detector
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.sealed_parquet import provenance
@@ -38,12 +38,12 @@ def clean(reader) -> torch.Tensor:
     return reader.read("resid", "answer_last", "first", "clean", range(LAYERS))
 
 
-def trained(clean, examples) -> list[Trained]:
+def detector_probes(clean, examples) -> list[DetectorProbes]:
     """Without each fold, and of all examples."""
     return train(clean, torch.from_numpy(examples.hallucinated), torch.from_numpy(examples.splits[0].folds))
 
 
-def rounding_of(probes: Trained, clean, examples, fold: int) -> float:
+def rounding_of(probes: DetectorProbes, clean, examples, fold: int) -> float:
     """Of the logits of probes that saw all examples but those of one fold, and are fitted again."""
     weight = probes.weight / probes.scale
     plain = FittedProbes(
@@ -59,7 +59,7 @@ def test_a_detector_without_a_fold_gives_the_p_of_that_fold_in_the_delta_table(r
     expected = first["p_clean"].to_numpy().reshape(LAYERS, -1)
     folds = examples.splits[0].folds
     assert (first["fold"].to_numpy().reshape(LAYERS, -1) == folds).all()
-    for fold, probes in enumerate(trained(clean, examples)[:-1]):
+    for fold, probes in enumerate(detector_probes(clean, examples)[:-1]):
         p = torch.sigmoid(probes.logits(clean)).numpy()
         rounding = rounding_of(probes, clean, examples, fold) / 4  # a chance moves by at most a quarter of its logit
         assert_same(p[:, folds == fold], expected[:, folds == fold], rounding)
@@ -71,7 +71,7 @@ def test_a_detector_without_a_fold_knows_nothing_of_it(examples, clean):
     changed[:, examples.splits[0].folds == 2] = torch.randn(
         LAYERS, 1, WIDTH, generator=torch.Generator().manual_seed(1)
     )
-    before, after = (trained(states, examples)[2] for states in (clean, changed))
+    before, after = (detector_probes(states, examples)[2] for states in (clean, changed))
     for name in ("mean", "scale", "strength", "inner_loss"):
         assert torch.equal(vars(after)[name], vars(before)[name]), name
     assert_same(after.logits(clean), before.logits(clean), rounding_of(before, clean, examples, 2))
@@ -93,14 +93,14 @@ def test_the_strength_for_all_examples_has_the_least_loss_over_all_inner_folds(e
             learnt = (clean, labels, seen[None], strengths)
             rounding = of_probes(searched, *learnt, tolerance=CHOICE_TOLERANCE)  # no loss moves farther than its logits
             roundings[number] = max(roundings[number], rounding)
-    *_, found = trained(clean, examples)
+    *_, found = detector_probes(clean, examples)
     assert found.strength.tolist() == [STRENGTHS[index] for index in losses.argmin(0)]
     assert_same(found.inner_loss, losses.amin(0), roundings[losses.argmin(0)].max())
     assert found.best_layer == int(losses.amin(0).argmin()) == LAYERS - 1, "where the label is told best"
 
 
 def test_weights_are_of_standardised_states(examples, clean):
-    *_, found = trained(clean, examples)
+    *_, found = detector_probes(clean, examples)
     mean, scale = clean.double().mean(1), clean.double().std(1, correction=0)
     assert_same(found.mean, mean, of_sums(1, float(mean.abs().max()), np.float32))
     assert_same(found.scale, scale, of_sums(1, float(scale.max()), np.float32))
@@ -114,7 +114,7 @@ def test_weights_are_of_standardised_states(examples, clean):
 def test_a_state_that_never_varies_does_no_harm(examples, clean):
     constant = clean.clone()
     constant[:, :, 5] = 7.0
-    *_, found = trained(constant, examples)
+    *_, found = detector_probes(constant, examples)
     assert (found.weight[:, 5] == 0).all()
     assert (found.scale[:, 5] == 1).all()
     assert found.logits(constant).isfinite().all()
@@ -126,10 +126,12 @@ def test_layers_are_the_same_in_one_chunk_or_in_several(reader, examples, monkey
     monkeypatch.setattr("anchorscope.probe.delta.CHUNK_BYTES", 1)  # a layer at a time
     parts = cross_fit(pooled, examples, on_gpu=False)
     clean = reader.read("resid", "answer_last", "first", "clean", range(LAYERS))
-    rounding = max(rounding_of(probes, clean, examples, fold) for fold, probes in enumerate(trained(clean, examples)))
+    rounding = max(
+        rounding_of(probes, clean, examples, fold) for fold, probes in enumerate(detector_probes(clean, examples))
+    )
     assert_same(parts.logits, whole.logits, rounding)
     assert_same(parts.chosen, whole.chosen, rounding)
-    assert parts.trained.best_layer == whole.trained.best_layer
+    assert parts.probes.best_layer == whole.probes.best_layer
 
 
 def test_a_question_of_two_datasets_has_two_ids_and_one_fold(reader):
@@ -160,7 +162,7 @@ def test_examples_of_two_datasets_that_share_a_question_or_a_subject_are_one_clu
 
 @pytest.fixture
 def written(examples, clean, tmp_path):
-    *_, probes = trained(clean, examples)
+    *_, probes = detector_probes(clean, examples)
     target = tmp_path / "detectors/tiny.safetensors"
     write_detector(target, probes, about("hash"), provenance(stage="train_detector"))
     return target, probes
@@ -252,7 +254,7 @@ def test_a_detector_made_twice_has_the_same_bytes_and_reads_as_before(written, t
 def test_each_fold_has_a_layer_that_was_chosen_without_it(reader, examples, clean):
     fitted = cross_fit(PooledReader({"one": reader}), examples, on_gpu=False)
     folds = examples.splits[0].folds
-    for fold, probes in enumerate(trained(clean, examples)[:-1]):
+    for fold, probes in enumerate(detector_probes(clean, examples)[:-1]):
         own = probes.logits(clean)[probes.best_layer].numpy()
         assert_same(fitted.chosen[folds == fold], own[folds == fold], rounding_of(probes, clean, examples, fold))
 

@@ -59,7 +59,7 @@ def one_by_one(model, tokenizer, detector: Detector, layer: int) -> tuple[list[f
     And the rounding: a chance moves by at most a quarter of its logit, which moves with all numbers of a state, and is
     a sum of them.
     """
-    trained, prompt, found, states, tokens = detector.trained, few_shot_prompt(SHOTS), [], [], 0
+    learnt, prompt, found, states, tokens = detector.probes, few_shot_prompt(SHOTS), [], [], 0
     block = model.get_decoder().layers[layer]
     part = {"resid": block, "attn": block.self_attn.o_proj, "mlp": block.mlp}[detector.about.component]
     kept = []
@@ -76,11 +76,11 @@ def one_by_one(model, tokenizer, detector: Detector, layer: int) -> tuple[list[f
             model(torch.tensor([before + ids]))
         state = kept.pop()[0, place]
         states, tokens = [*states, state], max(tokens, len(before + ids))
-        units = (state - trained.mean[layer]) / trained.scale[layer]
-        found.append(1 / (1 + np.exp(-float(units @ trained.weight[layer] + trained.bias[layer]))))
+        units = (state - learnt.mean[layer]) / learnt.scale[layer]
+        found.append(1 / (1 + np.exp(-float(units @ learnt.weight[layer] + learnt.bias[layer]))))
     handle.remove()
-    weight, seen = (trained.weight / trained.scale)[layer].abs(), torch.stack(states)
-    largest = ((seen.abs() + trained.mean[layer].abs()) @ weight).max() + trained.bias[layer].abs()
+    weight, seen = (learnt.weight / learnt.scale)[layer].abs(), torch.stack(states)
+    largest = ((seen.abs() + learnt.mean[layer].abs()) @ weight).max() + learnt.bias[layer].abs()
     moved = of_a_pass(model, tokens, seen) * float(weight.sum()) + of_sums(WIDTH + 3, float(largest), np.float32)
     return found, moved / 4
 
@@ -284,7 +284,7 @@ def files(tmp_path_factory, model, tokenizer, detector):
     tokenizer.save_pretrained(folder / "tiny")
     assert api.load_detector is anchorscope.load_detector
     kept = PreTrainedTokenizerFast.from_pretrained(folder / "tiny")
-    write_detector(folder / "tiny.safetensors", detector.trained, about(tokenizer_hash(kept)), {})
+    write_detector(folder / "tiny.safetensors", detector.probes, about(tokenizer_hash(kept)), {})
     return folder, kept
 
 

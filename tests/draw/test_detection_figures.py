@@ -74,16 +74,16 @@ def test_a_pair_that_was_not_probed_says_so_and_random_weights_are_marked(figure
 
 def test_a_map_has_every_pair_of_datasets_and_all_others_together(figures, tables):
     shown = [panel for panel in figures["transfer"].axes if panel.get_visible()]
-    trained = [name for name in BY_DEFAULT if METHODS[name].kind != "output"]
-    assert [panel.get_title().replace("\n", " ") for panel in shown] == 2 * [METHOD_TITLES[name] for name in trained]
+    learnt = [name for name in BY_DEFAULT if METHODS[name].kind != "output"]
+    assert [panel.get_title().replace("\n", " ") for panel in shown] == 2 * [METHOD_TITLES[name] for name in learnt]
     rows = tables["transfer"].filter(model="small", method="probe")
-    known = {(trained, tested): auc for trained, tested, auc in rows.select("trained_on", "dataset", "auc").iter_rows()}
-    panel = shown[trained.index("probe")]
+    known = {(teacher, tested): auc for teacher, tested, auc in rows.select("trained_on", "dataset", "auc").iter_rows()}
+    panel = shown[learnt.index("probe")]
     values = [[known[one, other] for other in DATASETS] for one in (*DATASETS, "others")]
     np.testing.assert_allclose(panel.images[0].get_array(), values)
     assert texts(panel) == [f"{100 * value:.0f}" for line in values for value in line]
     assert [label.get_text() for label in shown[0].get_yticklabels()] == [*DATASETS.values(), "all others"]
-    unknown = shown[len(trained)].images[0].get_array()  # of the model with a pair that was not probed
+    unknown = shown[len(learnt)].images[0].get_array()  # of the model with a pair that was not probed
     assert np.isnan(np.ma.filled(unknown, np.nan)[2]).all(), "nothing was trained on it"
     assert np.isnan(np.ma.filled(unknown, np.nan)[:, 2]).all(), "nothing was tested on it"
 

@@ -55,7 +55,7 @@ def sample_of(repeats: int, layers: int, examples: int) -> tuple[np.ndarray, Gro
         other_prompt=inside,
         labelling=logits,
         measuring=logits,
-        trained=0.4,
+        share_learnt=0.4,
         counted=counted,
         stands_for=generator.integers(1, 4, examples).astype(float),
     )

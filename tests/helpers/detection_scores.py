@@ -62,9 +62,9 @@ def make_transfer(datasets: list[str], methods: tuple[str, ...] = BY_DEFAULT) ->
     for number, method in enumerate(methods):
         for tested in datasets:
             others = [name for name in datasets if name != tested]
-            for trained in [*others, *([OTHERS] if others else [])]:
-                auc = (0.7 if trained == OTHERS else 0.6) - number / 1000
-                rows.append((method, trained, tested, 120, 0, auc, auc - 0.05, auc + 0.05))
+            for teacher in [*others, *([OTHERS] if others else [])]:
+                auc = (0.7 if teacher == OTHERS else 0.6) - number / 1000
+                rows.append((method, teacher, tested, 120, 0, auc, auc - 0.05, auc + 0.05))
     return pl.DataFrame(rows, schema=TRANSFER, orient="row")
 
 

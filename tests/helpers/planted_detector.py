@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from anchorscope.detect.detector_file import About, Trained
+from anchorscope.detect.detector_file import About, DetectorProbes
 from anchorscope.extract.axes import HEADLINE, PASSES, Headline
 from anchorscope.extract.store import ActivationWriter, file_of
 from anchorscope.files.sealed_parquet import provenance
@@ -63,9 +63,9 @@ def about(tokenizer: str, **other: object) -> About:
     return About(**values | other)
 
 
-def probes(seed: int = 0) -> Trained:
+def probes(seed: int = 0) -> DetectorProbes:
     """Any probes will do, as long as no number is special."""
     draw = torch.Generator().manual_seed(seed)
     weight, mean = (torch.randn(LAYERS, WIDTH, generator=draw) for _ in range(2))
     scale, bias = 0.5 + torch.rand(LAYERS, WIDTH, generator=draw), torch.randn(LAYERS, generator=draw)
-    return Trained(0.3 * weight, mean, scale, bias, strength=torch.ones(LAYERS), inner_loss=torch.ones(LAYERS))
+    return DetectorProbes(0.3 * weight, mean, scale, bias, strength=torch.ones(LAYERS), inner_loss=torch.ones(LAYERS))

@@ -191,7 +191,12 @@ def test_the_gap_that_is_judged_is_the_series_area_and_a_layer_with_one_example_
     delta = np.where(anchored, -40.0, 0.0) + np.random.default_rng(0).normal(size=anchored.shape)
     everyone = np.ones((1, *delta.shape), bool)
     result = RoleResult(
-        anchored[None], delta[None], delta_logit=delta[None] / 25, judged_right=everyone, counted=everyone, trained=0.8
+        anchored[None],
+        delta[None],
+        delta_logit=delta[None] / 25,
+        judged_right=everyone,
+        counted=everyone,
+        share_learnt=0.8,
     )
     gap = curves([result], resample([str(index) for index in range(100)], 1, 500, seed=0))["gap"]
     series = series_row(gap)

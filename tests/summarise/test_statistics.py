@@ -51,7 +51,7 @@ def role_result(anchored: np.ndarray, delta: np.ndarray) -> RoleResult:
     """Of one repeat, from arrays [layers, examples]."""
     everyone = np.ones((1, *delta.shape), dtype=bool)
     return RoleResult(
-        anchored[None], delta[None], delta_logit=delta[None], judged_right=everyone, counted=everyone, trained=0.8
+        anchored[None], delta[None], delta_logit=delta[None], judged_right=everyone, counted=everyone, share_learnt=0.8
     )
 
 
@@ -678,11 +678,13 @@ def test_repeats_are_averaged_and_widen_the_interval_by_how_far_they_differ():
     everyone = np.ones_like(anchored)
     drawn = resample([str(index) for index in range(400)], 5, 4000, seed=0)
 
-    def question(delta: np.ndarray, trained: float) -> Estimate:
-        return curves([RoleResult(anchored, delta, delta, everyone, everyone, trained)], drawn)["question"].delta_p
+    def question(delta: np.ndarray, share_learnt: float) -> Estimate:
+        return curves([RoleResult(anchored, delta, delta, everyone, everyone, share_learnt)], drawn)["question"].delta_p
 
-    for trained, other_questions in ((0.8, 4), (0.4, 2 / 3)):
-        same, different = (question(delta, trained) for delta in (np.broadcast_to(base, anchored.shape), base + apart))
+    for share_learnt, other_questions in ((0.8, 4), (0.4, 2 / 3)):
+        same, different = (
+            question(delta, share_learnt) for delta in (np.broadcast_to(base, anchored.shape), base + apart)
+        )
         assert different.mean == pytest.approx(same.mean)
         added = different.resampled.var() - same.resampled.var()
         expected = np.var([-3, -1, 0, 1, 3], ddof=1) * (1 / 5 + other_questions)
@@ -713,7 +715,7 @@ def test_labels_at_reference_layers_are_averaged_over_the_layers_near_the_best()
     anchored = generator.random((1, 3, 300)) < 0.4
     delta = generator.normal(size=(1, 3, 300))
     everyone = np.ones_like(anchored)
-    result = RoleResult(anchored, delta, delta, everyone, everyone, trained=0.4)
+    result = RoleResult(anchored, delta, delta, everyone, everyone, share_learnt=0.4)
     found = reference_curves([result], drawn, layers)["question"].delta_p.mean
     expected = [[delta[0, at, anchored[0, label]].mean() for at in range(3)] for label in np.flatnonzero(layers.chosen)]
     np.testing.assert_allclose(found, np.mean(expected, axis=0))

@@ -114,14 +114,14 @@ def added(knockout):
     return "" if knockout == EXACT else f".{knockout}"
 
 
-def trained(wildcards):
-    """The model that answered: a salmon is given the answers of its trained model, and so the examples chosen of them."""
+def model_that_answered(wildcards):
+    """A salmon is given the answers of its trained model, and so the examples chosen of them."""
     return wildcards.model.removesuffix(SALMON)
 
 
 def own_settings(wildcards):
     """A model's entry in the config; a salmon has that of its trained model."""
-    return MODELS[trained(wildcards)]
+    return MODELS[model_that_answered(wildcards)]
 
 
 wildcard_constraints:

@@ -31,12 +31,14 @@ def shard_files(kind, models=MODELS, datasets=DATASETS):
 
 def of_shard(kind):
     """The file of one kind that belongs to a job's shard."""
-    return lambda wildcards: f"results/{kind}/{trained(wildcards)}/{wildcards.dataset}/{wildcards.shard}.parquet"
+    return (
+        lambda wildcards: f"results/{kind}/{model_that_answered(wildcards)}/{wildcards.dataset}/{wildcards.shard}.parquet"
+    )
 
 
 def chosen_of(wildcards):
     """The examples chosen of all shards of a job's model and dataset."""
-    return shard_files("chosen", trained(wildcards), wildcards.dataset)
+    return shard_files("chosen", model_that_answered(wildcards), wildcards.dataset)
 
 
 def activation_files(models, datasets, shards, places=PLACES, ends=tuple(map(added, KNOCKOUTS))):

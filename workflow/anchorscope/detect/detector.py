@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope.answer.prompts import Prompt, PromptSet, refuse_control_tokens, tokens_over
-from anchorscope.detect.detector_file import About, Trained, read_detector
+from anchorscope.detect.detector_file import About, DetectorProbes, read_detector
 from anchorscope.engine.door import Engine, Tried
 from anchorscope.engine.work import Variant, Work
 from anchorscope.extract.sequences import place_of
@@ -129,7 +129,7 @@ def _answer_tokens(encoding: Encoding, after: int) -> tuple[int, list[tuple[int,
 class Detector:
     """Tells how likely an answer of one model is hallucinated, from the model's states while it reads that answer."""
 
-    trained: Trained
+    probes: DetectorProbes
     about: About
     # How models are run, each tried out once: the trial takes longer than to score a few answers.
     tried: WeakKeyDictionary[PreTrainedModel, Tried] = field(
@@ -165,7 +165,7 @@ class Detector:
             raise ValueError(f"Question {questions.index('') + 1} is empty.")
         self._check(model, tokenizer)
         if layer is not None:
-            check_whole("layer", layer, least=0, most=len(self.trained.weight) - 1)
+            check_whole("layer", layer, least=0, most=len(self.probes.weight) - 1)
         log.info("answers are taken as given; the detector learnt from greedy answers of %s itself", self.about.model)
         (prompt,) = PromptSet(self.about.style, {"first": self.about.prompt}).built(tokenizer).values()
         engine = Engine(model, batch_tokens, self.tried.get(model))
@@ -186,7 +186,7 @@ class Detector:
         @torch.inference_mode()
         def take(batch: list[int], blocks: list[Tensor]) -> None:
             states, some = blocks[0][0], [given[index] for index in batch]
-            probe = each(self.trained, lambda tensor: tensor[layer : layer + 1].to(states.device))
+            probe = each(self.probes, lambda tensor: tensor[layer : layer + 1].to(states.device))
             logits = probe.logits(states)[0]
             # Nothing has waited for these yet: while a GPU computes them, the token of each answer is looked for.
             tokens = [one.token_at(self.about.position) for one in some]
@@ -205,7 +205,7 @@ class Detector:
     def _check(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse another model than the one that the detector was trained on, as far as that can be seen."""
         config = model.config.get_text_config()
-        layers, width = self.trained.weight.shape
+        layers, width = self.probes.weight.shape
         needed = {"model_type": self.about.architecture, "num_hidden_layers": layers, "hidden_size": width}
         for name, value in needed.items():
             if getattr(config, name) != value:

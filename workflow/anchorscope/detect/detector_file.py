@@ -18,7 +18,7 @@ ABOUT, DETECTOR_SEAL = "anchorscope_detector", "anchorscope_seal"  # keys of the
 
 
 @dataclass(frozen=True)
-class Trained:
+class DetectorProbes:
     """One probe per layer: logit = (state - mean) / scale . weight + bias."""
 
     weight: Tensor  # [layers, width], of standardised states
@@ -59,7 +59,7 @@ class About:
 
 
 def write_detector(
-    target: Path | str, trained: Trained | None, about: About | dict[str, str], made_from: dict[str, str]
+    target: Path | str, probes: DetectorProbes | None, about: About | dict[str, str], made_from: dict[str, str]
 ) -> None:
     """Write a detector; the file is whole or absent. `made_from` is its provenance.
 
@@ -67,7 +67,7 @@ def write_detector(
     """
     described = about if isinstance(about, dict) else asdict(about)
     header = {**made_from, ABOUT: json.dumps(described, sort_keys=True)}
-    there = {name: values.contiguous().cpu() for name, values in vars(trained).items()} if trained else {}
+    there = {name: values.contiguous().cpu() for name, values in vars(probes).items()} if probes else {}
     with atomic(target) as temporary:
         temporary.write_bytes(_in_order(save(there, {**header, DETECTOR_SEAL: _seal(header, there)})))
 
@@ -80,7 +80,7 @@ def _in_order(saved: bytes) -> bytes:
     return len(header).to_bytes(8, "little") + header + saved[end:]
 
 
-def read_detector(path: Path | str) -> tuple[Trained, About]:
+def read_detector(path: Path | str) -> tuple[DetectorProbes, About]:
     """A detector's probes and what they are about. A file that is damaged or no detector is refused in one sentence."""
     check_file(path, "name a detector, such as results/detectors/{model}.safetensors")
     try:
@@ -96,7 +96,7 @@ def read_detector(path: Path | str) -> tuple[Trained, About]:
     about = json.loads(header[ABOUT])
     if NOT_PROBED in about:
         raise ValueError(f"{path} holds no detector: {about[NOT_PROBED]}")
-    return Trained(**tensors), About(**about)
+    return DetectorProbes(**tensors), About(**about)
 
 
 def _seal(header: dict[str, str], tensors: dict[str, Tensor]) -> str:

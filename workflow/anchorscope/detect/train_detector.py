@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.detect.detector_file import About, Trained, write_detector
+from anchorscope.detect.detector_file import About, DetectorProbes, write_detector
 from anchorscope.extract.axes import CLEAN, EXACT
 from anchorscope.extract.store import open_activations
 from anchorscope.files.atomic import write_text
@@ -81,7 +81,7 @@ BUNDLED = (
 class CrossFitted:
     """Probes trained on all examples, and what probes that never saw an example say about it."""
 
-    trained: Trained
+    probes: DetectorProbes
     logits: np.ndarray  # [layers, examples]
     chosen: np.ndarray  # [examples], in the layer that tells best without the example's fold
 
@@ -135,12 +135,12 @@ def train_detector(
         prompt=prompts["texts"]["first"],
         component=fitting.headline.component,
         position=fitting.headline.position,
-        layer=fitted.trained.best_layer,
+        layer=fitted.probes.best_layer,
         datasets=[name for name in readers if name not in skipped],
         examples=len(examples.ids),
         dtype=reader.dtype,
     )
-    write_detector(target, fitted.trained, about, made)
+    write_detector(target, fitted.probes, about, made)
     write_text(
         card, card_of(described, about, qualities(fitted, examples, reader.datasets), json.loads(made["anchorscope"]))
     )
@@ -150,22 +150,22 @@ def cross_fit(reader: PooledReader, examples: Examples, on_gpu: bool) -> CrossFi
     """Train on all examples, and once without each fold to score it; a few layers at a time."""
     folds = examples.splits[0].folds
 
-    def train_on(device: torch.device, states: States, *_: object) -> tuple[list[Trained], np.ndarray]:
+    def train_on(device: torch.device, states: States, *_: object) -> tuple[list[DetectorProbes], np.ndarray]:
         there, fold_of = states[CLEAN].to(device), torch.from_numpy(folds).to(device)
-        trained = train(there, torch.from_numpy(examples.hallucinated).to(device), fold_of)
+        found = train(there, torch.from_numpy(examples.hallucinated).to(device), fold_of)
         logits = torch.zeros(there.shape[:2], device=device)
-        for fold, probes in enumerate(trained[:-1]):
+        for fold, probes in enumerate(found[:-1]):
             logits[:, fold_of == fold] = probes.logits(there[:, fold_of == fold])
-        return each(trained, Tensor.cpu), logits.double().cpu().numpy()
+        return each(found, Tensor.cpu), logits.double().cpu().numpy()
 
     parts = [part for _, _, part in in_chunks(reader, [CLEAN], on_gpu, train_on)]
-    *others, everyone = join_layers([trained for trained, _ in parts])
+    *others, everyone = join_layers([found for found, _ in parts])
     logits = np.concatenate([some for _, some in parts])
     best = np.array([probes.best_layer for probes in others])[folds]  # [examples]
     return CrossFitted(everyone, logits, logits[best, np.arange(len(folds))])
 
 
-def train(states: Tensor, hallucinated: Tensor, folds: Tensor) -> list[Trained]:
+def train(states: Tensor, hallucinated: Tensor, folds: Tensor) -> list[DetectorProbes]:
     """Probes of all layers that saw every example but those of one fold, for each fold; behind them, of all examples.
 
     From states [layers, examples, width]; the others are [examples]. Strengths are chosen as the probe stage chooses
@@ -177,13 +177,13 @@ def train(states: Tensor, hallucinated: Tensor, folds: Tensor) -> list[Trained]:
     return [_standardised(fitted, number, clean[:, who].double()) for number, who in enumerate(training_sets.train)]
 
 
-def _standardised(fitted: Fitted, number: int, seen: Tensor) -> Trained:
+def _standardised(fitted: Fitted, number: int, seen: Tensor) -> DetectorProbes:
     """One of the fitted probes of each layer in units of the states that it saw, [layers, examples, width]."""
     variance, mean = torch.var_mean(seen, dim=1, correction=0)
     scale = torch.where(variance > 0, variance.sqrt(), 1.0)
     weight, bias = fitted.probes.weight[:, number], fitted.probes.bias[:, number]
     found = {"weight": weight * scale, "mean": mean, "scale": scale, "bias": bias + (weight * mean).sum(-1)}
-    return Trained(
+    return DetectorProbes(
         **{name: values.float() for name, values in found.items()},
         strength=fitted.strengths[:, number],
         inner_loss=fitted.losses[:, number] / VALIDATED,

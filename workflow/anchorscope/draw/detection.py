@@ -119,8 +119,8 @@ def draw_transfer(tables: Tables, view: View) -> Figure:
 def _draw_map(panel: Axes, rows: pl.DataFrame, trained_on: list[str], datasets: list[str]) -> None:
     """A square for each pair of datasets, the darker the better, with its AUC in percent."""
     found = rows.drop_nulls("auc").select("trained_on", "dataset", "auc")
-    known = {(trained, tested): auc for trained, tested, auc in found.iter_rows()}
-    values = np.array([[known.get((trained, tested), np.nan) for tested in datasets] for trained in trained_on])
+    known = {(teacher, tested): auc for teacher, tested, auc in found.iter_rows()}
+    values = np.array([[known.get((teacher, tested), np.nan) for tested in datasets] for teacher in trained_on])
     panel.imshow(values, cmap="Blues", vmin=CHANCE, vmax=1.0, aspect="auto", interpolation="nearest")
     panel.grid(False)
     for (row, column), value in np.ndenumerate(values):

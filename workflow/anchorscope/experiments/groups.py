@@ -8,7 +8,7 @@ import polars as pl
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import FLIP, FULL, HALF_A, HONEST, SECOND_B, Probe, Role
 from anchorscope.probe.quality import flips
-from anchorscope.summarise.grouping import LABELLED_UNDER, read_place, trained_on
+from anchorscope.summarise.grouping import LABELLED_UNDER, read_place, share_learnt_from
 
 # `flip` as published; of the two roles of `honest`, the one whose measuring probe reads the first prompt, because
 # experiments are run under that prompt only.
@@ -25,7 +25,7 @@ class Grouping:
     other_prompt: np.ndarray  # bool: the same as the other prompt has it
     labelling: np.ndarray  # clean logits of the probe that labels
     measuring: np.ndarray  # clean logits of the probe that measures
-    trained: float  # the share of the examples that the smaller of its probes learnt from
+    share_learnt: float  # the share of the examples that the smaller of its probes learnt from
     counted: np.ndarray  # bool: part of an estimate
     stands_for: np.ndarray  # [examples], how many answers each of them stands for
 
@@ -61,7 +61,7 @@ def read_groups(delta: pl.DataFrame, headline: Headline) -> Groups:
                 other_prompt=anchored(OTHER_LABELS[rule]),
                 labelling=place.clean[role.labels.name],
                 measuring=place.clean[role.measures.name],
-                trained=trained_on(role, place.folds),
+                share_learnt=share_learnt_from(role, place.folds),
                 counted=np.ones(place.clean[role.labels.name].shape, bool),
                 stands_for=np.ones(place.folds.shape[1]),
             )

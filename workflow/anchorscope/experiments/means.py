@@ -60,7 +60,7 @@ def _group_mean(values: Array, mask: Array, grouping: Grouping, resamples: Resam
             return np.stack([(weights @ some.T) / (weights @ of.T) for some, of in zip(values, mask, strict=True)])
 
     once, drawn = means(grouping.stands_for[None]), means(resamples.weights * grouping.stands_for)
-    estimate = over_repeats(once[None], drawn[None], resamples.factors(grouping.trained))
+    estimate = over_repeats(once[None], drawn[None], resamples.factors(grouping.share_learnt))
     return LayerMeans(count.mean(0), count.min(0), estimate)
 
 
@@ -81,7 +81,7 @@ def matched_gap(values: Array, grouping: Grouping, resamples: Resamples) -> Laye
         count = groups.sum(-1)  # [groups, layers, bins]
         sizes.append((count * (count.min(0) > 0)).sum(-1))  # of bins that have both groups
     size = np.stack(sizes)  # [repeats, groups, layers]
-    estimate = over_repeats(np.stack(once)[None], np.stack(drawn)[None], resamples.factors(grouping.trained))
+    estimate = over_repeats(np.stack(once)[None], np.stack(drawn)[None], resamples.factors(grouping.share_learnt))
     return LayerMeans(n=size.sum(1).mean(0), fewest=size.min((0, 1)), estimate=estimate)
 
 

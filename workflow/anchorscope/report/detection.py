@@ -106,8 +106,8 @@ def _carries(transfer: pl.DataFrame, datasets: Titles) -> str:
     if carried.is_empty():
         return _why_nothing(transfer)
     (probe,) = carried.filter(method=PROBE).to_dicts()
-    trained = carried.filter(pl.col("method").is_in(LEARNT))
-    best = trained.sort("elsewhere", descending=True, maintain_order=True).row(0, named=True)
+    learnt = carried.filter(pl.col("method").is_in(LEARNT))
+    best = learnt.sort("elsewhere", descending=True, maintain_order=True).row(0, named=True)
     joint = "" if probe["others"] is None else f", and {probe['others']:.2f} after training on all others"
     return (
         f"Does it carry over? The plain probe's mean AUC is {probe['home']:.2f} on the dataset that it was trained on, "
@@ -192,8 +192,8 @@ def pathways_table(table: pl.DataFrame) -> pl.DataFrame:
 
 def carried_table(transfer: pl.DataFrame) -> pl.DataFrame:
     """How well each trained method does at home, elsewhere, and after training on all other datasets, as text."""
-    trained = mean_transfer(transfer).filter(pl.col("method").is_in(LEARNT))
-    return trained.select(
+    learnt = mean_transfer(transfer).filter(pl.col("method").is_in(LEARNT))
+    return learnt.select(
         "model",
         pl.col("method").replace(METHOD_TITLES),
         rounded("home", 3).alias("at home"),

@@ -19,14 +19,14 @@ class Resamples:
     weights: np.ndarray  # [draws, examples], how often; in single precision, far finer than the draws are
     repeats: np.ndarray  # [draws, repeats], factors of the repeats' distances from their mean: a repeat's own variance
 
-    def factors(self, trained: float) -> np.ndarray:
-        """The same for the mean over repeats, whose probes learn from the share `trained` of the questions.
+    def factors(self, share_learnt: float) -> np.ndarray:
+        """The same for the mean over repeats, whose probes learn from `share_learnt` of the questions.
 
-        These are drawn without replacement. To first order, such draws vary by (1 - trained) / trained of what the
-        whole set of questions would vary by, were it drawn anew. So the repeats tell of both: their mean over other
-        draws from these questions, and what other questions would give.
+        These are drawn without replacement. To first order, such draws vary by (1 - share_learnt) / share_learnt of
+        what the whole set of questions would vary by, were it drawn anew. So the repeats tell of both: their mean over
+        other draws from these questions, and what other questions would give.
         """
-        return self.repeats * np.sqrt(1 / self.repeats.shape[1] + trained / (1 - trained))
+        return self.repeats * np.sqrt(1 / self.repeats.shape[1] + share_learnt / (1 - share_learnt))
 
 
 def resample(clusters: list[str], repeats: int, draws: int, seed: int) -> Resamples:

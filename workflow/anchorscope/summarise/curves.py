@@ -52,7 +52,7 @@ def curves(results: list[RoleResult], resamples: Resamples) -> dict[str, Curve]:
         np.stack([_means(result, weights) for result in results])
         for weights in (np.ones((1, resamples.weights.shape[1])), resamples.weights)
     )  # [roles, repeats, groups, values, draws, layers]
-    factors = resamples.factors(results[0].trained)
+    factors = resamples.factors(results[0].share_learnt)
     found = {}
     for number, (anchor, count) in enumerate(counts.items()):
         delta_p, delta_logit, judged_right, share = (

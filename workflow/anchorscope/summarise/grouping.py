@@ -48,7 +48,7 @@ class RoleResult:
     delta_logit: np.ndarray
     judged_right: np.ndarray  # bool: the labelling probe's clean verdict
     counted: np.ndarray  # bool: part of the estimate
-    trained: float  # the share of the examples that the smaller of its probes learnt from
+    share_learnt: float  # the share of the examples that the smaller of its probes learnt from
 
     def labelled_at(self, layer: int) -> "RoleResult":
         """The same examples at every layer: those that are Question-Anchored at this one."""
@@ -124,11 +124,11 @@ def _role_result(place: PlaceLogits, role: Role, intervention: str, logits: str)
         delta_logit=np.nan_to_num(delta_logit(measured, changed)),
         judged_right=labelled < 0,
         counted=np.isfinite(changed),
-        trained=trained_on(role, place.folds),
+        share_learnt=share_learnt_from(role, place.folds),
     )
 
 
-def trained_on(role: Role, folds: np.ndarray) -> float:
+def share_learnt_from(role: Role, folds: np.ndarray) -> float:
     """The share of the examples that the smaller of a role's probes learns from: all folds but one, or half of them."""
     whole = all(probe.half is None for probe in (role.labels, role.measures))
     return (1 - 1 / len(np.unique(folds))) * (1.0 if whole else 0.5)

@@ -86,10 +86,10 @@ def agreement(roles: list[RoleResult], layer: int, resamples: Resamples) -> dict
     """Do the two prompts of `honest` agree on the anchors, and on delta P, at a layer? Averaged over repeats."""
     labels = np.stack([role.question_anchored[:, layer] for role in roles], axis=1)  # [repeats, prompts, examples]
     changes = np.stack([role.delta_p[:, layer] for role in roles], axis=1)
-    trained = roles[0].trained
+    share_learnt = roles[0].share_learnt
     found = (
-        *_over_repeats(_kappa, labels, resamples, trained),
-        *_over_repeats(_correlation, changes, resamples, trained),
+        *_over_repeats(_kappa, labels, resamples, share_learnt),
+        *_over_repeats(_correlation, changes, resamples, share_learnt),
     )
     return dict(zip(AGREEMENT, found, strict=True))
 
@@ -137,11 +137,14 @@ def _correlation(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
 
 
 def _over_repeats(
-    estimate: Callable[[np.ndarray, np.ndarray], np.ndarray], values: np.ndarray, resamples: Resamples, trained: float
+    estimate: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    values: np.ndarray,
+    resamples: Resamples,
+    share_learnt: float,
 ) -> tuple[float | None, float | None, float | None]:
     """The mean over repeats of an estimate from values [repeats, 2, examples], with its interval; None: cannot be said.
 
-    Its probes learnt from the share `trained` of the examples.
+    Its probes learnt from `share_learnt` of the examples.
     """
     once = np.ones((1, resamples.weights.shape[1]))
     each = np.array([estimate(of_repeat, once)[0] for of_repeat in values])
@@ -149,4 +152,4 @@ def _over_repeats(
     if not np.isfinite(mean):
         return None, None, None
     drawn = np.mean([estimate(of_repeat, resamples.weights) for of_repeat in values], axis=0)
-    return mean, *ends(drawn + resamples.factors(trained) @ (each - mean))
+    return mean, *ends(drawn + resamples.factors(share_learnt) @ (each - mean))
