@@ -65,9 +65,9 @@ def logits_of(states: dict[tuple[str, str], torch.Tensor], examples: Examples, c
     )
 
 
-def areas(place: PlaceLogits, clusters: list[str], draws: int, gaps: list[tuple[str, str]] = GAPS) -> Areas:
+def areas(place: PlaceLogits, clusters: list[str], bootstrap_draws: int, gaps: list[tuple[str, str]] = GAPS) -> Areas:
     """The gap's area under each rule and with each kind of logits, where both groups have examples enough."""
-    resamples = resample(clusters, len(place.folds), draws, seed=0)
+    resamples = resample(clusters, len(place.folds), bootstrap_draws, seed=0)
     found = {}
     for rule, logits in gaps:
         row = series_row(curves(group(place, rule, EXACT, logits), resamples)["gap"])

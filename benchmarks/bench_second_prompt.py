@@ -111,7 +111,7 @@ def measure(states: States, keys: list[dict], chosen: np.ndarray, config: dict) 
         return {}
     second = {("first", state): vectors for (prompt, state), vectors in states.items() if prompt == "second"}
     pair, alone = (logits_of(some, examples, chosen) for some in (states, second))
-    drawn = {"clusters": examples.clusters, "draws": config["bootstrap_draws"]}
+    drawn = {"clusters": examples.clusters, "bootstrap_draws": config["bootstrap_draws"]}
     found = areas(pair, **drawn, gaps=list(HONEST.values())) | areas(alone, **drawn, gaps=[PUBLISHED])
     ranked = auc_with_interval(alone.clean["full"], examples.hallucinated, examples.clusters)
     best = int(ranked["auc"].argmax())

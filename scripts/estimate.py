@@ -17,7 +17,7 @@ from anchorscope.probe.written import write_derived
 from anchorscope.summarise.estimates import estimate, label_errors
 
 configure_logging(snakemake.log[0])
-settings = {"draws": snakemake.params.draws, "seed": snakemake.params.seed}
+settings = {"bootstrap_draws": snakemake.params.bootstrap_draws, "seed": snakemake.params.seed}
 
 
 def estimated() -> list:

@@ -10,7 +10,8 @@ from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
 
 configure_logging(snakemake.log[0])
-name, settings = snakemake.wildcards.experiment, {"draws": snakemake.params.draws, "seed": snakemake.params.seed}
+name = snakemake.wildcards.experiment
+settings = {"bootstrap_draws": snakemake.params.bootstrap_draws, "seed": snakemake.params.seed}
 given = Material(dict(snakemake.input.items()), Headline.from_json(snakemake.params.headline), **settings)
 write_derived(
     snakemake.output,

@@ -15,7 +15,7 @@ from anchorscope.summarise.weigh_kinds import FORMS_NEEDED, weigh_kinds
 
 configure_logging(snakemake.log[0])
 torch.set_num_threads(snakemake.threads)
-settings = {"draws": snakemake.params.draws, "seed": snakemake.params.seed}
+settings = {"bootstrap_draws": snakemake.params.bootstrap_draws, "seed": snakemake.params.seed}
 write_derived(
     [snakemake.output.accounts, snakemake.output.told_apart],
     snakemake.input.delta,

@@ -58,7 +58,7 @@ def things(tmp_path_factory) -> Things:
         if not row["refused"]
     ]
     api.extract(model, tokenizer, examples, folder / "activations", prompt="few_shot")
-    summary = api.summarise(folder / "activations", draws=100)
+    summary = api.summarise(folder / "activations", bootstrap_draws=100)
     write_frame(folder / "summary.parquet", summary, {})
     measured = measure(ActivationReader([folder / "activations"]), folds=3, repeats=1, seed=0, where="here")
     write_frame(folder / "probes.parquet", measured.probes[0], {})
@@ -111,10 +111,10 @@ def summaries(things: Things) -> st.SearchStrategy[dict]:
         "dataset": st.sampled_from(["theirs", "questions"]),
         "folds": st.integers(0, 12),
         "repeats": st.integers(0, 2),
-        "draws": st.sampled_from([0, 10, 100, 100, 100]),
+        "bootstrap_draws": st.sampled_from([0, 10, 100, 100, 100]),
         "seed": st.integers(-3, 2**40),
     }
-    return calls(arguments, needed=("activations", "draws"))
+    return calls(arguments, needed=("activations", "bootstrap_draws"))
 
 
 def drawings() -> st.SearchStrategy[dict]:

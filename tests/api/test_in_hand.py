@@ -62,7 +62,7 @@ def test_extract_gives_the_workflows_answers_and_activations(in_hand, first_shar
 
 def test_summarise_gives_the_workflows_summary(finished):
     folders = sorted((finished / "results/activations/tiny/one").iterdir())
-    mine = api.summarise(folders, model="tiny", dataset="one", draws=200)
+    mine = api.summarise(folders, model="tiny", dataset="one", bootstrap_draws=200)
     theirs = api.load_summary(finished / "results/summary.parquet").filter(dataset="one")
     assert set(mine["source"]) == {"given"}
     keys = ["component", "position", "intervention", "rule", "labels", "logits", "anchor", "layer"]
@@ -77,7 +77,7 @@ def test_a_model_in_hand_reaches_a_figure(in_hand, finished, tmp_path):
     path = tmp_path / "activations"
     answers = api.extract(*in_hand, examples, path, balance=False, windows=[1], prompt="few_shot")
     assert answers.height == len(examples)
-    summary = api.summarise(path, model="mine", draws=100)
+    summary = api.summarise(path, model="mine", bootstrap_draws=100)
     figure = api.plot_family(summary, models={"mine": "My model"}, intervention="exact_question_w1")
     assert [panel.get_title() for panel in figure.axes] == ["My model"]
     assert "cut in the layer plotted only" in figure.get_suptitle()
@@ -119,7 +119,7 @@ def test_who_chose_the_words_is_asked_of_those_who_have_such_words(in_hand, fini
     ]
     cuts = ["subject", "whole_question"]
     answers = api.extract(*in_hand, examples, tmp_path, balance=False, interventions=cuts, prompt="few_shot")
-    summary = api.summarise(tmp_path, draws=100)
+    summary = api.summarise(tmp_path, bootstrap_draws=100)
     counted = dict(summary.filter(rule="flip", anchor="all", layer=1).select("intervention", "n").iter_rows())
     usable = answers.filter(~pl.col("refused"))
     everyone, named = usable.height, usable["subject"].is_not_null().sum()
@@ -248,7 +248,7 @@ def test_what_never_ends_is_not_read():
     [
         ({"activations": []}, r"activations is \[\]; it must be a folder that `extract` wrote, or a list of them"),
         ({"folds": 1}, "folds is 1; it must be a whole number from 3 to 20"),
-        ({"draws": 0}, "draws is 0; it must be a whole number of at least 100"),
+        ({"bootstrap_draws": 0}, "bootstrap_draws is 0; it must be a whole number of at least 100"),
         ({"model": None}, "model is None; it must be a name"),
     ],
 )

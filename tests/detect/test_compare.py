@@ -84,8 +84,8 @@ def test_the_gains_interval_is_that_of_resampled_clusters():
             pairs.append(wrong[mine].sum() * (~wrong[mine]).sum())
         return float(np.average(areas, weights=pairs))
 
-    draws = (random.choice(list(members), len(members)) for _ in range(400))
-    drawn = [ahead(np.concatenate([members[name] for name in chosen])) for chosen in draws]
+    resamples = (random.choice(list(members), len(members)) for _ in range(400))
+    drawn = [ahead(np.concatenate([members[name] for name in chosen])) for chosen in resamples]
     (row,) = compare_methods(scored_of(many, "here")).filter(method="mop").to_dicts()
     assert (row["gain_high"] - row["gain_low"]) / (2 * 1.96) == pytest.approx(np.std(drawn), rel=0.15)
 

@@ -214,12 +214,12 @@ def _outside(x: np.ndarray, bends: np.ndarray, convex: bool) -> float:
 
 
 def weighted_mean(weights: np.ndarray, values: np.ndarray, inside: np.ndarray) -> np.ndarray:
-    """Means [draws, layers] of `values` [layers, examples] over the examples `inside`, one draw and layer at a time."""
+    """Means [resamples, layers] of `values` [layers, examples] over the examples `inside`, one by one."""
     means = np.full((len(weights), len(values)), np.nan)
-    for draw, drawn in enumerate(weights):
+    for number, drawn in enumerate(weights):
         for layer, (mask, mine) in enumerate(zip(inside, values, strict=True)):
             if (drawn * mask).any():
-                means[draw, layer] = np.average(mine, weights=drawn * mask)
+                means[number, layer] = np.average(mine, weights=drawn * mask)
     return means
 
 

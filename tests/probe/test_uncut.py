@@ -55,7 +55,7 @@ def test_what_a_knockout_did_is_null_where_it_cut_nothing(measured):
 
 def test_means_and_auc_are_those_of_the_others(measured):
     delta, layers = measured
-    summary = estimate(delta, layers, Headline(*HEADLINE.places()[0]), draws=100, seed=0)["summary"]
+    summary = estimate(delta, layers, Headline(*HEADLINE.places()[0]), bootstrap_draws=100, seed=0)["summary"]
     for layer in range(LAYERS):
         rows = delta.filter(intervention="subject", layer=layer).drop_nulls("p_ko")
         wanted = {"intervention": "subject", "rule": "flip", "logits": "measured", "anchor": "all", "layer": layer}

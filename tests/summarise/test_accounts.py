@@ -294,7 +294,7 @@ def test_kinds_that_are_forms_are_told_apart_by_the_form_and_do_not_remain_withi
     delta = pl.DataFrame(rows, schema_overrides={"popularity": pl.Int64})
     texts = {"question": "Is it?", "property": None, "answer": "Yes"}
     answers = pl.DataFrame([{"id": f"{example:04d}", **texts} for example in range(count)])
-    accounts, told = weigh_kinds(delta, answers, Headline("resid", "answer_last"), draws=200, seed=0)
+    accounts, told = weigh_kinds(delta, answers, Headline("resid", "answer_last"), bootstrap_draws=200, seed=0)
     overall = {row["among"]: row for row in accounts.filter(pl.col("layer").is_null()).to_dicts()}
     assert judge(overall["all"], verdicts=1).verdict == TWO_KINDS
     for form in ("choice", "yes_no"):

@@ -26,13 +26,13 @@ from anchorscope.summarise.grouping import LOGITS, RoleResult
 from anchorscope.summarise.verdict_on_kinds import COMPARED
 from small_things import ROOT
 
-LAYERS, DRAWS = 16, 400
+LAYERS, BOOTSTRAP_DRAWS = 16, 400
 
 
 def curve(values, spread: float = 1.0, seed: int = 0) -> Estimate:
     """A curve whose resamples scatter around `values` [layers]."""
     mean = np.broadcast_to(np.asarray(values, float), (LAYERS,)).copy()
-    noise = np.random.default_rng(seed).normal(scale=spread, size=(DRAWS, LAYERS))
+    noise = np.random.default_rng(seed).normal(scale=spread, size=(BOOTSTRAP_DRAWS, LAYERS))
     return Estimate(mean, mean + noise)
 
 
@@ -155,7 +155,7 @@ def test_a_band_holds_for_all_layers_at_once():
     """Curves that are truly at the bound in every layer: few of them may be called contradicted."""
     wrong = 0
     for seed in range(200):
-        noise = np.random.default_rng(seed).normal(size=(DRAWS + 1, LAYERS))
+        noise = np.random.default_rng(seed).normal(size=(BOOTSTRAP_DRAWS + 1, LAYERS))
         answer = Estimate(-10 + noise[0], -10 + noise[0] + noise[1:])
         row = next(row for row in judged([replace(run(), answer=answer)]) if row.claim == 2)
         wrong += row.verdict == "contradicted"
@@ -163,7 +163,7 @@ def test_a_band_holds_for_all_layers_at_once():
 
 
 def test_a_group_without_examples_decides_nothing():
-    nothing = Estimate(np.full(LAYERS, np.nan), np.full((DRAWS, LAYERS), np.nan))
+    nothing = Estimate(np.full(LAYERS, np.nan), np.full((BOOTSTRAP_DRAWS, LAYERS), np.nan))
     empty = replace(run(), question=nothing, gaps=dict.fromkeys(LOGITS, nothing))
     rows = {row.claim: row for row in judged([empty])}
     for claim in (1, 3):

@@ -14,7 +14,7 @@ from anchorscope.summarise.parts import LOOKED_AT, MIN_EXAMPLES, MIN_PER_GROUP, 
 from rounding import assert_same, of_sums
 
 PROBES = ("full", "half_a", "second_b")
-DRAWS = 40
+BOOTSTRAP_DRAWS = 40
 # Gaps are sums over examples and layers in double precision; resamples weigh examples in single precision.
 OF_A_GAP, OF_A_DRAW = of_sums(3 * 130, 100.0), of_sums(130, 100.0, np.float32)
 
@@ -43,8 +43,8 @@ def described(forms: list[str | None], inside: list[bool | None] | None = None) 
     )
 
 
-def table_of(examples: pl.DataFrame, place: PlaceLogits, draws: int = DRAWS) -> pl.DataFrame:
-    return forms_table(examples, place, resample(examples["id"].to_list(), 1, draws, seed=0))
+def table_of(examples: pl.DataFrame, place: PlaceLogits, bootstrap_draws: int = BOOTSTRAP_DRAWS) -> pl.DataFrame:
+    return forms_table(examples, place, resample(examples["id"].to_list(), 1, bootstrap_draws, seed=0))
 
 
 def row_of(table: pl.DataFrame, grouping: str, form: str, rule: str = "honest", logits: str = "measured") -> dict:
@@ -129,7 +129,7 @@ def mixed() -> tuple[pl.DataFrame, PlaceLogits]:
 def test_every_number_is_that_of_a_plain_loop(mixed, rule, logits):
     examples, place = mixed
     table = table_of(examples, place)
-    weights = resample(examples["id"].to_list(), 1, DRAWS, seed=0).weights
+    weights = resample(examples["id"].to_list(), 1, BOOTSTRAP_DRAWS, seed=0).weights
     slow, once = Slow(place, rule, logits), np.ones(130)
     of = {form: [n for n, one in enumerate(examples["question_form"]) if one == form] for form in ("who", "choice")}
     for form, members in of.items():
@@ -201,7 +201,7 @@ def test_a_gap_that_forms_alone_make_goes_at_equal_form():
     cost = 100 * (probability(-2.0) - probability(2.0))
     covered, gaps = 0, []
     for seed in range(10):
-        table = table_of(*planted(by_form=True, seed=seed), draws=300)
+        table = table_of(*planted(by_form=True, seed=seed), bootstrap_draws=300)
         whole = row_of(table, "all", "all")
         assert whole["gap_high"] < 0
         choice = row_of(table, "question_form", "choice")

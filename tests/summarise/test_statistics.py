@@ -37,7 +37,7 @@ from reference import narrowed_dip, weighted_mean
 from rounding import assert_same, of_sums
 
 SIGNAL = 1.3  # distance of a class from zero along the true direction, in units of the noise: 90 % accuracy
-DRAWS = 500
+BOOTSTRAP_DRAWS = 500
 
 
 HEADLINE = Headline("resid", "answer_last")
@@ -111,7 +111,7 @@ def tables(kind: str, count: int, seed: int, repeats: int = 1) -> tuple[pl.DataF
 
 def measured(kind: str, count: int, seed: int) -> pl.DataFrame:
     """The summary of a simulated run."""
-    return estimate(*tables(kind, count, seed), HEADLINE, draws=DRAWS, seed=0)["summary"]
+    return estimate(*tables(kind, count, seed), HEADLINE, bootstrap_draws=BOOTSTRAP_DRAWS, seed=0)["summary"]
 
 
 def row(
@@ -240,7 +240,9 @@ def table(anchored: list[bool]) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 @pytest.mark.parametrize("anchored", [0, 1, 2, 29, 30])
 def test_empty_and_tiny_groups_are_marked_rows_and_never_nan(anchored):
-    found = estimate(*table([index < anchored for index in range(30)]), HEADLINE, draws=DRAWS, seed=0)
+    found = estimate(
+        *table([index < anchored for index in range(30)]), HEADLINE, bootstrap_draws=BOOTSTRAP_DRAWS, seed=0
+    )
     flip = row(found["summary"], "flip", "question")
     assert flip["n"] == anchored
     assert flip["share"] == pytest.approx(anchored / 30)
@@ -269,7 +271,9 @@ def test_a_knockout_that_does_the_same_to_all_shows_no_kinds(changes):
             for name in ("full", "half_a", "half_b", "second_b")
         )
     text = {name: pl.lit("words") for name in ("question", "property", "answer")}
-    accounts, told_apart = weigh_kinds(delta, delta.select("id", **text), HEADLINE, draws=DRAWS, seed=0)
+    accounts, told_apart = weigh_kinds(
+        delta, delta.select("id", **text), HEADLINE, bootstrap_draws=BOOTSTRAP_DRAWS, seed=0
+    )
     assert told_apart.is_empty()
     gains = accounts.select("^(kinds|degrees)_.*$").to_numpy()
     np.testing.assert_array_equal(gains, np.zeros_like(gains))
@@ -299,7 +303,7 @@ def test_what_a_curve_comes_to():
 
 def test_strata_are_the_same_estimates_on_parts_of_the_examples():
     delta, layers = tables("two pathways", 400, 0)
-    found = estimate(delta, layers, HEADLINE, draws=DRAWS, seed=0)
+    found = estimate(delta, layers, HEADLINE, bootstrap_draws=BOOTSTRAP_DRAWS, seed=0)
     judged = {"judged_right", "judged_hallucinated", "near", "farther", "farthest"}
     assert set(found["strata"]["stratum"]) == {"right", "hallucinated", "unpopular", "middling", "popular"} | judged
     for stratum, part in (
@@ -309,7 +313,7 @@ def test_strata_are_the_same_estimates_on_parts_of_the_examples():
     ):
         rows = delta.filter(part).sort("component", "position", "intervention", "repeat", "layer", "id")
         (place,) = read_places(rows).values()
-        drawn = resample(rows["id"].unique(maintain_order=True).to_list(), 1, DRAWS, seed=0)
+        drawn = resample(rows["id"].unique(maintain_order=True).to_list(), 1, BOOTSTRAP_DRAWS, seed=0)
         alone = curves(group(place, "honest", "exact_question", "measured"), drawn)
         for anchor in ("question", "answer", "gap"):
             inside = row(found["strata"].filter(stratum=stratum), "honest", anchor)
@@ -321,7 +325,7 @@ def test_strata_are_the_same_estimates_on_parts_of_the_examples():
 def test_popularity_is_left_out_where_it_is_unknown():
     delta, layers = tables("two pathways", 200, 0)
     unknown = delta.with_columns(popularity=pl.lit(None, dtype=pl.Int64))
-    strata = estimate(unknown, layers, HEADLINE, draws=DRAWS, seed=0)["strata"]
+    strata = estimate(unknown, layers, HEADLINE, bootstrap_draws=BOOTSTRAP_DRAWS, seed=0)["strata"]
     assert not set(strata["stratum"]) & {"unpopular", "middling", "popular"}
 
 
@@ -344,7 +348,7 @@ def test_the_band_under_replicate_tells_two_pathways_from_one_mechanism(kind, in
 
 def test_a_series_has_the_area_that_one_mechanism_would_give():
     delta, layers = tables("two pathways", 400, 0)
-    series = estimate(delta, layers, HEADLINE, draws=DRAWS, seed=0)["series"]
+    series = estimate(delta, layers, HEADLINE, bootstrap_draws=BOOTSTRAP_DRAWS, seed=0)["series"]
     wanted = {"labels": "plotted", "logits": "measured", "anchor": "gap"}
     (gap,) = series.filter(intervention="exact_question", rule="honest", **wanted).to_dicts()
     one = row(measured("two pathways", 400, 0), "honest", "gap")
@@ -373,33 +377,33 @@ def test_one_mechanism_under_replicate_is_what_a_plain_loop_gives():
     generator = np.random.default_rng(7)
     clean = generator.normal(size=(2, 3, 40))
     changed = 0.2 * clean - 0.5 + 0.7 * generator.normal(size=(2, 3, 40))
-    found = simulate_null(clean[:, None], changed[:, None], "honest", "measured", draws=5, seed=3)
+    found = simulate_null(clean[:, None], changed[:, None], "honest", "measured", simulations=5, seed=3)
     noise = np.random.default_rng(3).standard_normal((2, 5, 40), dtype=np.float32)
 
-    def moved(prompt: int, layer: int, draw: int, example: int) -> float:
+    def moved(prompt: int, layer: int, simulation: int, example: int) -> float:
         slope, level = np.polyfit(clean[prompt, layer], changed[prompt, layer], 1)
         spread = np.std(changed[prompt, layer] - level - slope * clean[prompt, layer])
-        return level + slope * clean[prompt, layer, example] + spread * noise[prompt, draw, example]
+        return level + slope * clean[prompt, layer, example] + spread * noise[prompt, simulation, example]
 
     expected = {name: np.empty((5, 3)) for name in found}
-    for draw in range(5):
+    for simulation in range(5):
         for layer in range(3):
             means = {True: [], False: []}
             for labels, measures in ((0, 1), (1, 0)):
                 groups = {True: [], False: []}
                 for example in range(40):
                     flipped = (clean[labels, layer, example] >= 0) != (
-                        moved(prompt=labels, layer=layer, draw=draw, example=example) >= 0
+                        moved(prompt=labels, layer=layer, simulation=simulation, example=example) >= 0
                     )
                     before = clean[measures, layer, example]
-                    after = moved(prompt=measures, layer=layer, draw=draw, example=example)
+                    after = moved(prompt=measures, layer=layer, simulation=simulation, example=example)
                     side = 1 if before >= 0 else -1
                     groups[flipped].append(100 * (sigmoid(side * after) - sigmoid(side * before)))
                 for flipped, values in groups.items():
                     means[flipped].append(np.mean(values))
             question, answer = np.mean(means[True]), np.mean(means[False])
             for name, value in {"question": question, "answer": answer, "gap": question - answer}.items():
-                expected[name][draw, layer] = value
+                expected[name][simulation, layer] = value
     # A logit in three steps, of which a quarter reaches a chance, two chances in percent, and their means in double
     # precision; a gap has two of these.
     largest = np.abs(changed).max() + np.abs(clean).max()
@@ -423,7 +427,7 @@ def test_a_knockout_that_pushes_every_example_to_one_verdict_makes_a_gap_that_on
     verdict = np.where(np.arange(600) % 2, 2.0, -2.0)
     clean = verdict + generator.normal(scale=0.3, size=(2, 1, 600))
     changed = 1.5 + generator.normal(scale=0.5, size=(2, 1, 600))
-    band = simulate_null(clean[:, None], changed[:, None], "honest", "measured", draws=200, seed=0)
+    band = simulate_null(clean[:, None], changed[:, None], "honest", "measured", simulations=200, seed=0)
     low, high = np.quantile(band["gap"], [0.025, 0.975])
     assert gap_of(clean, changed) < -50
     assert low <= gap_of(clean, changed) <= high
@@ -435,7 +439,7 @@ def test_a_graded_shift_that_belongs_to_the_example_is_beyond_one_mechanism_with
     clean = np.where(np.arange(800) % 2, 2.0, -2.0) + generator.normal(size=(2, 1, 800))
     graded = 2 * generator.normal(size=800)
     changed = 0.8 * clean + graded + 0.3 * generator.normal(size=(2, 1, 800))
-    band = simulate_null(clean[:, None], changed[:, None], "honest", "measured", draws=200, seed=0)
+    band = simulate_null(clean[:, None], changed[:, None], "honest", "measured", simulations=200, seed=0)
     assert gap_of(clean, changed) < np.quantile(band["gap"], 0.025) - 20
 
 
@@ -447,7 +451,7 @@ def test_the_deepest_table_holds_every_example_where_question_anchored_is_lowest
         both,
         pl.concat([layers, layers.with_columns(layer=pl.lit(1, pl.Int16), is_reference=False)]),
         HEADLINE,
-        draws=DRAWS,
+        bootstrap_draws=BOOTSTRAP_DRAWS,
         seed=0,
     )["deepest"]
     assert set(found["layer"]) == {1}
@@ -697,10 +701,10 @@ def test_the_auc_of_every_resample_is_that_of_the_examples_drawn():
     logits = np.round(generator.normal(positive * 1.0, 1.0, (2, 60)), 1)  # with ties
     weights = resample([str(index) for index in range(60)], 1, 20, seed=0).weights
     found = resampled_auc(logits, positive, weights)
-    for draw, counts in enumerate(weights.astype(int)):
+    for number, counts in enumerate(weights.astype(int)):
         drawn = np.repeat(np.arange(60), counts)
         for layer in range(2):
-            assert found[draw, layer] == pytest.approx(roc_auc_score(positive[drawn], logits[layer, drawn]))
+            assert found[number, layer] == pytest.approx(roc_auc_score(positive[drawn], logits[layer, drawn]))
 
 
 def test_labels_at_reference_layers_are_averaged_over_the_layers_near_the_best():

@@ -134,7 +134,12 @@ def test_what_was_made_stays_and_a_second_time_nothing_is_done(detected):
 def test_samples_run_only_themselves_scores_and_below(copied):
     write_config(copied, base_config() | {"samples": 2})
     below = {"score_methods": 2, "carry_over": 1, "compare_methods": 1, "draw_detection": 1, "report": 1}
-    assert jobs(snakemake(copied, "detect", "--dry-run")) == {"draw_samples": 4, **below, "provenance": 1, "detect": 1}
+    assert jobs(snakemake(copied, "detect", "--dry-run")) == {
+        "sample_answers": 4,
+        **below,
+        "provenance": 1,
+        "detect": 1,
+    }
 
 
 def test_scores_without_the_stop_token_run_only_scores_and_below(copied):

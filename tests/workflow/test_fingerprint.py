@@ -58,7 +58,7 @@ def test_comments_docstrings_and_layout_change_no_fingerprint(project):
 
 
 # The stages of detection that run a model, and those that fit what tells hallucinated answers.
-ASKING = {"run_again", "draw_samples"}
+ASKING = {"run_again", "sample_answers"}
 FITTING = {"fit_gates", "score_methods", "carry_over"}
 # The stages that know which forms of questions and answers there are, and with them the words that tell forms.
 OF_FORMS = {"estimate", "weigh_kinds", "report"}
@@ -81,7 +81,7 @@ FRAMES = {
             "NEWTON_STEPS = 50",
             {"probe", "read_text", "saliency", "score_experiment", "tell_groups", "train_detector", *FITTING},
         ),
-        ("summarise/estimates.py", "NULL_DRAWS = 400", "NULL_DRAWS = 500", {"estimate"}),
+        ("summarise/estimates.py", "NULL_SIMULATIONS = 400", "NULL_SIMULATIONS = 500", {"estimate"}),
         ("summarise/accounts.py", "KNOTS = (0.05,", "KNOTS = (0.1,", {"weigh_kinds"}),
         (
             "summarise/verdict_on_kinds.py",
@@ -115,7 +115,7 @@ FRAMES = {
             {"fetch_model", "answer", "extract", "saliency", *ASKING},
         ),
         ("engine/fused.py", "TRIAL = 64", "TRIAL = 32", {"answer", "extract", "saliency", *ASKING}),
-        ("answer/answers.py", "MAX_NEW_TOKENS = 32", "MAX_NEW_TOKENS = 16", {"answer", "draw_samples"}),
+        ("answer/answers.py", "MAX_NEW_TOKENS = 32", "MAX_NEW_TOKENS = 16", {"answer", "sample_answers"}),
         (
             "choose/balance.py",
             "if balance else list(",

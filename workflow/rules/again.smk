@@ -37,7 +37,7 @@ rule run_again:
 
 if "samples" in config:
 
-    rule draw_samples:
+    rule sample_answers:
         """Ask the questions of a shard's chosen examples again, several times each, at temperature 1."""
         input:
             chosen="results/chosen/{model}/{dataset}/{shard}.parquet",
@@ -45,9 +45,9 @@ if "samples" in config:
         output:
             "results/samples/{model}/{dataset}/{shard}.parquet",
         log:
-            "results/logs/draw_samples/{model}/{dataset}/{shard}.log",
+            "results/logs/sample_answers/{model}/{dataset}/{shard}.log",
         benchmark:
-            "results/benchmarks/draw_samples/{model}/{dataset}/{shard}.tsv"
+            "results/benchmarks/sample_answers/{model}/{dataset}/{shard}.tsv"
         priority: 2
         conda:
             "../../envs/model.yaml"
@@ -57,6 +57,6 @@ if "samples" in config:
         params:
             **model_params(["first"]),
             samples=config["samples"],
-            code=code("draw_samples.py"),
+            code=code("sample_answers.py"),
         script:
-            "../../scripts/draw_samples.py"
+            "../../scripts/sample_answers.py"

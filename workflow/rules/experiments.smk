@@ -90,7 +90,7 @@ rule estimate_experiment:
         runtime=grows(60),
     params:
         headline=HEADLINE,
-        draws=config["bootstrap_draws"],
+        bootstrap_draws=config["bootstrap_draws"],
         seed=config["seed"],
         code=code("estimate_experiment.py"),
     script:

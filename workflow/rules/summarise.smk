@@ -28,7 +28,7 @@ rule estimate:
         runtime=grows(60),
     params:
         headline=HEADLINE,
-        draws=config["bootstrap_draws"],
+        bootstrap_draws=config["bootstrap_draws"],
         seed=config["seed"],
         code=code("estimate.py"),
     script:
@@ -56,7 +56,7 @@ rule weigh_kinds:
         runtime=grows(60),
     params:
         headline=HEADLINE,
-        draws=config["bootstrap_draws"],
+        bootstrap_draws=config["bootstrap_draws"],
         seed=config["seed"],
         libraries=locked("torch", "numpy"),
         code=code("weigh_kinds.py"),

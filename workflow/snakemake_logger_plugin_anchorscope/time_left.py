@@ -12,7 +12,7 @@ WEIGHTS = {
     "answer": 60,
     "choose": 1,
     "ask_unsure": 320,
-    "draw_samples": 190,
+    "sample_answers": 190,
     "extract": 95,
     "extract_experiment": 45,
     "run_again": 50,

@@ -183,7 +183,7 @@ def summarise(
     dataset: str = "questions",
     folds: int = 5,
     repeats: int = 3,
-    draws: int = 2000,
+    bootstrap_draws: int = 2000,
     seed: int = 0,
 ) -> pl.DataFrame:
     """Probe every layer and average delta P over each anchor's examples. `plot_family` draws the summary.
@@ -197,7 +197,7 @@ def summarise(
             raise ValueError(f"{name} is {reprlib.repr(text)}; it must be a name.")
     check_whole("folds", folds, least=3, most=20)
     check_whole("repeats", repeats, least=1, most=20)
-    check_whole("draws", draws, least=100)
+    check_whole("bootstrap_draws", bootstrap_draws, least=100)
     check_whole("seed", seed, least=0)
     if len({Path(path).resolve() for path in paths}) < len(paths):
         raise ValueError("A folder of activations is named twice; its examples would count twice.")
@@ -205,7 +205,7 @@ def summarise(
     headline = reader.grid.places()[0]
     measured = measure(reader, folds=folds, repeats=repeats, seed=seed, where=f"{model} on {dataset}")
     delta, layers, *_ = enough(measured)
-    summary = estimate(delta, layers, Headline(*headline), draws=draws, seed=seed)["summary"]
+    summary = estimate(delta, layers, Headline(*headline), bootstrap_draws=bootstrap_draws, seed=seed)["summary"]
     weights = made_from(file_of(paths[0], *headline))["model"]["weights"]
     return described(summary, model=model, weights=weights, dataset=dataset, source=GIVEN)
 

@@ -37,7 +37,7 @@ def sample_file(chosen: Path | str, manifest: Path | str, target: Path | str, se
     (prompt,) = settings.prompts.built(tokenizer).values()
     asked = plan(tokenizer, prompt, examples.to_pylist())
     engine = settings.engine(described)
-    made = settings.made("draw_samples", described, engine)
+    made = settings.made("sample_answers", described, engine)
     said = ask_again(engine, asked, own_uniforms(ids, settings.samples))
     leave_gpus(engine.model)
     texts = [[decode(tokenizer, one.ids).split("\n", 1)[0].strip() for one in mine] for mine in said]

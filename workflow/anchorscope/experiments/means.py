@@ -55,7 +55,7 @@ def _group_mean(values: Array, mask: Array, grouping: Grouping, resamples: Resam
     values = np.where(mask, values, 0.0)
 
     def means(weights: Array) -> Array:
-        """[repeats, draws, layers]"""
+        """[repeats, resamples, layers]"""
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.stack([(weights @ some.T) / (weights @ of.T) for some, of in zip(values, mask, strict=True)])
 
@@ -86,7 +86,7 @@ def matched_gap(values: Array, grouping: Grouping, resamples: Resamples) -> Laye
 
 
 def _within_bins(weights: Array, groups: Array, sums: Array) -> Array:
-    """The difference of two groups [groups, layers, bins, examples], averaged over bins: [draws, layers]."""
+    """The difference of two groups [groups, layers, bins, examples], averaged over bins: [resamples, layers]."""
     shape = (len(weights), *groups.shape[:3])
     size, total = (
         (weights @ some.reshape(-1, some.shape[-1]).T.astype(np.float64)).reshape(shape) for some in (groups, sums)

@@ -23,7 +23,7 @@ class Material:
 
     files: Mapping[str, Any]  # by name: delta, layers, and what else the experiment reads
     headline: Headline
-    draws: int
+    bootstrap_draws: int
     seed: int
 
     @cached_property
@@ -32,7 +32,8 @@ class Material:
 
     @cached_property
     def resamples(self) -> Resamples:
-        return resample(self.groups.examples["cluster"].to_list(), len(self.groups.folds), self.draws, self.seed)
+        clusters = self.groups.examples["cluster"].to_list()
+        return resample(clusters, len(self.groups.folds), self.bootstrap_draws, self.seed)
 
     @cached_property
     def reference(self) -> int:

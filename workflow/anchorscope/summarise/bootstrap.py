@@ -16,8 +16,9 @@ import numpy as np
 class Resamples:
     """What each resample draws."""
 
-    weights: np.ndarray  # [draws, examples], how often; in single precision, far finer than the draws are
-    repeats: np.ndarray  # [draws, repeats], factors of the repeats' distances from their mean: a repeat's own variance
+    weights: np.ndarray  # [resamples, examples], how often; in single precision, far finer than resampling is
+    # [resamples, repeats], factors of the repeats' distances from their mean: a repeat's own variance
+    repeats: np.ndarray
 
     def factors(self, share_learnt: float) -> np.ndarray:
         """The same for the mean over repeats, whose probes learn from `share_learnt` of the questions.
@@ -29,22 +30,22 @@ class Resamples:
         return self.repeats * np.sqrt(1 / self.repeats.shape[1] + share_learnt / (1 - share_learnt))
 
 
-def resample(clusters: list[str], repeats: int, draws: int, seed: int) -> Resamples:
+def resample(clusters: list[str], repeats: int, bootstrap_draws: int, seed: int) -> Resamples:
     """All clusters, drawn with replacement, each with all its examples."""
     names, cluster_of = np.unique(np.array(clusters), return_inverse=True)
     generator = np.random.default_rng([seed, zlib.crc32("\n".join(names).encode())])
-    counts = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)
-    factors = generator.standard_normal((draws, repeats)) / np.sqrt(max(1, repeats - 1))
+    counts = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), size=bootstrap_draws)
+    factors = generator.standard_normal((bootstrap_draws, repeats)) / np.sqrt(max(1, repeats - 1))
     return Resamples(counts.astype(np.float32)[:, cluster_of], factors)
 
 
 def group_means(
     weights: np.ndarray, inside: np.ndarray, counted: np.ndarray, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Means of `values` [values, layers, examples], and shares of all examples that are counted, by group and draw.
+    """Means of `values` [values, layers, examples], and shares of all examples that are counted, by group and resample.
 
     The groups are the examples `inside`, the others, and all, of those that are `counted` [layers, examples]. Means are
-    [groups, values, draws, layers], NaN where a draw has none of the group; shares are [groups, draws, layers].
+    [groups, values, resamples, layers], NaN where a resample has none of the group; shares [groups, resamples, layers].
     """
     masks = np.stack([counted & inside, counted & ~inside])
     rows = np.concatenate([masks[:, None], masks[:, None] * values], axis=1, dtype=weights.dtype)
@@ -57,7 +58,7 @@ def group_means(
 
 
 def interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The central 95 % of resampled estimates [draws, ...], without draws that have no estimate (NaN).
+    """The central 95 % of resampled estimates [resamples, ...], without those that have no estimate (NaN).
 
     Not `np.nanquantile`: it rounds the last digit differently, and takes one column at a time where there are NaN.
     """
@@ -76,12 +77,12 @@ def interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ends(resampled: np.ndarray) -> tuple[float, float]:
-    """The interval of one number from its resamples [draws]."""
+    """The interval of one number, from what every resample says: [resamples]."""
     low, high = interval(resampled[:, None])
     return float(low[0]), float(high[0])
 
 
 def ends_as_columns(name: str, value: float, resampled: np.ndarray) -> dict[str, float]:
-    """A number and both ends of its interval, from its resamples [draws], as columns of a table."""
+    """A number and both ends of its interval, from every resample's [resamples], as columns of a table."""
     low, high = ends(resampled)
     return {name: value, f"{name}_low": low, f"{name}_high": high}

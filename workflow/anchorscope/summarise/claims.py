@@ -32,7 +32,7 @@ NOT_APPLICABLE = "does not apply"
 NO_BETTER_THAN_CHANCE = "the probe is no better than chance"
 Region = tuple[float, float]
 BELOW_ZERO: Region = (-np.inf, 0.0)
-Effect = tuple[float, np.ndarray]  # a number, and its resamples [draws]
+Effect = tuple[float, np.ndarray]  # a number, and the same in every resample: [resamples]
 
 
 @dataclass(frozen=True)
@@ -216,8 +216,8 @@ def _model_claims(runs: list[Run]) -> list[JudgedClaim]:
 
 def _difference(first: Effect, second: Effect) -> Effect:
     """First minus second, in as many resamples as both have."""
-    draws = min(len(first[1]), len(second[1]))
-    return first[0] - second[0], first[1][:draws] - second[1][:draws]
+    count = min(len(first[1]), len(second[1]))
+    return first[0] - second[0], first[1][:count] - second[1][:count]
 
 
 def _deepening(curve: Estimate) -> Effect:

@@ -25,7 +25,7 @@ class Estimate:
     """A number for each layer, NaN where there is none, and its resamples."""
 
     mean: np.ndarray  # [layers]
-    resampled: np.ndarray  # [draws, layers]
+    resampled: np.ndarray  # [resamples, layers]
 
     def __sub__(self, other: "Estimate") -> "Estimate":
         return Estimate(self.mean - other.mean, self.resampled - other.resampled)
@@ -51,7 +51,7 @@ def curves(results: list[RoleResult], resamples: Resamples) -> dict[str, Curve]:
     once, drawn = (
         np.stack([_means(result, weights) for result in results])
         for weights in (np.ones((1, resamples.weights.shape[1])), resamples.weights)
-    )  # [roles, repeats, groups, values, draws, layers]
+    )  # [roles, repeats, groups, values, resamples, layers]
     factors = resamples.factors(results[0].share_learnt)
     found = {}
     for number, (anchor, count) in enumerate(counts.items()):
@@ -70,7 +70,7 @@ def curves(results: list[RoleResult], resamples: Resamples) -> dict[str, Curve]:
 
 
 def _means(result: RoleResult, weights: np.ndarray) -> np.ndarray:
-    """Means of each value by group and resample, and the group's share: [repeats, groups, values, draws, layers]."""
+    """Means of each value by group, and the group's share: [repeats, groups, values, resamples, layers]."""
     values = np.stack([result.delta_p, result.delta_logit, result.judged_right.astype(np.float64)])
     by_repeat = []
     for repeat, (inside, counted) in enumerate(zip(result.question_anchored, result.counted, strict=True)):
@@ -80,9 +80,9 @@ def _means(result: RoleResult, weights: np.ndarray) -> np.ndarray:
 
 
 def over_repeats(once: np.ndarray, drawn: np.ndarray, factors: np.ndarray) -> Estimate:
-    """Averaged over roles and repeats [roles, repeats, draws, layers]; repeats without an estimate are left out.
+    """Averaged over roles and repeats [roles, repeats, resamples, layers]; repeats without an estimate are left out.
 
-    Each resample adds the repeats' distances from their mean, times its `factors` [draws, repeats].
+    Each resample adds the repeats' distances from their mean, times its `factors` [resamples, repeats].
     """
     by_repeat = once.mean(0)[:, 0]  # [repeats, layers]
     mean = known_mean(by_repeat)
@@ -109,9 +109,9 @@ def _gap(question: Curve, answer: Curve, everyone: Curve) -> Curve:
 
 
 def average_curves(some: list[Curve], once: np.ndarray, drawn: np.ndarray) -> Curve:
-    """The mean of some curves, where known, by weights [curves, 1, layers], in resamples [curves, draws, layers].
+    """The mean of some curves, where known, by weights [curves, 1, layers]; in resamples [curves, resamples, layers].
 
-    Weights that are the same in all layers, or in all draws, may have one of them.
+    Weights that are the same in all layers, or in all resamples, may have one of them.
     """
 
     def average(name: str) -> np.ndarray | Estimate:
@@ -128,7 +128,7 @@ def average_curves(some: list[Curve], once: np.ndarray, drawn: np.ndarray) -> Cu
 
 
 def _weighted(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Means [draws, layers] of values [curves, draws, layers], where known."""
+    """Means [resamples, layers] of values [curves, resamples, layers], where known."""
     weights = np.asarray(weights, dtype=np.float64) * np.isfinite(values)
     total = weights.sum(0)
     return np.divide((weights * np.nan_to_num(values)).sum(0), total, where=total > 0, out=np.full(total.shape, np.nan))
@@ -197,7 +197,7 @@ class ReferenceLayers:
     """Which layers are within reach of the best one."""
 
     chosen: np.ndarray  # [layers], bool
-    drawn: np.ndarray  # [draws, layers], bool: by the AUC of each resample
+    drawn: np.ndarray  # [resamples, layers], bool: by the AUC of each resample
 
 
 def reference_layers(clean: np.ndarray, hallucinated: np.ndarray, resamples: Resamples) -> ReferenceLayers:
@@ -210,13 +210,13 @@ def reference_layers(clean: np.ndarray, hallucinated: np.ndarray, resamples: Res
 
 
 def resampled_auc(logits: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Area under the ROC curve [draws, layers] of logits [layers, examples], in resamples [draws, examples]."""
+    """Area under the ROC curve [resamples, layers] of logits [layers, examples], by weights [resamples, examples]."""
     pairs = (weights * positive).sum(1) * (weights * ~positive).sum(1)
     return np.stack([_wins(row, positive, weights) / pairs for row in logits], axis=1)
 
 
 def _wins(row: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """How many pairs of a positive and a negative are in order, a tie counting half: [draws]."""
+    """How many pairs of a positive and a negative are in order, a tie counting half: [resamples]."""
     order = np.argsort(row, kind="stable")
     drawn = weights[:, order]
     above, below = drawn * positive[order], drawn * ~positive[order]

@@ -38,7 +38,7 @@ from anchorscope.summarise.grouping import (
 from anchorscope.summarise.one_mechanism import AGREEMENT, SHAPE, agreement, shape, simulate
 from anchorscope.summarise.parts import forms_table, strata_table
 
-NULL_DRAWS = 400  # simulations behind the band of one mechanism
+NULL_SIMULATIONS = 400  # behind the band of one mechanism
 SIMULATED = {"flip": (FULL,), HONEST: (HALF_A, SECOND_B)}  # rules, with the probes of each prompt that are simulated
 PLOTTED, REFERENCE = "plotted", "reference"  # where an example is labelled
 SERIES = ("area", "area_logit", "deepest_layer", "deepest", "of_flip", "area_null")
@@ -47,7 +47,8 @@ ERRORS_SCHEMA: dict[str, Any] = {
     **{"draw": pl.Int8, "n": pl.Int64, "turned": pl.Int64, "layer": pl.Int16},
     **{f"{name}{end}": pl.Float64 for name in ("auc", "auc_over_layers", "gap") for end in ("", "_move")},
 }
-# What a curve is of (rule, labels, logits and anchor), the curve, and group means [draws, layers] under one mechanism.
+# What a curve is of (rule, labels, logits and anchor), the curve, and group means [simulations, layers] under one
+# mechanism.
 Found = tuple[dict[str, str], Curve, np.ndarray | None]
 
 
@@ -67,7 +68,7 @@ class _Unit:
 
 
 def estimate(
-    delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, *, draws: int, seed: int, threads: int = 1
+    delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, *, bootstrap_draws: int, seed: int, threads: int = 1
 ) -> dict[str, pl.DataFrame]:
     """Everything that is said about one model on one dataset: its tables, by the names of their files.
 
@@ -84,7 +85,7 @@ def estimate(
     delta = delta.sort("component", "position", "intervention", "repeat", "layer", "id")
     places = {Headline(*names): place for names, place in read_places(delta).items()}
     examples = delta.head(places[headline].folds.shape[1])  # one row of each, in the order of every unit and layer
-    resamples = resample(examples["cluster"].to_list(), len(places[headline].folds), draws, seed)
+    resamples = resample(examples["cluster"].to_list(), len(places[headline].folds), bootstrap_draws, seed)
     best = reference_layers(places[headline].clean[FULL.name], examples["hallucinated"].to_numpy(), resamples)
     units = [
         _Unit(
@@ -148,11 +149,11 @@ def _one_mechanism(unit: _Unit, rule: str, logits: str, seed: int) -> dict[str, 
         return {}
     clean = np.stack([unit.place.clean[probe.name] for probe in SIMULATED[rule]])
     changed = np.stack([unit.place.changed[probe.name, LABELLED_UNDER] for probe in SIMULATED[rule]])
-    return simulate(clean, changed, rule, logits, draws=NULL_DRAWS, seed=seed)
+    return simulate(clean, changed, rule, logits, simulations=NULL_SIMULATIONS, seed=seed)
 
 
 def band(means: np.ndarray | None) -> dict[str, pl.Series]:
-    """Median and central 95 % of simulated means [draws, layers]."""
+    """Median and central 95 % of simulated means [simulations, layers]."""
     if means is None:
         return {}
     known = np.isfinite(means)
@@ -185,7 +186,7 @@ def _series_table(found: list[Found]) -> pl.DataFrame:
 
 
 def null_area(curve: Curve, means: np.ndarray | None) -> dict[str, float]:
-    """Median and central 95 % of the area of simulated means [draws, layers], over the layers of the curve.
+    """Median and central 95 % of the area of simulated means [simulations, layers], over the layers of the curve.
 
     As for the curve itself, a simulated run's area is the mean over those layers in which both groups have examples.
     """
@@ -251,7 +252,7 @@ def deepest_examples(
 
 
 def _resampled_table(found: list[Found], intervention: str) -> pl.DataFrame:
-    """One row per kind of logits, anchor and draw: the change in all layers, under the honest rule."""
+    """One row per kind of logits, anchor and resample: the change in all layers, under the honest rule."""
     tables = (
         pl.DataFrame(
             {"draw": np.arange(len(curve.delta_p.resampled), dtype=np.int32)}

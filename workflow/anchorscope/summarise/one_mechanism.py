@@ -32,16 +32,16 @@ def fit_shift(clean: np.ndarray, changed: np.ndarray) -> tuple[float, float, np.
 
 
 def simulate(
-    clean: np.ndarray, changed: np.ndarray, rule: str, logits: str, draws: int, seed: int
+    clean: np.ndarray, changed: np.ndarray, rule: str, logits: str, simulations: int, seed: int
 ) -> dict[str, np.ndarray]:
-    """Group means [draws, layers] of delta P under a rule, from logits [prompts, repeats, layers, examples].
+    """Group means [simulations, layers] of delta P under a rule, from logits [prompts, repeats, layers, examples].
 
     Under `flip`, the first prompt labels and measures. Under `honest`, each prompt has its own shifts; one labels
     and the other measures, then the other way round, and the result is the mean of both. Repeats are averaged. The same
     standard normal numbers serve every layer and repeat: they stand for the examples' own forward passes. Single
-    precision is far finer than the draws are.
+    precision is far finer than the simulations are.
     """
-    noise = np.random.default_rng(seed).standard_normal((len(clean), draws, clean.shape[-1]), dtype=np.float32)
+    noise = np.random.default_rng(seed).standard_normal((len(clean), simulations, clean.shape[-1]), dtype=np.float32)
     roles = {"flip": [(0, 0)], "honest": [(0, 1), (1, 0)]}[rule]
     by_repeat = []
     for repeat in range(clean.shape[1]):
@@ -61,7 +61,7 @@ def simulate(
 
 
 def _moved(clean: np.ndarray, changed: np.ndarray, noise: np.ndarray, logits: str) -> np.ndarray:
-    """Logits [draws, examples] under a knockout that moves every example by the fitted shift, less the common part."""
+    """Logits [simulations, examples] under a knockout that moves all by the fitted shift, less the common part."""
     level, slope, left = fit_shift(clean, changed)
     common = {
         "measured": level + slope * clean,
@@ -72,7 +72,7 @@ def _moved(clean: np.ndarray, changed: np.ndarray, noise: np.ndarray, logits: st
 
 
 def _role_means(clean: np.ndarray, moved: list[np.ndarray], labels: int, measures: int, logits: str) -> np.ndarray:
-    """Mean delta P of the Question-Anchored and of the other examples, [2, draws]; NaN where there are none."""
+    """Mean delta P of the Question-Anchored and of the other examples, [2, simulations]; NaN where there are none."""
     before = clean.astype(np.float32)
     question = is_question_anchored(before[labels], moved[labels], logits)
     change = delta_p(before[measures], moved[measures])
@@ -116,7 +116,7 @@ def unexplained_shifts(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
 
 
 def _kappa(labels: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-    """Cohen's kappa of two labellings [2, examples] in each resample: [draws]."""
+    """Cohen's kappa of two labellings [2, examples] in each resample: [resamples]."""
     total = drawn.sum(1)
     first, second, same = (drawn @ part / total for part in (*labels.astype(float), labels[0] == labels[1]))
     by_chance = first * second + (1 - first) * (1 - second)
@@ -125,7 +125,7 @@ def _kappa(labels: np.ndarray, drawn: np.ndarray) -> np.ndarray:
 
 
 def _correlation(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-    """Pearson's correlation of two rows in each resample: [draws]."""
+    """Pearson's correlation of two rows in each resample: [resamples]."""
     first, second = values - values.mean(1, keepdims=True)
     total = drawn.sum(1)
     one, two, product, one_square, two_square = (

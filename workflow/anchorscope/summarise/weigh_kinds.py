@@ -53,18 +53,19 @@ class MeasuredPlace:
 
 
 def weigh_kinds(
-    delta: pl.DataFrame, answers: pl.DataFrame, headline: Headline, *, draws: int, seed: int
+    delta: pl.DataFrame, answers: pl.DataFrame, headline: Headline, *, bootstrap_draws: int, seed: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Both tables. The second is about the kinds, and empty where two are not seen in this dataset alone."""
     measured = _read(delta.filter(**vars(headline)), answers)
-    rows, weighed = _weighed_rows(measured, ALL_EXAMPLES, draws=draws, seed=seed)
+    rows, weighed = _weighed_rows(measured, ALL_EXAMPLES, bootstrap_draws=bootstrap_draws, seed=seed)
     told = pl.DataFrame(schema=TOLD_SCHEMA)
     if judge(rows[-1], verdicts=1).verdict == TWO_KINDS:
         rows += [
-            _weighed_rows(measured.among(members), among, draws=draws, seed=seed)[0][-1]
+            _weighed_rows(measured.among(members), among, bootstrap_draws=bootstrap_draws, seed=seed)[0][-1]
             for among, members in _parts(measured.examples)
         ]
-        told = _told_apart(measured, torch.cat([one.lost for one in weighed]).numpy().mean(0), draws=draws, seed=seed)
+        lost = torch.cat([one.lost for one in weighed]).numpy().mean(0)
+        told = _told_apart(measured, lost, bootstrap_draws=bootstrap_draws, seed=seed)
     return pl.DataFrame(rows, schema=ACCOUNTS_SCHEMA), told
 
 
@@ -79,9 +80,11 @@ def _read(delta: pl.DataFrame, answers: pl.DataFrame) -> MeasuredPlace:
     return MeasuredPlace(clean, cut, place.folds[0], examples).among(np.isfinite(cut).all((0, 1)))
 
 
-def _weighed_rows(measured: MeasuredPlace, among: str, *, draws: int, seed: int) -> tuple[list[dict], list[Weighed]]:
+def _weighed_rows(
+    measured: MeasuredPlace, among: str, *, bootstrap_draws: int, seed: int
+) -> tuple[list[dict], list[Weighed]]:
     """One row per layer, and one for the mean over layers, whose layer is null."""
-    resamples = resample(measured.examples["cluster"].to_list(), 1, draws, seed)
+    resamples = resample(measured.examples["cluster"].to_list(), 1, bootstrap_draws, seed)
     parts = list(_in_parts(measured, among))
     gains = np.concatenate([torch.stack([*gains_of(part).values()]).numpy() for part in parts], axis=1)
     about = {"among": among, "n": len(measured.examples)}
@@ -120,7 +123,7 @@ def _shapes(weighed: Weighed) -> list[dict]:
 
 def _gains(by_example: np.ndarray, resamples: Resamples) -> dict[str, float]:
     """Mean gains in nats per example [gains, examples], each with its standard error and interval over subjects."""
-    drawn = resamples.weights @ by_example.T / resamples.weights.sum(1, keepdims=True)  # [draws, gains]
+    drawn = resamples.weights @ by_example.T / resamples.weights.sum(1, keepdims=True)  # [resamples, gains]
     found = zip(by_example.mean(1), drawn.std(0, ddof=1), *interval(drawn), strict=True)
     return {
         f"{gain}{end}": float(value)
@@ -140,14 +143,14 @@ def _parts(examples: pl.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
         yield "answer_in_question no", outside
 
 
-def _told_apart(measured: MeasuredPlace, lost: np.ndarray, *, draws: int, seed: int) -> pl.DataFrame:
+def _told_apart(measured: MeasuredPlace, lost: np.ndarray, *, bootstrap_draws: int, seed: int) -> pl.DataFrame:
     """What tells the kinds apart: how many of each value are lost, and how well a number tells, as an AUC.
 
     `lost` [examples] is the probability of being of the lost kind, averaged over layers.
     """
     examples = measured.examples
     clusters = examples["cluster"].to_list()
-    weights = resample(clusters, 1, draws, seed).weights
+    weights = resample(clusters, 1, bootstrap_draws, seed).weights
     rows: list[dict] = []
     for quality in ("question_form", "answer_form", "property", "answer_in_question", "hallucinated"):
         for (value,), some in examples.with_row_index().drop_nulls(quality).group_by(quality, maintain_order=True):
