@@ -47,14 +47,14 @@ PARTS = {"all": 1, "half": 2, "quarter": 4}  # of the questions
 
 
 @dataclass(frozen=True)
-class Estimate:
+class HeadlineValue:
     """A headline, and how wide its 95 % interval is."""
 
     value: float
     width: float
 
 
-Measured = dict[str, Estimate]  # by headline; nothing where the examples are too few
+Measured = dict[str, HeadlineValue]  # by headline; nothing where the examples are too few
 
 
 def pairs_of(dataset: Path, config: dict) -> tuple[list[dict], list[States]]:
@@ -118,7 +118,7 @@ def measure(states: States, keys: list[dict], chosen: np.ndarray, config: dict) 
     named = {"published rule": PUBLISHED, **HONEST}
     ends = {name: found[gap] for name, gap in named.items() if gap in found}
     ends["AUC"] = tuple(float(ranked[name][best]) for name in ("auc", "auc_low", "auc_high"))
-    return {name: Estimate(value, high - low) for name, (value, low, high) in ends.items()}
+    return {name: HeadlineValue(value, high - low) for name, (value, low, high) in ends.items()}
 
 
 def averaged(datasets: Iterable[list[list[Measured]]]) -> list[list[Measured]]:
@@ -133,7 +133,7 @@ def mean_of(some: tuple[Measured, ...]) -> Measured:
     for name in HEADLINES:
         if all(name in measured for measured in some):
             values, widths = zip(*((measured[name].value, measured[name].width) for measured in some), strict=True)
-            found[name] = Estimate(float(np.mean(values)), float(np.linalg.norm(widths) / len(some)))
+            found[name] = HeadlineValue(float(np.mean(values)), float(np.linalg.norm(widths) / len(some)))
     return found
 
 

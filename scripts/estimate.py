@@ -14,7 +14,7 @@ from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
-from anchorscope.summarise.estimates import estimate, label_errors
+from anchorscope.summarise.pair_tables import label_errors, summary_tables
 
 configure_logging(snakemake.log[0])
 settings = {"bootstrap_draws": snakemake.params.bootstrap_draws, "seed": snakemake.params.seed}
@@ -24,7 +24,7 @@ def estimated() -> list:
     delta, layers, errors = (read_frame(snakemake.input[name]) for name in ("delta", "layers", "label_errors"))
     headline = Headline.from_json(snakemake.params.headline)
     tables = {
-        **estimate(delta, layers, headline, **settings, threads=snakemake.threads),
+        **summary_tables(delta, layers, headline, **settings, threads=snakemake.threads),
         "label_errors": label_errors(errors, delta, layers, headline),
     }
     return [tables[name] for name in snakemake.output.keys()]  # noqa: SIM118

@@ -115,18 +115,18 @@ def strengths(states: dict, keys: list[dict], config: dict) -> torch.Tensor:
 
 def test_a_row_says_how_far_the_pairs_of_each_part_lie_apart(bench):
     parts = [[-1.0, -3.0, -2.0], [-5.0, -5.0, -8.0]]
-    measured = [[{"honest": bench.Estimate(value, 2.0 + value)} for value in pairs] for pairs in parts]
+    measured = [[{"honest": bench.HeadlineValue(value, 2.0 + value)} for value in pairs] for pairs in parts]
     row = bench.row(measured, "honest")
     assert [row[pair] for pair in bench.PAIRS] == [-3.0, -4.0, -5.0]
     assert row["spread"] == (2 + 3) / 2
     assert row["SD"] == pytest.approx(((stdev(parts[0]) ** 2 + stdev(parts[1]) ** 2) / 2) ** 0.5)
     assert row["width"] == pytest.approx(2.0 - 4.0)
-    incomplete = [*measured, [{"honest": bench.Estimate(9.0, 9.0)}, {}, {}]]
+    incomplete = [*measured, [{"honest": bench.HeadlineValue(9.0, 9.0)}, {}, {}]]
     assert bench.row(incomplete, "honest") == row
     assert bench.row(measured, "AUC") == {"headline": "AUC", "parts": 0}
 
 
 def test_the_mean_over_sets_is_as_wide_as_independent_sets_make_it(bench):
-    sets = [[[{"honest": bench.Estimate(value, width)}]] for value, width in ((-1.0, 3.0), (-4.0, 4.0))]
-    assert bench.averaged(sets) == [[{"honest": bench.Estimate(-2.5, 2.5)}]]
+    sets = [[[{"honest": bench.HeadlineValue(value, width)}]] for value, width in ((-1.0, 3.0), (-4.0, 4.0))]
+    assert bench.averaged(sets) == [[{"honest": bench.HeadlineValue(-2.5, 2.5)}]]
     assert bench.averaged([*sets, [[{}]]]) == [[{}]]

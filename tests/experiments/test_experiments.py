@@ -74,7 +74,7 @@ def test_group_means_are_weighted_means_over_repeats():
                 means.append(np.average(values[repeat, layer, who], weights=sample.stands_for[who]))
             by_repeat.append([*means, means[0] - means[1]])
         expected = np.mean(by_repeat, axis=0)
-        got = [found[anchor].estimate.mean[layer] for anchor in ("question", "answer", "gap")]
+        got = [found[anchor].value.mean[layer] for anchor in ("question", "answer", "gap")]
         np.testing.assert_allclose(got, expected)
 
 
@@ -94,7 +94,7 @@ def test_a_matched_gap_is_the_weighted_mean_of_differences_within_bins():
                 q, a = (sample.stands_for[who].sum() for who in groups)
                 differences.append(means[0] - means[1])
                 weights.append(q * a / (q + a))
-        assert found.estimate.mean[layer] == pytest.approx(np.average(differences, weights=weights))
+        assert found.value.mean[layer] == pytest.approx(np.average(differences, weights=weights))
 
 
 def test_no_bin_spans_zero_and_bins_of_one_side_are_of_equal_size():

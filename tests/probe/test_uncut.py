@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from anchorscope.extract.axes import EXACT, HEADLINE, Headline, passes_of
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.probe.delta import measure
-from anchorscope.summarise.estimates import estimate
+from anchorscope.summarise.pair_tables import summary_tables
 from rounding import assert_same, of_sums
 
 EXAMPLES, LAYERS, WIDTH = 150, 2, 6
@@ -55,7 +55,7 @@ def test_what_a_knockout_did_is_null_where_it_cut_nothing(measured):
 
 def test_means_and_auc_are_those_of_the_others(measured):
     delta, layers = measured
-    summary = estimate(delta, layers, Headline(*HEADLINE.places()[0]), bootstrap_draws=100, seed=0)["summary"]
+    summary = summary_tables(delta, layers, Headline(*HEADLINE.places()[0]), bootstrap_draws=100, seed=0)["summary"]
     for layer in range(LAYERS):
         rows = delta.filter(intervention="subject", layer=layer).drop_nulls("p_ko")
         wanted = {"intervention": "subject", "rule": "flip", "logits": "measured", "anchor": "all", "layer": layer}

@@ -20,7 +20,7 @@ from anchorscope.summarise.claims import (
     verdict_on,
 )
 from anchorscope.summarise.claims_page import claims_page
-from anchorscope.summarise.curves import Estimate, curves, series_row
+from anchorscope.summarise.curves import Uncertain, curves, series_row
 from anchorscope.summarise.findings import beside_null, compare_landmark
 from anchorscope.summarise.grouping import LOGITS, RoleResult
 from anchorscope.summarise.verdict_on_kinds import COMPARED
@@ -29,11 +29,11 @@ from small_things import ROOT
 LAYERS, BOOTSTRAP_DRAWS = 16, 400
 
 
-def curve(values, spread: float = 1.0, seed: int = 0) -> Estimate:
+def curve(values, spread: float = 1.0, seed: int = 0) -> Uncertain:
     """A curve whose resamples scatter around `values` [layers]."""
     mean = np.broadcast_to(np.asarray(values, float), (LAYERS,)).copy()
     noise = np.random.default_rng(seed).normal(scale=spread, size=(BOOTSTRAP_DRAWS, LAYERS))
-    return Estimate(mean, mean + noise)
+    return Uncertain(mean, mean + noise)
 
 
 DEEP = np.concatenate([[0, -5], np.full(LAYERS - 2, -40.0)])
@@ -41,14 +41,14 @@ DEEP = np.concatenate([[0, -5], np.full(LAYERS - 2, -40.0)])
 
 def run(model="m", dataset="d", question=DEEP, answer=-2.0, control=0.5, reads=True, spread=1.0) -> Run:
     q, a = curve(question, spread, 1), curve(answer, spread, 2)
-    gap = Estimate(q.mean - a.mean, q.resampled - a.resampled)
-    half = Estimate(gap.mean / 2, gap.resampled / 2)
+    gap = Uncertain(q.mean - a.mean, q.resampled - a.resampled)
+    half = Uncertain(gap.mean / 2, gap.resampled / 2)
     return Run(
         model=model,
         dataset=dataset,
         question=q,
         answer=a,
-        gaps={"measured": gap, "recentred": half, "residual": Estimate(0 * gap.mean, gap.resampled - gap.mean)},
+        gaps={"measured": gap, "recentred": half, "residual": Uncertain(0 * gap.mean, gap.resampled - gap.mean)},
         control=curve(control, spread, 3),
         reads_truth=reads,
     )
@@ -57,8 +57,8 @@ def run(model="m", dataset="d", question=DEEP, answer=-2.0, control=0.5, reads=T
 def judged(runs: list[Run], sizes=()) -> list[JudgedClaim]:
     """The change of the logit is a 25th of delta P here."""
 
-    def smaller(some: Estimate) -> Estimate:
-        return Estimate(some.mean / 25, some.resampled / 25)
+    def smaller(some: Uncertain) -> Uncertain:
+        return Uncertain(some.mean / 25, some.resampled / 25)
 
     in_logits = [
         replace(
@@ -156,14 +156,14 @@ def test_a_band_holds_for_all_layers_at_once():
     wrong = 0
     for seed in range(200):
         noise = np.random.default_rng(seed).normal(size=(BOOTSTRAP_DRAWS + 1, LAYERS))
-        answer = Estimate(-10 + noise[0], -10 + noise[0] + noise[1:])
+        answer = Uncertain(-10 + noise[0], -10 + noise[0] + noise[1:])
         row = next(row for row in judged([replace(run(), answer=answer)]) if row.claim == 2)
         wrong += row.verdict == "contradicted"
     assert wrong <= 14
 
 
 def test_a_group_without_examples_decides_nothing():
-    nothing = Estimate(np.full(LAYERS, np.nan), np.full((BOOTSTRAP_DRAWS, LAYERS), np.nan))
+    nothing = Uncertain(np.full(LAYERS, np.nan), np.full((BOOTSTRAP_DRAWS, LAYERS), np.nan))
     empty = replace(run(), question=nothing, gaps=dict.fromkeys(LOGITS, nothing))
     rows = {row.claim: row for row in judged([empty])}
     for claim in (1, 3):

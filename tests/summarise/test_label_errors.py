@@ -15,7 +15,7 @@ from anchorscope.probe.delta import Measured, delta_table, label_errors_table, l
 from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.label_errors import DRAWS, ERRORS, SHARE, Labelling, labellings, turn_labels
 from anchorscope.probe.scores import Scores, cross_fit_scores, distances, score_labellings
-from anchorscope.summarise.estimates import label_errors
+from anchorscope.summarise.pair_tables import label_errors
 
 HEADLINE = Headline("resid", "answer_last")
 LAYERS, FOLDS = 2, 4

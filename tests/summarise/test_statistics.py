@@ -19,7 +19,7 @@ from anchorscope.probe.scores import cross_fit_scores, distances
 from anchorscope.summarise.bootstrap import group_means, interval, resample
 from anchorscope.summarise.curves import (
     Curve,
-    Estimate,
+    Uncertain,
     curves,
     reference_curves,
     reference_layers,
@@ -27,10 +27,10 @@ from anchorscope.summarise.curves import (
     series_row,
 )
 from anchorscope.summarise.dip import dip, dip_test, dips
-from anchorscope.summarise.estimates import estimate, null_area
 from anchorscope.summarise.grouping import RoleResult, group, read_places, without_push
 from anchorscope.summarise.one_mechanism import agreement, fit_shift, shape
 from anchorscope.summarise.one_mechanism import simulate as simulate_null
+from anchorscope.summarise.pair_tables import null_area, summary_tables
 from anchorscope.summarise.weigh_kinds import weigh_kinds
 from planted_logits import TRUTHS, gap_without, planted_logits
 from reference import narrowed_dip, weighted_mean
@@ -111,7 +111,7 @@ def tables(kind: str, count: int, seed: int, repeats: int = 1) -> tuple[pl.DataF
 
 def measured(kind: str, count: int, seed: int) -> pl.DataFrame:
     """The summary of a simulated run."""
-    return estimate(*tables(kind, count, seed), HEADLINE, bootstrap_draws=BOOTSTRAP_DRAWS, seed=0)["summary"]
+    return summary_tables(*tables(kind, count, seed), HEADLINE, bootstrap_draws=BOOTSTRAP_DRAWS, seed=0)["summary"]
 
 
 def row(
@@ -125,8 +125,8 @@ def row(
     return found
 
 
-def covers(estimate: dict, truth: float) -> bool:
-    return estimate["low"] <= truth <= estimate["high"]
+def covers(row: dict, truth: float) -> bool:
+    return row["low"] <= truth <= row["high"]
 
 
 @pytest.mark.slow
@@ -240,7 +240,7 @@ def table(anchored: list[bool]) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 @pytest.mark.parametrize("anchored", [0, 1, 2, 29, 30])
 def test_empty_and_tiny_groups_are_marked_rows_and_never_nan(anchored):
-    found = estimate(
+    found = summary_tables(
         *table([index < anchored for index in range(30)]), HEADLINE, bootstrap_draws=BOOTSTRAP_DRAWS, seed=0
     )
     flip = row(found["summary"], "flip", "question")
@@ -303,7 +303,7 @@ def test_what_a_curve_comes_to():
 
 def test_strata_are_the_same_estimates_on_parts_of_the_examples():
     delta, layers = tables("two pathways", 400, 0)
-    found = estimate(delta, layers, HEADLINE, bootstrap_draws=BOOTSTRAP_DRAWS, seed=0)
+    found = summary_tables(delta, layers, HEADLINE, bootstrap_draws=BOOTSTRAP_DRAWS, seed=0)
     judged = {"judged_right", "judged_hallucinated", "near", "farther", "farthest"}
     assert set(found["strata"]["stratum"]) == {"right", "hallucinated", "unpopular", "middling", "popular"} | judged
     for stratum, part in (
@@ -325,7 +325,7 @@ def test_strata_are_the_same_estimates_on_parts_of_the_examples():
 def test_popularity_is_left_out_where_it_is_unknown():
     delta, layers = tables("two pathways", 200, 0)
     unknown = delta.with_columns(popularity=pl.lit(None, dtype=pl.Int64))
-    strata = estimate(unknown, layers, HEADLINE, bootstrap_draws=BOOTSTRAP_DRAWS, seed=0)["strata"]
+    strata = summary_tables(unknown, layers, HEADLINE, bootstrap_draws=BOOTSTRAP_DRAWS, seed=0)["strata"]
     assert not set(strata["stratum"]) & {"unpopular", "middling", "popular"}
 
 
@@ -348,7 +348,7 @@ def test_the_band_under_replicate_tells_two_pathways_from_one_mechanism(kind, in
 
 def test_a_series_has_the_area_that_one_mechanism_would_give():
     delta, layers = tables("two pathways", 400, 0)
-    series = estimate(delta, layers, HEADLINE, bootstrap_draws=BOOTSTRAP_DRAWS, seed=0)["series"]
+    series = summary_tables(delta, layers, HEADLINE, bootstrap_draws=BOOTSTRAP_DRAWS, seed=0)["series"]
     wanted = {"labels": "plotted", "logits": "measured", "anchor": "gap"}
     (gap,) = series.filter(intervention="exact_question", rule="honest", **wanted).to_dicts()
     one = row(measured("two pathways", 400, 0), "honest", "gap")
@@ -360,7 +360,7 @@ def test_a_series_has_the_area_that_one_mechanism_would_give():
 
 
 def test_an_area_that_one_mechanism_hardly_ever_has_is_not_given():
-    some = Estimate(np.array([30.0, 30.0]), np.zeros((5, 2)))
+    some = Uncertain(np.array([30.0, 30.0]), np.zeros((5, 2)))
     thirty = np.array([30.0, 30.0])
     curve = Curve(
         n=thirty, fewest=thirty, delta_p=some, delta_logit=some, share=some, judged_right=np.array([0.5, 0.5])
@@ -447,7 +447,7 @@ def test_the_deepest_table_holds_every_example_where_question_anchored_is_lowest
     delta, layers = tables("two pathways", 200, 0, repeats=2)
     deeper = delta.with_columns(pl.col("^logit_.*$") * 1.1, layer=pl.lit(1, pl.Int16))
     both = pl.concat([delta, deeper])
-    found = estimate(
+    found = summary_tables(
         both,
         pl.concat([layers, layers.with_columns(layer=pl.lit(1, pl.Int16), is_reference=False)]),
         HEADLINE,
@@ -682,7 +682,7 @@ def test_repeats_are_averaged_and_widen_the_interval_by_how_far_they_differ():
     everyone = np.ones_like(anchored)
     drawn = resample([str(index) for index in range(400)], 5, 4000, seed=0)
 
-    def question(delta: np.ndarray, share_learnt: float) -> Estimate:
+    def question(delta: np.ndarray, share_learnt: float) -> Uncertain:
         return curves([RoleResult(anchored, delta, delta, everyone, everyone, share_learnt)], drawn)["question"].delta_p
 
     for share_learnt, other_questions in ((0.8, 4), (0.4, 2 / 3)):

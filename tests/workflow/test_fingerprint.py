@@ -81,7 +81,7 @@ FRAMES = {
             "NEWTON_STEPS = 50",
             {"probe", "read_text", "saliency", "score_experiment", "tell_groups", "train_detector", *FITTING},
         ),
-        ("summarise/estimates.py", "NULL_SIMULATIONS = 400", "NULL_SIMULATIONS = 500", {"estimate"}),
+        ("summarise/pair_tables.py", "NULL_SIMULATIONS = 400", "NULL_SIMULATIONS = 500", {"estimate"}),
         ("summarise/accounts.py", "KNOTS = (0.05,", "KNOTS = (0.1,", {"weigh_kinds"}),
         (
             "summarise/verdict_on_kinds.py",

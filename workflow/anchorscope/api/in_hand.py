@@ -38,7 +38,7 @@ from anchorscope.models.loading import computed_on
 from anchorscope.probe.delta import measure
 from anchorscope.probe.examples import enough
 from anchorscope.questions.normalize import normalize
-from anchorscope.summarise.estimates import estimate
+from anchorscope.summarise.pair_tables import summary_tables
 from anchorscope.summarise.tables import described
 
 GIVEN = "given"  # where weights and questions come from, as far as anyone but the caller knows
@@ -205,7 +205,7 @@ def summarise(
     headline = reader.grid.places()[0]
     measured = measure(reader, folds=folds, repeats=repeats, seed=seed, where=f"{model} on {dataset}")
     delta, layers, *_ = enough(measured)
-    summary = estimate(delta, layers, Headline(*headline), bootstrap_draws=bootstrap_draws, seed=seed)["summary"]
+    summary = summary_tables(delta, layers, Headline(*headline), bootstrap_draws=bootstrap_draws, seed=seed)["summary"]
     weights = made_from(file_of(paths[0], *headline))["model"]["weights"]
     return described(summary, model=model, weights=weights, dataset=dataset, source=GIVEN)
 

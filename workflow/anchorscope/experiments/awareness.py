@@ -30,7 +30,7 @@ from anchorscope.experiments.record import Experiment, Wanted
 from anchorscope.probe.quality import auc
 from anchorscope.summarise.bootstrap import Resamples
 from anchorscope.summarise.claims import Claim
-from anchorscope.summarise.curves import Estimate, resampled_auc
+from anchorscope.summarise.curves import Uncertain, resampled_auc
 
 
 def awareness_rows(told: pl.DataFrame, resamples: Resamples) -> Iterator[dict]:
@@ -45,7 +45,7 @@ def awareness_rows(told: pl.DataFrame, resamples: Resamples) -> Iterator[dict]:
             yield from rows(curve, **names, measure=AUC, condition=condition)
         for reader in (SIGNED, ABSOLUTE, LOGIT):
             states, other = curves[STATES], curves[reader]
-            gain = LayerMeans(states.n, states.fewest, states.estimate - other.estimate)
+            gain = LayerMeans(states.n, states.fewest, states.value - other.value)
             yield from rows(gain, **names, measure=GAIN, condition=reader)
 
 
@@ -62,8 +62,8 @@ def _auc(layers: list[pl.DataFrame], ranked: str, group: str, resamples: Resampl
         logits = table[ranked].cast(pl.Float64).to_numpy()[None]
         areas.append(100 * auc(logits, positive)[0])
         drawn.append(100 * resampled_auc(logits, positive, resamples.weights)[:, 0])
-    estimate = Estimate(np.array(areas), np.stack(drawn, axis=1))
-    return LayerMeans(np.full(len(layers), len(layers[0])), np.array(fewest), estimate)
+    value = Uncertain(np.array(areas), np.stack(drawn, axis=1))
+    return LayerMeans(np.full(len(layers), len(layers[0])), np.array(fewest), value)
 
 
 AWARENESS = Experiment(

@@ -10,7 +10,7 @@ import polars as pl
 from anchorscope.experiments.groups import RULES, Grouping, Groups
 from anchorscope.experiments.names import ACCURACY, ENOUGH, EQUAL_LOGIT, FLIPS, UNSURE
 from anchorscope.summarise.bootstrap import Resamples, ends, interval
-from anchorscope.summarise.curves import Estimate, over_layers, over_repeats
+from anchorscope.summarise.curves import Uncertain, over_layers, over_repeats
 from anchorscope.summarise.grouping import by_layer
 
 RATES = (FLIPS, ACCURACY, UNSURE)  # measures in percent; an interval ends at 0 and 100
@@ -33,7 +33,7 @@ class LayerMeans:
 
     n: Array  # [layers], examples behind it; the mean over repeats
     fewest: Array  # [layers], examples in the smallest group and repeat behind it
-    estimate: Estimate
+    value: Uncertain
 
 
 def by_anchor(values: Array, grouping: Grouping, resamples: Resamples) -> dict[str, LayerMeans]:
@@ -44,7 +44,7 @@ def by_anchor(values: Array, grouping: Grouping, resamples: Resamples) -> dict[s
     gap = LayerMeans(
         n=question.n + answer.n,
         fewest=np.minimum(question.fewest, answer.fewest),
-        estimate=question.estimate - answer.estimate,
+        value=question.value - answer.value,
     )
     return {"question": question, "answer": answer, "gap": gap}
 
@@ -60,8 +60,8 @@ def _group_mean(values: Array, mask: Array, grouping: Grouping, resamples: Resam
             return np.stack([(weights @ some.T) / (weights @ of.T) for some, of in zip(values, mask, strict=True)])
 
     once, drawn = means(grouping.stands_for[None]), means(resamples.weights * grouping.stands_for)
-    estimate = over_repeats(once[None], drawn[None], resamples.factors(grouping.share_learnt))
-    return LayerMeans(count.mean(0), count.min(0), estimate)
+    value = over_repeats(once[None], drawn[None], resamples.factors(grouping.share_learnt))
+    return LayerMeans(count.mean(0), count.min(0), value)
 
 
 def matched_gap(values: Array, grouping: Grouping, resamples: Resamples) -> LayerMeans:
@@ -81,8 +81,8 @@ def matched_gap(values: Array, grouping: Grouping, resamples: Resamples) -> Laye
         count = groups.sum(-1)  # [groups, layers, bins]
         sizes.append((count * (count.min(0) > 0)).sum(-1))  # of bins that have both groups
     size = np.stack(sizes)  # [repeats, groups, layers]
-    estimate = over_repeats(np.stack(once)[None], np.stack(drawn)[None], resamples.factors(grouping.share_learnt))
-    return LayerMeans(n=size.sum(1).mean(0), fewest=size.min((0, 1)), estimate=estimate)
+    averaged = over_repeats(np.stack(once)[None], np.stack(drawn)[None], resamples.factors(grouping.share_learnt))
+    return LayerMeans(n=size.sum(1).mean(0), fewest=size.min((0, 1)), value=averaged)
 
 
 def _within_bins(weights: Array, groups: Array, sums: Array) -> Array:
@@ -109,10 +109,10 @@ def bins(logits: Array) -> Array:
 
 def rows(curve: LayerMeans, **names: str | None) -> Iterator[dict]:
     """One row per layer and one for the mean over layers, by `MEANS_SCHEMA`. An interval needs two examples."""
-    low, high = (np.where(curve.fewest >= 2, end, np.nan) for end in interval(curve.estimate.resampled))
+    low, high = (np.where(curve.fewest >= 2, end, np.nan) for end in interval(curve.value.resampled))
     if names["measure"] in RATES and names["anchor"] != "gap":
         low, high = low.clip(0, 100), high.clip(0, 100)
-    for layer, (n, value, least, most) in enumerate(zip(curve.n, curve.estimate.mean, low, high, strict=True)):
+    for layer, (n, value, least, most) in enumerate(zip(curve.n, curve.value.mean, low, high, strict=True)):
         yield {**names, "layer": layer, "n": round(n), "value": value, "low": least, "high": most}
     yield {**names, "layer": None, **area(curve)}
 
@@ -166,10 +166,10 @@ def rows_of_passes(
 
 def area(curve: LayerMeans) -> dict:
     """The mean over layers in which every group has enough examples; no value where there is no such layer."""
-    used = (curve.fewest >= ENOUGH) & np.isfinite(curve.estimate.mean)
+    used = (curve.fewest >= ENOUGH) & np.isfinite(curve.value.mean)
     if not used.any():
         return {"n": 0}
-    value, drawn = over_layers(Estimate(curve.estimate.mean[used], curve.estimate.resampled[:, used]))
+    value, drawn = over_layers(Uncertain(curve.value.mean[used], curve.value.resampled[:, used]))
     low, high = ends(drawn)
     resampled = drawn.astype(np.float32).tolist()
     return {"n": round(curve.n[used].mean()), "value": value, "low": low, "high": high, "resampled": resampled}

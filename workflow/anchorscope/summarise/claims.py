@@ -18,7 +18,7 @@ import polars as pl
 
 from anchorscope.probe.anchor_rules import HONEST
 from anchorscope.summarise.bootstrap import ends
-from anchorscope.summarise.curves import QUANTITIES, Estimate, over_layers
+from anchorscope.summarise.curves import QUANTITIES, Uncertain, over_layers
 from anchorscope.summarise.grouping import LOGITS
 
 POINTS_PER_LOGIT = 25.0  # at a probability of one half: the bounds below, in logits, are so many times smaller
@@ -92,10 +92,10 @@ class Run:
 
     model: str
     dataset: str
-    question: Estimate
-    answer: Estimate
-    gaps: dict[str, Estimate]  # by the kind of logits
-    control: Estimate  # all examples, random_question
+    question: Uncertain
+    answer: Uncertain
+    gaps: dict[str, Uncertain]  # by the kind of logits
+    control: Uncertain  # all examples, random_question
     reads_truth: bool  # whether the reference layer's probe is better than chance
     bounds: float = 1.0  # what the claims' bounds are multiplied with
 
@@ -220,7 +220,7 @@ def _difference(first: Effect, second: Effect) -> Effect:
     return first[0] - second[0], first[1][:count] - second[1][:count]
 
 
-def _deepening(curve: Estimate) -> Effect:
+def _deepening(curve: Uncertain) -> Effect:
     """Later layers minus the first ones."""
     first = -(-len(curve.mean) // BEGINNING)
     return _difference(over_layers(curve, slice(first, None)), over_layers(curve, slice(first)))
@@ -239,7 +239,7 @@ def _larger_deeper(runs: list[Run], smaller: str, larger: str) -> JudgedClaim:
     )
 
 
-def _deepest(curve: Estimate) -> Effect:
+def _deepest(curve: Uncertain) -> Effect:
     """The lowest mean, and that layer's value in each resample."""
     if not np.isfinite(curve.mean).any():
         return np.nan, np.full(len(curve.resampled), np.nan)
@@ -262,7 +262,7 @@ def _similar(runs: list[Run]) -> JudgedClaim:
         if len(third)
     ]
     means, resamples = zip(*differences, strict=True)
-    curve = Estimate(np.array(means), np.stack(resamples, axis=1))
+    curve = Uncertain(np.array(means), np.stack(resamples, axis=1))
     return _everywhere(claim, [curve], bound=SIMILAR * runs[0].bounds)
 
 
@@ -281,7 +281,7 @@ def averaged(effects: list[Effect], region: Region) -> dict[str, Any]:
     return {"verdict": verdict_on(low, high, region), "effect": float(np.mean(values)), "low": low, "high": high}
 
 
-def _everywhere(claim: JudgedClaim, curves: list[Estimate], bound: float) -> JudgedClaim:
+def _everywhere(claim: JudgedClaim, curves: list[Uncertain], bound: float) -> JudgedClaim:
     """A claim that every layer of every curve lies within `bound` of zero, by a band that holds for all at once."""
     mean = np.concatenate([curve.mean for curve in curves])
     resampled = np.concatenate([curve.resampled for curve in curves], axis=1)

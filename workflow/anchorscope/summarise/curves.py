@@ -21,14 +21,14 @@ RARE = 0.01  # of the resamples: a reference layer that fewer choose is left out
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Uncertain:
     """A number for each layer, NaN where there is none, and its resamples."""
 
     mean: np.ndarray  # [layers]
     resampled: np.ndarray  # [resamples, layers]
 
-    def __sub__(self, other: "Estimate") -> "Estimate":
-        return Estimate(self.mean - other.mean, self.resampled - other.resampled)
+    def __sub__(self, other: "Uncertain") -> "Uncertain":
+        return Uncertain(self.mean - other.mean, self.resampled - other.resampled)
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Curve:
 
     n: np.ndarray  # [layers], examples in the group
     fewest: np.ndarray  # [layers], examples in its smallest part: in any role or repeat, and for a gap in either group
-    delta_p: Estimate
-    delta_logit: Estimate
-    share: Estimate  # of all examples
+    delta_p: Uncertain
+    delta_logit: Uncertain
+    share: Uncertain  # of all examples
     judged_right: np.ndarray  # [layers], share of the group whose clean verdict was "right"
 
 
@@ -79,7 +79,7 @@ def _means(result: RoleResult, weights: np.ndarray) -> np.ndarray:
     return np.stack(by_repeat)
 
 
-def over_repeats(once: np.ndarray, drawn: np.ndarray, factors: np.ndarray) -> Estimate:
+def over_repeats(once: np.ndarray, drawn: np.ndarray, factors: np.ndarray) -> Uncertain:
     """Averaged over roles and repeats [roles, repeats, resamples, layers]; repeats without an estimate are left out.
 
     Each resample adds the repeats' distances from their mean, times its `factors` [resamples, repeats].
@@ -87,7 +87,7 @@ def over_repeats(once: np.ndarray, drawn: np.ndarray, factors: np.ndarray) -> Es
     by_repeat = once.mean(0)[:, 0]  # [repeats, layers]
     mean = known_mean(by_repeat)
     apart = np.nan_to_num(by_repeat - mean)
-    return Estimate(mean, known_mean(drawn.mean(0)) + factors @ apart)
+    return Uncertain(mean, known_mean(drawn.mean(0)) + factors @ apart)
 
 
 def known_mean(values: np.ndarray) -> np.ndarray:
@@ -114,11 +114,11 @@ def average_curves(some: list[Curve], once: np.ndarray, drawn: np.ndarray) -> Cu
     Weights that are the same in all layers, or in all resamples, may have one of them.
     """
 
-    def average(name: str) -> np.ndarray | Estimate:
+    def average(name: str) -> np.ndarray | Uncertain:
         values = [getattr(curve, name) for curve in some]
-        if not isinstance(values[0], Estimate):
+        if not isinstance(values[0], Uncertain):
             return _weighted(once, np.stack(values)[:, None])[0]
-        return Estimate(
+        return Uncertain(
             _weighted(once, np.stack([value.mean for value in values])[:, None])[0],
             _weighted(drawn, np.stack([value.resampled for value in values])),
         )
@@ -148,17 +148,17 @@ def curve_rows(curve: Curve, **names: str) -> pl.DataFrame:
         ("delta_p", ("low", "high")),
         ("delta_logit", ("logit_low", "logit_high")),
     ):
-        estimate: Estimate = getattr(curve, name)
+        value: Uncertain = getattr(curve, name)
         needed = True if name == "share" else known
-        columns[name] = estimate.mean
-        columns[low], columns[high] = (np.where(needed, end, np.nan) for end in interval(estimate.resampled))
+        columns[name] = value.mean
+        columns[low], columns[high] = (np.where(needed, end, np.nan) for end in interval(value.resampled))
     table = pl.DataFrame({"layer": np.arange(len(known), dtype=np.int16), **columns})
     return with_names(table.with_columns(pl.col(pl.Float64).fill_nan(None)), names)
 
 
-def over_layers(estimate: Estimate, layers: slice | np.ndarray = np.s_[:]) -> tuple[float, np.ndarray]:
+def over_layers(value: Uncertain, layers: slice | np.ndarray = np.s_[:]) -> tuple[float, np.ndarray]:
     """The mean over those layers that have an estimate, and the same of each resample; NaN where there is none."""
-    mean, resampled = estimate.mean[layers], estimate.resampled[:, layers]
+    mean, resampled = value.mean[layers], value.resampled[:, layers]
     known = np.isfinite(mean)
     return float(known_mean(mean[known])), known_mean(resampled[:, known].T)
 

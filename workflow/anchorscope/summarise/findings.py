@@ -21,7 +21,7 @@ from anchorscope.summarise.claims import (
     larger_neighbours,
     reads_truth,
 )
-from anchorscope.summarise.curves import QUANTITIES, Estimate
+from anchorscope.summarise.curves import QUANTITIES, Uncertain
 from anchorscope.summarise.grouping import LOGITS
 from anchorscope.summarise.tables import Coverage
 from anchorscope.summarise.verdict_on_kinds import (
@@ -111,12 +111,12 @@ def read_run(
 ) -> Run:
     """From the tables of one model on one dataset; `summary` and `layers` have the headline's rows only."""
 
-    def curve(anchor: str, intervention: str, logits: str = "measured") -> Estimate:
+    def curve(anchor: str, intervention: str, logits: str = "measured") -> Uncertain:
         wanted = {"anchor": anchor, "intervention": intervention, "logits": logits}
         rows = summary.filter(rule=HONEST, labels="plotted", **wanted).sort("layer")
         mean = rows[quantity].cast(pl.Float64).to_numpy().astype(np.float64)
         drawn = resampled.filter(**wanted).sort("draw")[quantity].to_numpy().astype(np.float64)
-        return Estimate(mean, drawn.reshape(-1, len(mean)))
+        return Uncertain(mean, drawn.reshape(-1, len(mean)))
 
     return Run(
         model=model,

@@ -137,19 +137,19 @@ def _correlation(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
 
 
 def _over_repeats(
-    estimate: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    statistic: Callable[[np.ndarray, np.ndarray], np.ndarray],
     values: np.ndarray,
     resamples: Resamples,
     share_learnt: float,
 ) -> tuple[float | None, float | None, float | None]:
-    """The mean over repeats of an estimate from values [repeats, 2, examples], with its interval; None: cannot be said.
+    """The mean over repeats of a statistic of values [repeats, 2, examples], with its interval; None: cannot be said.
 
     Its probes learnt from `share_learnt` of the examples.
     """
     once = np.ones((1, resamples.weights.shape[1]))
-    each = np.array([estimate(of_repeat, once)[0] for of_repeat in values])
+    each = np.array([statistic(of_repeat, once)[0] for of_repeat in values])
     mean = float(each.mean())
     if not np.isfinite(mean):
         return None, None, None
-    drawn = np.mean([estimate(of_repeat, resamples.weights) for of_repeat in values], axis=0)
+    drawn = np.mean([statistic(of_repeat, resamples.weights) for of_repeat in values], axis=0)
     return mean, *ends(drawn + resamples.factors(share_learnt) @ (each - mean))

@@ -1,4 +1,4 @@
-"""All estimates of one model on one dataset, from its delta and layers tables, and how far wrong labels move them."""
+"""All tables of one model on one dataset, from its delta and layers tables, and how far wrong labels move them."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -67,7 +67,7 @@ class _Unit:
         return {**vars(self.headline), "intervention": self.intervention}
 
 
-def estimate(
+def summary_tables(
     delta: pl.DataFrame, layers: pl.DataFrame, headline: Headline, *, bootstrap_draws: int, seed: int, threads: int = 1
 ) -> dict[str, pl.DataFrame]:
     """Everything that is said about one model on one dataset: its tables, by the names of their files.
