@@ -151,7 +151,7 @@ def measure(name: str, examples: int, some: int) -> list[dict]:
     for job, seconds, given in (("fit", fitting, strengths), ("search", searching, None)):
         count = layers if job == "fit" and name == "llama-3.2-1b" else some
         own = None if given is None else given[:count]
-        slow, scored = timed(theirs, states=states[:count], labels=labels, folds=folds, strengths=own)
+        slow, said = timed(theirs, states=states[:count], labels=labels, folds=folds, strengths=own)
         rows.append(
             {
                 "shape": name,
@@ -162,7 +162,7 @@ def measure(name: str, examples: int, some: int) -> list[dict]:
                 "seconds of theirs": slow,
                 "times as fast": slow / count / (seconds / layers),
                 "error": largest(chances(logits[0].numpy()) - exact) if job == "fit" else None,
-                "error of theirs": largest(chances(scored[0]) - exact) if job == "fit" else None,
+                "error of theirs": largest(chances(said[0]) - exact) if job == "fit" else None,
                 "memory": memory if job == "search" and PROCESS.is_dir() else None,
             }
         )

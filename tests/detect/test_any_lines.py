@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from anchorscope.detect.detector_file import write_detector
-from anchorscope.detect.score_lines import score_lines
+from anchorscope.detect.score_file import score_file
 from anchorscope.models.describe import describe
 from mutations import changed, check_refusal, spoilt, sweep, write
 from planted_detector import LAYERS, about, probes
@@ -105,15 +105,15 @@ def test_any_line_is_scored_or_refused_in_a_sentence(cases, suffix, files, tmp_p
         write(file, data)
         target.unlink(missing_ok=True)
         try:
-            score_lines(str(file), detector, model, target=target, **SETTINGS)
+            score_file(str(file), detector, model, target=target, **SETTINGS)
         except Exception as error:
             check_refusal(error, (str(file), "question", "answer"))
             assert not target.exists()
             return False
-        scored = [json.loads(line, parse_constant=refuse) for line in target.read_bytes().decode().split("\n")[:-1]]
-        scores = [row.pop("hallucinated") for row in scored]
-        assert scored == plain_rows(file)
-        for row, score in zip(scored, scores, strict=True):
+        found = [json.loads(line, parse_constant=refuse) for line in target.read_bytes().decode().split("\n")[:-1]]
+        scores = [row.pop("hallucinated") for row in found]
+        assert found == plain_rows(file)
+        for row, score in zip(found, scores, strict=True):
             assert score is None or 0 <= score <= 1
             before = known.setdefault((row["question"], row["answer"]), score)
             assert score == before or math.isclose(score, before, abs_tol=1e-5), row

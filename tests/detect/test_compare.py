@@ -9,13 +9,13 @@ from sklearn.metrics import roc_auc_score
 
 from anchorscope.detect.compare import (
     compare_methods,
+    contest_of,
     coverage,
     kept,
     overall,
     pathways,
     reliability,
     risks,
-    scored_of,
     verdict,
 )
 from anchorscope.detect.methods import METHODS
@@ -23,8 +23,8 @@ from anchorscope.probe.quality import calibration_error
 from detection_scores import BY_DEFAULT, make_scores
 
 SCORES = make_scores(skill={"probe": 1.0, "mop": 1.5, "pr": 0.2})
-SCORED = scored_of(SCORES, "here")
-TABLE = compare_methods(SCORED)
+CONTEST = contest_of(SCORES, "here")
+TABLE = compare_methods(CONTEST)
 
 
 def rows_of(method: str) -> pl.DataFrame:
@@ -39,9 +39,9 @@ def test_there_is_a_row_for_every_method_in_the_order_of_the_names_whatever_the_
         *("agreement", "cluster_entropy", "lexical_spread"),
     ]
     assert all(METHODS[row["method"]].kind == row["kind"] for row in TABLE.to_dicts())
-    mixed = scored_of(SCORES.sample(fraction=1, shuffle=True, seed=3), "here")
+    mixed = contest_of(SCORES.sample(fraction=1, shuffle=True, seed=3), "here")
     for name in ("scores", "p", "hallucinated", "folds"):
-        np.testing.assert_array_equal(getattr(mixed, name), getattr(SCORED, name))
+        np.testing.assert_array_equal(getattr(mixed, name), getattr(CONTEST, name))
 
 
 def test_the_area_is_that_of_scikit_learn_within_folds_and_the_gain_is_over_the_probe():
@@ -86,7 +86,7 @@ def test_the_gains_interval_is_that_of_resampled_clusters():
 
     resamples = (random.choice(list(members), len(members)) for _ in range(400))
     drawn = [ahead(np.concatenate([members[name] for name in chosen])) for chosen in resamples]
-    (row,) = compare_methods(scored_of(many, "here")).filter(method="mop").to_dicts()
+    (row,) = compare_methods(contest_of(many, "here")).filter(method="mop").to_dicts()
     assert (row["gain_high"] - row["gain_low"]) / (2 * 1.96) == pytest.approx(np.std(drawn), rel=0.15)
 
 
@@ -106,7 +106,7 @@ def test_risks_are_means_over_all_orders_of_answers_with_equal_scores():
 def test_coverage_risk_and_what_is_derived_from_them_are_those_of_a_loop():
     assert [int(kept(share, 100)) for share in (0.01, 0.07, 0.29, 0.5, 1.0)] == [1, 7, 29, 50, 100]
     assert int(kept(0.5, 7)) == 4
-    curve = coverage(SCORED)
+    curve = coverage(CONTEST)
     for method in ("mop_honest", "answer_words"):  # without ties
         rows = rows_of(method).sort("score")
         wrong = rows["hallucinated"].to_list()
@@ -123,7 +123,7 @@ def test_coverage_risk_and_what_is_derived_from_them_are_those_of_a_loop():
 
 
 def test_reliability_is_that_of_a_loop_and_calibration_that_of_the_probes():
-    bins = reliability(SCORED)
+    bins = reliability(CONTEST)
     for method in ("probe", "mean_entropy"):
         rows = rows_of(method)
         expected = {}
@@ -141,13 +141,13 @@ def test_reliability_is_that_of_a_loop_and_calibration_that_of_the_probes():
 
 
 def test_a_probability_of_one_is_in_the_last_bin():
-    sure = scored_of(SCORES.with_columns(p=pl.when("hallucinated").then(1.0).otherwise(0.0)), "here")
+    sure = contest_of(SCORES.with_columns(p=pl.when("hallucinated").then(1.0).otherwise(0.0)), "here")
     assert set(reliability(sure)["bin"]) == {0, 9}
     assert set(compare_methods(sure)["calibration_error"]) == {0.0}
 
 
 def test_pathways_are_compared_with_their_rivals_and_judged_by_the_interval():
-    table = pathways(SCORED)
+    table = pathways(CONTEST)
     assert table.select("method", "against").rows() == [
         (method, rival) for method in METHODS for rival in METHODS[method].rivals
     ]
@@ -178,4 +178,4 @@ def test_pathways_help_only_where_every_comparison_says_so(verdicts, expected):
 def test_methods_with_other_examples_are_refused():
     short = SCORES.filter(~((pl.col("method") == "pr") & (pl.col("id") == "0003")))
     with pytest.raises(ValueError, match="tiny on one: pr has scores of other examples than answer_length"):
-        scored_of(short, "tiny on one")
+        contest_of(short, "tiny on one")

@@ -9,7 +9,7 @@ from safetensors import safe_open
 
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.detect.detector import load_detector
-from anchorscope.detect.score_lines import score_lines
+from anchorscope.detect.score_file import score_file
 from small_run import jobs, snakemake
 
 
@@ -31,6 +31,6 @@ def test_a_run_trains_a_detector_that_its_own_manifest_goes_with(finished, tmp_p
     assert made["versions"]["torch"] == torch.__version__
     (folder / "asked.jsonl").write_text('{"question": "Who wrote Emma?", "answer": "Jane Austen"}\n')
     settings = {"dtype": "float32", "threads": 1, "batch_tokens": None}
-    score_lines("asked.jsonl", target, folder / "results/models/tiny.json", target=folder / "out", **settings)
+    score_file("asked.jsonl", target, folder / "results/models/tiny.json", target=folder / "out", **settings)
     (line,) = (folder / "out").read_text().splitlines()
     assert 0 < json.loads(line)["hallucinated"] < 1

@@ -22,10 +22,10 @@ from anchorscope import api
 from anchorscope.answer.answers import grade
 from anchorscope.answer.prompts import Prompt, encode, few_shot_prompt
 from anchorscope.detect import detector as detector_module
-from anchorscope.detect import score_lines as score_lines_module
+from anchorscope.detect import score_file as score_file_module
 from anchorscope.detect.detector import Detector, tokenise
 from anchorscope.detect.detector_file import write_detector
-from anchorscope.detect.score_lines import read_rows, score_lines
+from anchorscope.detect.score_file import read_rows, score_file
 from anchorscope.models.describe import describe
 from anchorscope.models.manifest import Manifest, tokenizer_hash
 from planted_detector import LAYERS, SHOTS, WIDTH, about, manifest, probes
@@ -316,9 +316,9 @@ def test_a_manifest_of_other_weights_is_refused_before_they_are_loaded(files):
     given = {"questions": str(folder / "asked.jsonl"), "detector": folder / "tiny.safetensors"}
     settings = {"dtype": "float32", "threads": 1, "batch_tokens": None}
     with pytest.raises(ValueError, match=r"for the weights fedcba9876543210 of tiny, but .*tiny\.json has another"):
-        score_lines(**given, model=folder / "tiny.json", target=None, **settings)
+        score_file(**given, model=folder / "tiny.json", target=None, **settings)
     with pytest.raises(ValueError, match=r"gone\.json does not exist; name a model's folder, or its manifest"):
-        score_lines(**given, model=folder / "gone.json", target=None, **settings)
+        score_file(**given, model=folder / "gone.json", target=None, **settings)
 
 
 def test_scores_go_through_links_to_a_plain_file_and_to_nothing_else(files, monkeypatch):
@@ -335,17 +335,17 @@ def test_scores_go_through_links_to_a_plain_file_and_to_nothing_else(files, monk
     }
     settings = {"dtype": "float32", "threads": 1, "batch_tokens": None}
     with monkeypatch.context() as patch:
-        patch.setattr(score_lines_module, "read_rows", lambda *_: pytest.fail("work began before"))
+        patch.setattr(score_file_module, "read_rows", lambda *_: pytest.fail("work began before"))
         for target, kind in {"tiny": "a folder", "fifo": "not a plain file but a fifo, socket or device"}.items():
             with pytest.raises(ValueError, match=f"{target} is {kind}; name a plain file"):
-                score_lines(**given, target=folder / target, **settings)
-    score_lines(**given, target=folder / "link", **settings)
+                score_file(**given, target=folder / target, **settings)
+    score_file(**given, target=folder / "link", **settings)
     assert (folder / "link").is_symlink()
-    scored = json.loads((folder / "behind.jsonl").read_text())
-    assert 0 < scored["hallucinated"] < 1
+    found = json.loads((folder / "behind.jsonl").read_text())
+    assert 0 < found["hallucinated"] < 1
     (folder / "asked.csv").write_text("question,answer\nWho?,Me\n")
-    score_lines(**given | {"questions": str(folder / "asked.csv")}, target=folder / "link", **settings)
-    assert json.loads((folder / "behind.jsonl").read_text()) == scored, "of CSV come the same lines"
+    score_file(**given | {"questions": str(folder / "asked.csv")}, target=folder / "link", **settings)
+    assert json.loads((folder / "behind.jsonl").read_text()) == found, "of CSV come the same lines"
 
 
 def test_a_detector_is_used_from_any_folder_and_its_model_is_found_beside_the_manifest(files, tmp_path, monkeypatch):

@@ -38,7 +38,7 @@ def split(side: np.ndarray, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(folds), torch.from_numpy(halves)
 
 
-def scored(states: dict, side: np.ndarray, seed: int = 0) -> Scores:
+def cross_fitted(states: dict, side: np.ndarray, seed: int = 0) -> Scores:
     """Scores of states [draws or layers, examples, width], with the folds and halves of a seed."""
     folds, halves = split(side, seed)
     return cross_fit_scores(
@@ -124,7 +124,7 @@ def test_planted_pathways_come_back_within_their_intervals():
     hits = {"share": 0, "deepest layer": 0, "curve": np.zeros(len(SIGNAL), int)}
     for seed in range(draws):
         states, side, _ = planted(count, seed)
-        scores = scored(states, side)
+        scores = cross_fitted(states, side)
         found = by_rule(scores, side, rule="honest", drawn=drawn, at=DEEPEST)
         question = found["question"]
         low, high = (end[DEEPEST] for end in interval(question.share.resampled))
@@ -177,7 +177,7 @@ def false_alarms(kind: str, count: int, width: int, draws: int) -> dict[str, int
     drawn = resample(names(count), 1, RESAMPLES, seed=0)
     alarms = {"crossfit": 0, "honest": 0, "dip": 0}
     for states, side in nulls(kind, count=count, width=width, draws=draws):
-        scores = scored(states, side)
+        scores = cross_fitted(states, side)
         for number in range(AT_ONCE):
             one = each(scores, lambda tensor, number=number: tensor[number : number + 1])
             clean = one.logits[FULL, "clean"].numpy()
@@ -252,7 +252,7 @@ def test_intervals_hold_what_other_questions_and_other_probes_give_on_average(ki
     found: dict[tuple[str, str], list[np.ndarray]] = {}
     for number, (states, side) in enumerate(other_questions(kind, draws=200)):
         seeds = [1000 * repeat + number for repeat in range(REPEATS)]
-        scores = [scored(states, side, seed) for seed in seeds]
+        scores = [cross_fitted(states, side, seed) for seed in seeds]
         place = PlaceLogits(
             {probe.name: np.stack([each.logits[probe, "clean"].numpy() for each in scores]) for probe in PROBES},
             {

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from anchorscope.answer.prompts import PromptSet
-from anchorscope.detect.score_lines import EXAMPLE_LINE, score_lines
+from anchorscope.detect.score_file import EXAMPLE_LINE, score_file
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, HEADLINE, POSITIONS, Grid, is_knockout
 from anchorscope.extract.job import ExtractSettings, extract_file
 from anchorscope.files.logs import configure_logging
@@ -99,7 +99,7 @@ def extract_command(options: argparse.Namespace) -> None:
 
 
 def score_command(options: argparse.Namespace) -> None:
-    score_lines(
+    score_file(
         options.questions,
         options.detector,
         options.model,

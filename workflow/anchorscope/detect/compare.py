@@ -22,7 +22,7 @@ YES, NO, NEITHER = "yes", "no", "undecided"
 
 
 @dataclass(frozen=True)
-class Scored:
+class Contest:
     """The scores of all methods for the same examples, methods in the order of all tables."""
 
     methods: list[str]
@@ -37,7 +37,7 @@ class Scored:
         return self.scores[self.methods.index(method)]
 
 
-def scored_of(table: pl.DataFrame, where: str) -> Scored:
+def contest_of(table: pl.DataFrame, where: str) -> Contest:
     """A table with one row per method and example; a method that lacks examples of another is an error."""
     methods = [name for name in METHODS if name in set(table["method"])]
     by_method = {name: table.filter(method=name).sort("id") for name in methods}
@@ -48,7 +48,7 @@ def scored_of(table: pl.DataFrame, where: str) -> Scored:
     scores, p = (
         np.stack([rows[column].cast(pl.Float64).to_numpy() for rows in by_method.values()]) for column in ("score", "p")
     )
-    return Scored(
+    return Contest(
         methods=methods,
         scores=scores,
         p=p,
@@ -58,21 +58,21 @@ def scored_of(table: pl.DataFrame, where: str) -> Scored:
     )
 
 
-def reliability(scored: Scored) -> pl.DataFrame:
+def reliability(contest: Contest) -> pl.DataFrame:
     """One row per method and bin of P that has examples: how many, their mean P, and how many were hallucinated."""
-    which = np.minimum((scored.p * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)  # [methods, examples]
+    which = np.minimum((contest.p * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)  # [methods, examples]
     long = pl.DataFrame(
         {
-            "method": np.repeat(scored.methods, scored.p.shape[1]),
+            "method": np.repeat(contest.methods, contest.p.shape[1]),
             "bin": which.ravel(),
-            "p": scored.p.ravel(),
-            "hallucinated": np.tile(scored.hallucinated, len(scored.methods)),
+            "p": contest.p.ravel(),
+            "hallucinated": np.tile(contest.hallucinated, len(contest.methods)),
         }
     )
     bins = long.group_by("method", "bin", maintain_order=True).agg(
         n=pl.len(), p=pl.col("p").mean(), hallucinated_share=pl.col("hallucinated").mean()
     )
-    return bins.sort(pl.col("method").cast(pl.Enum(scored.methods)), "bin")
+    return bins.sort(pl.col("method").cast(pl.Enum(contest.methods)), "bin")
 
 
 def risks(scores: np.ndarray, hallucinated: np.ndarray) -> np.ndarray:
@@ -93,31 +93,31 @@ def kept(coverage: float | np.ndarray, examples: int) -> np.ndarray:
     return np.ceil(np.asarray(coverage) * examples - 1e-9).astype(int)
 
 
-def coverage(scored: Scored) -> pl.DataFrame:
+def coverage(contest: Contest) -> pl.DataFrame:
     """One row per method and percent of answers kept: the share of them that is hallucinated."""
-    counts = kept(COVERAGES, len(scored.hallucinated))
+    counts = kept(COVERAGES, len(contest.hallucinated))
     return pl.concat(
         pl.DataFrame(
-            {"coverage": COVERAGES, "kept": counts, "risk": risks(scores, scored.hallucinated)[counts - 1]}
+            {"coverage": COVERAGES, "kept": counts, "risk": risks(scores, contest.hallucinated)[counts - 1]}
         ).select(pl.lit(method).alias("method"), pl.all())
-        for method, scores in zip(scored.methods, scored.scores, strict=True)
+        for method, scores in zip(contest.methods, contest.scores, strict=True)
     )
 
 
-def compare_methods(scored: Scored) -> pl.DataFrame:
+def compare_methods(contest: Contest) -> pl.DataFrame:
     """One row per method: how well it ranks, its gain over the plain probe, calibration, and risk by coverage."""
-    behind = _gains(scored, PROBE, scored.methods)  # how far each is behind the probe
-    curves = np.stack([risks(scores, scored.hallucinated) for scores in scored.scores])  # [methods, examples]
-    examples = len(scored.hallucinated)
+    behind = _gains(contest, PROBE, contest.methods)  # how far each is behind the probe
+    curves = np.stack([risks(scores, contest.hallucinated) for scores in contest.scores])  # [methods, examples]
+    examples = len(contest.hallucinated)
     apart = pl.col("n") * (pl.col("p") - pl.col("hallucinated_share")).abs()
-    errors = reliability(scored).group_by("method").agg(calibration_error=apart.sum() / pl.col("n").sum())
+    errors = reliability(contest).group_by("method").agg(calibration_error=apart.sum() / pl.col("n").sum())
     table = pl.DataFrame(
         {
-            "method": scored.methods,
-            "kind": [METHODS[method].kind for method in scored.methods],
-            "n": [examples] * len(scored.methods),
-            "hallucinated_share": [float(scored.hallucinated.mean())] * len(scored.methods),
-            **areas(scored.scores, hallucinated=scored.hallucinated, clusters=scored.clusters, folds=scored.folds),
+            "method": contest.methods,
+            "kind": [METHODS[method].kind for method in contest.methods],
+            "n": [examples] * len(contest.methods),
+            "hallucinated_share": [float(contest.hallucinated.mean())] * len(contest.methods),
+            **areas(contest.scores, hallucinated=contest.hallucinated, clusters=contest.clusters, folds=contest.folds),
             "gain": -behind["gain"],
             "gain_low": -behind["gain_high"],
             "gain_high": -behind["gain_low"],
@@ -131,24 +131,24 @@ def compare_methods(scored: Scored) -> pl.DataFrame:
     ).join(errors, on="method", how="left", maintain_order="left")
 
 
-def pathways(scored: Scored) -> pl.DataFrame:
+def pathways(contest: Contest) -> pl.DataFrame:
     """One row per method that knows pathways and per rival without that knowledge: the gain, and whether it is one."""
     rivals = {name: method.rivals for name, method in METHODS.items() if method.rivals}
     found = pl.concat(
-        pl.DataFrame({"method": name, "against": others, **_gains(scored, name, others)})
+        pl.DataFrame({"method": name, "against": others, **_gains(contest, name, others)})
         for name, others in rivals.items()
     )
     return found.with_columns(helps=pl.Series(list(map(verdict, found["gain_low"], found["gain_high"]))))
 
 
-def _gains(scored: Scored, method: str, rivals: Sequence[str]) -> dict[str, np.ndarray]:
+def _gains(contest: Contest, method: str, rivals: Sequence[str]) -> dict[str, np.ndarray]:
     """How far a method is ahead of each rival, [rivals], with intervals of the paired differences."""
     return gains(
-        scored.of(method),
-        np.stack([scored.of(rival) for rival in rivals]),
-        hallucinated=scored.hallucinated,
-        clusters=scored.clusters,
-        folds=scored.folds,
+        contest.of(method),
+        np.stack([contest.of(rival) for rival in rivals]),
+        hallucinated=contest.hallucinated,
+        clusters=contest.clusters,
+        folds=contest.folds,
     )
 
 
@@ -181,12 +181,12 @@ def gather_detection(
     """
     missing = not_probed(files)
     probed = {pair: path for pair, path in files.items() if pair not in missing}
-    scored = {pair: scored_of(read_frame(path), where=" on ".join(pair)) for pair, path in probed.items()}
+    contests = {pair: contest_of(read_frame(path), where=" on ".join(pair)) for pair, path in probed.items()}
     compared = {"detection": compare_methods, "reliability": reliability, "coverage": coverage, "pathways": pathways}
     tables = {
         name: pl.concat(
             described(make(own), model, run.models[model]["weights"], dataset, run.sources[dataset])
-            for (model, dataset), own in scored.items()
+            for (model, dataset), own in contests.items()
         )
         for name, make in compared.items()
     }

@@ -171,13 +171,13 @@ class Detector:
         engine = Engine(model, batch_tokens, self.tried.get(model))
         portions = tokenise(tokenizer, prompt, questions, answers)
         read = self.about.layer if layer is None else layer
-        with meter(len(answers), "scoring answers") as scored:
-            done = [batch for given in portions for batch in self._run(engine, given, read, scored)]
+        with meter(len(answers), "scoring answers") as count:
+            done = [batch for given in portions for batch in self._run(engine, given, read, count)]
         if engine.tried:
             self.tried[model] = engine.tried
         return torch.sigmoid(_logits(done, answers).double()).numpy()
 
-    def _run(self, engine: Engine, given: list[Given], layer: int, scored: Callable[[int], None]) -> list[Batch]:
+    def _run(self, engine: Engine, given: list[Given], layer: int, count: Callable[[int], None]) -> list[Batch]:
         """The batches of a portion. One layer is read while the model reads answers; later layers are not run."""
         made: list[Batch] = []
         # The answer, and the token before it.
@@ -197,7 +197,7 @@ class Detector:
                 if token is not None
             }
             made.append((logits, places))
-            scored(len(batch))
+            count(len(batch))
 
         engine.states(Work(items, [self.about.component], [layer], by_item=True), take)
         return made

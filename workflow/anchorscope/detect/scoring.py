@@ -67,7 +67,7 @@ def score_methods(
     `probes` are those of the main run, whose first repeat has the same folds.
     """
 
-    def scored() -> list[pl.DataFrame]:
+    def make_table() -> list[pl.DataFrame]:
         reader, reading = read_files(files, dataset, answer_scores, fitting)
         kept = load_probes(probes).fitted(FULL, repeat=0)
 
@@ -80,7 +80,7 @@ def score_methods(
         return [scores_table(reading, of_layers, fitting.seed)]
 
     made = {"stage": "score_methods", "dataset": dataset, "folds": fitting.folds, "code": fitting.code}
-    write_derived([target], probes, scored, made)
+    write_derived([target], probes, make_table, made)
 
 
 def training_sets_of(reading: Reading) -> TrainingSets:

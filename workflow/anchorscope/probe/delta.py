@@ -328,9 +328,9 @@ def label_errors_table(logits: Logits, drawn: list[Labelling], examples: Example
         "fold": np.tile(examples.splits[0].folds.astype(np.int8), layers * len(drawn)),
         "hallucinated": np.array([np.tile(one.hallucinated, layers) for one in drawn], bool).ravel(),
     }
-    for (probe, applied), scored in logits.items():
+    for (probe, applied), values in logits.items():
         state = "clean" if applied == "clean" else "ko"
-        columns[f"logit_{state}_{probe.name}"] = scored.transpose(0, 1).numpy().ravel().astype(np.float32)
+        columns[f"logit_{state}_{probe.name}"] = values.transpose(0, 1).numpy().ravel().astype(np.float32)
     return pl.DataFrame(columns)
 
 

@@ -45,9 +45,12 @@ def text_table(
         logits = rows["logit_clean_full"].cast(pl.Float64).to_numpy().reshape(-1, len(keys))  # [layers, examples]
         quality = layers.filter(component=component, position=position, intervention="clean").sort("layer")
         losses = np.array(quality["inner_losses"].to_list())  # [layers, folds]
-        scored = read | {"first_layer": logits[0], "best_layer": best_layer(logits, losses, examples.splits[0].folds)}
+        by_reader = read | {
+            "first_layer": logits[0],
+            "best_layer": best_layer(logits, losses, examples.splits[0].folds),
+        }
         names = [pl.lit(component).alias("component"), pl.lit(position).alias("position")]
-        tables.append(compared(scored, examples).select(*names, pl.all()))
+        tables.append(compared(by_reader, examples).select(*names, pl.all()))
     return pl.concat(tables)
 
 
@@ -104,12 +107,16 @@ def best_layer(logits: np.ndarray, losses: np.ndarray, folds: np.ndarray) -> np.
     return logits[losses.argmin(0)[folds], np.arange(logits.shape[1])]
 
 
-def compared(scored: Mapping[str, np.ndarray], examples: Examples) -> pl.DataFrame:
+def compared(by_reader: Mapping[str, np.ndarray], examples: Examples) -> pl.DataFrame:
     """The AUC of each reader's logits [examples], and the gain of `best_layer` over it; none over itself."""
-    logits = np.array(list(scored.values()))
-    gains = auc_gain(scored["best_layer"], logits, positive=examples.hallucinated, clusters=examples.clusters)
+    logits = np.array(list(by_reader.values()))
+    gains = auc_gain(by_reader["best_layer"], logits, positive=examples.hallucinated, clusters=examples.clusters)
     table = pl.DataFrame(
-        {"reader": list(scored), **auc_with_interval(logits[None], examples.hallucinated, examples.clusters), **gains}
+        {
+            "reader": list(by_reader),
+            **auc_with_interval(logits[None], examples.hallucinated, examples.clusters),
+            **gains,
+        }
     )
     others = pl.col("reader") != "best_layer"
     return table.with_columns(pl.when(others).then(pl.col(name)).alias(name) for name in gains)

@@ -149,7 +149,7 @@ def score_labellings(
             fitted = fit_labellings(own["clean"], labels=labels, train=train, strengths=strengths[:, fold])
             for name, vectors in own.items():
                 found[name][..., who.cpu()] = fitted.logits(vectors[:, who]).double().cpu()
-        logits |= {(probe, name): scored for name, scored in found.items()}
+        logits |= {(probe, name): values for name, values in found.items()}
     return logits
 
 

@@ -21,7 +21,7 @@ STANDARD_INPUT = "-"
 EXAMPLE_LINE = '{"question": "who wrote Emma", "answer": "Jane Austen"}'
 
 
-def score_lines(
+def score_file(
     questions: str,
     detector: Path | str,
     model: Path,
@@ -51,8 +51,10 @@ def score_lines(
     scores = loaded.score(weights, tokenizer, *texts, batch_tokens=batch_tokens).tolist()
     leave_gpus(weights)
     # An empty answer or a refusal has no probability.
-    scored = [{**row, SCORE: None if math.isnan(score) else score} for row, score in zip(rows, scores, strict=True)]
-    text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in scored)
+    with_scores = [
+        {**row, SCORE: None if math.isnan(score) else score} for row, score in zip(rows, scores, strict=True)
+    ]
+    text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in with_scores)
     if target is None:
         sys.stdout.buffer.write(text.encode())
     else:
