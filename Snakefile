@@ -10,6 +10,7 @@ report: "workflow/report/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/job_resources.smk"
 include: "workflow/rules/files.smk"
 include: "workflow/rules/questions.smk"
 include: "workflow/rules/models.smk"

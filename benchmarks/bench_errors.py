@@ -16,8 +16,8 @@ from common import ROOT, arguments, machine, report
 
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
+from anchorscope.engine.attention_mask import own_attention
 from anchorscope.engine.parts import find_parts
-from anchorscope.engine.scores import own_attention
 from anchorscope.engine.self_check import _Trial, choose_path
 from anchorscope.files.logs import log, progress
 from architectures import VOCABULARY, architectures, small_model

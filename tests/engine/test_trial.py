@@ -5,9 +5,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
+from anchorscope.engine.attention_mask import own_attention
 from anchorscope.engine.parts import find_parts
 from anchorscope.engine.same_states import Watched, noise_like, watching
-from anchorscope.engine.scores import own_attention
 from anchorscope.engine.self_check import _Trial, choose_path
 from architectures import VOCABULARY, small_model
 from planted_errors import ERRORS, plant_outliers, with_biases

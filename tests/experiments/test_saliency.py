@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
+from anchorscope.engine.attention_mask import own_attention
 from anchorscope.engine.door import Engine
 from anchorscope.engine.gradients import Gradients
 from anchorscope.engine.parts import find_parts
-from anchorscope.engine.scores import own_attention
 from anchorscope.engine.work import Probes, Route, Verdicts, shared_tokens
 from anchorscope.experiments.measure_saliency import build_routes, drawn, layers_read
 from anchorscope.extract.axes import HEADLINE

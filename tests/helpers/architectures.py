@@ -25,9 +25,9 @@ from transformers import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging
 
+from anchorscope.engine.attention_mask import own_attention
 from anchorscope.engine.door import Engine
 from anchorscope.engine.parts import MODULES
-from anchorscope.engine.scores import own_attention
 from anchorscope.engine.work import Variant, Work
 from engines import collected, greedy
 from reference import plain_greedy

@@ -11,11 +11,11 @@ from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel
 from transformers.generation import LogitsProcessorList, StoppingCriteriaList
 
+from anchorscope.engine.attention_mask import own_attention
 from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.packing import Pack, trunk
 from anchorscope.engine.packs import Openings, Past, run_decoder
 from anchorscope.engine.parts import decoder_of, input_device, swapped
-from anchorscope.engine.scores import own_attention
 from anchorscope.engine.self_check import EnginePath
 from anchorscope.engine.work import Prompts, Said
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from anchorscope.engine.attention_mask import own_attention
 from anchorscope.engine.batches import run_batches
 from anchorscope.engine.continuing import Continuing, Head, find_head
 from anchorscope.engine.gradients import ready
 from anchorscope.engine.packs import Packs
 from anchorscope.engine.parts import check_components, find_parts, in_eval_mode
 from anchorscope.engine.passes import Recorder, Rows
-from anchorscope.engine.scores import own_attention
 from anchorscope.engine.self_check import EnginePath, choose_path, relative_difference, shortest_window
 from anchorscope.engine.work import Item, Prompts, Route, Said, Verdicts, Work, beginning, shared_tokens
 

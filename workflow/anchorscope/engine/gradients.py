@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
+from anchorscope.engine.attention_mask import AttentionScores
 from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.packing import to_device
 from anchorscope.engine.parts import MODULES, Parts, decoder_of, hooked, input_device, layers_listed
-from anchorscope.engine.scores import AttentionScores
 from anchorscope.engine.self_check import allowed, relative_difference
 from anchorscope.engine.work import Probes, Route, Verdicts, shared_tokens
 from anchorscope.files.logs import log

@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, PreTrainedModel
 
+from anchorscope.engine.attention_mask import attending_by
 from anchorscope.engine.fused import fused
 from anchorscope.engine.packing import Branch, Pack, Padded, Placed, Tree, to_device, trunk
 from anchorscope.engine.parts import decoder_of, ending_after, input_device
 from anchorscope.engine.passes import Forward, Places
-from anchorscope.engine.scores import attending_by
 from anchorscope.engine.work import Item, Trunk, beginning, shared_tokens
 
 NAME = "anchorscope"

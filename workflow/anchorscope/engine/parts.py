@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
-from anchorscope.engine.scores import AttentionScores, own_attention
+from anchorscope.engine.attention_mask import AttentionScores, own_attention
 
 TRIAL = 11  # tokens: a number that models have of nothing else
 LISTED = 6  # layers in a message

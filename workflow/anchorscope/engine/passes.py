@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from anchorscope.engine.attention_mask import AttentionScores
 from anchorscope.engine.packing import laid_out, to_device
 from anchorscope.engine.parts import MODULES, Parts, decoder_of, ending_after, hooked, input_device
-from anchorscope.engine.scores import AttentionScores
 from anchorscope.engine.work import Item, Trunk, Variant, Work
 
 Places = list[list[int]]  # of each item, among all tokens of a pass

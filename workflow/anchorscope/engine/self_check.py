@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from anchorscope.engine.attention_mask import own_attention
 from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.packing import Branch, Pack, Tree, trunk
 from anchorscope.engine.packs import compute_prefix, packed_attention, run_decoder
 from anchorscope.engine.parts import Parts, decoder_of, find_parts, input_device, layers_listed
 from anchorscope.engine.passes import run_rows
 from anchorscope.engine.same_states import Watched, noise_like, replaced, states_among, watching
-from anchorscope.engine.scores import own_attention
 from anchorscope.engine.work import Variant
 from anchorscope.files.logs import log
 

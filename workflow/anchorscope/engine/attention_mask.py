@@ -1,4 +1,4 @@
-"""The scores of a model's own attention, met where they become weights, whatever the model's code around that is."""
+"""Which keys a query sees in a model's own attention, and how strongly: masks and biases on its scores."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
