@@ -1,7 +1,7 @@
 # Report: everything a run shows, on one page.
 # In:  results/{summary,series,strata,forms,label_errors,layers,deepest,text}.parquet, results/{experiment}.parquet, results/claims.json,
-#      results/{examples,questions}.csv, results/questions/…, results/answers/…, results/figures/*/*.png,
-#      results/models/*.json, the style file; where `detect` was asked for also what it makes
+#      results/{examples,questions}.csv, results/questions/…, results/answers/…, results/delta/…,
+#      results/figures/*/*.png, results/models/*.json, the style file; where `detect` was asked for also what it makes
 # Out: results/report.html
 #      results/provenance.json   settings, code, models, datasets, libraries and devices that made the run
 
@@ -35,6 +35,7 @@ rule report:
         ),
         asked=expand("results/questions/{dataset}.parquet", dataset=DATASETS),
         answers=shard_files("answers"),
+        delta=expand("results/delta/{model}/{dataset}.parquet", model=MODELS, dataset=DATASETS),
         style=local(ancient(str(STYLE))),
     output:
         report("results/report.html", caption="../report/page.rst", category="Report"),
@@ -45,7 +46,7 @@ rule report:
     conda:
         "../../envs/draw.yaml"
     resources:
-        mem_mb=grows(2000),
+        mem_mb=grows(4000),
         runtime=grows(10),
     params:
         models=canonical_json([[name, model["title"]] for name, model in MODELS.items()]),

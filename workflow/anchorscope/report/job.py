@@ -62,7 +62,10 @@ def write_report(
     texts = {"model": pl.String, "dataset": pl.String}
     counts = {name: pl.read_csv(files[name], schema_overrides=texts) for name in ("examples", "questions")}
     answers = by_pair(files["answers"], list(product(models, datasets)))
-    examples = read_examples(files["deepest"], answers, models=models, datasets=datasets)
+    delta = dict(zip(answers, files["delta"], strict=True))
+    examples = read_examples(
+        files["deepest"], delta, answers, models=models, datasets=datasets, headline=headline
+    )
     sections = [
         Section("Claims", claims_section(claims, models, datasets)),
         Section("What survives", survives_section(found, headline, models, datasets)),
@@ -71,7 +74,7 @@ def write_report(
         *experiment_sections(files, pictures, claims, models=models, datasets=datasets),
         *detection_sections(files, sets, models=models, datasets=datasets, page=target),
         Section("Numbers", numbers_section(found | counts, summary, headline, models, datasets)),
-        Section("Examples", examples_section(examples)),
+        Section("Explore an example", examples_section(examples)),
         Section(
             "What made it",
             provenance_section(

@@ -89,6 +89,16 @@ def both_prompts(place: PlaceLogits) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
+def over_repeats(delta: pl.DataFrame) -> pl.DataFrame:
+    """The logits of each intervention, layer and example, averaged over repeats; none where it cuts nothing."""
+    logits = [name for name in delta.columns if name.startswith("logit_")]
+    return (
+        delta.filter(pl.col("logit_ko_full").is_not_null())
+        .group_by("intervention", "layer", "id", maintain_order=True)
+        .agg(pl.first("hallucinated"), pl.col(logits).mean())
+    )
+
+
 def by_layer(unit: pl.DataFrame, column: str) -> np.ndarray:
     """A column of one unit's rows as an array [repeats, layers, examples]."""
     return unit[column].to_numpy().reshape(unit["repeat"].n_unique(), unit["layer"].n_unique(), -1)
