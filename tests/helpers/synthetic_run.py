@@ -15,7 +15,7 @@ from anchorscope.files.sealed_parquet import provenance
 from anchorscope.probe.label_errors import DRAWS, ERRORS
 from anchorscope.report.chart import chart_section, family_chart
 from anchorscope.report.claims import claims_section
-from anchorscope.report.examples import choose_shown, examples_section, with_answers
+from anchorscope.report.examples import PairExamples, examples_section, read_examples
 from anchorscope.report.figures import Link
 from anchorscope.report.page import Section
 from anchorscope.report.survives import survives_section
@@ -28,6 +28,7 @@ from anchorscope.summarise.claims import CLAIMS
 from anchorscope.summarise.grouping import LOGITS
 from anchorscope.summarise.parts import DISTANCE
 from anchorscope.summarise.verdict_on_kinds import ALL_EXAMPLES, COMPARED, TWO_KINDS, UNDECIDED
+from anchorscope.text.forms import QUESTION_FORMS
 
 HEADLINE = Headline("resid", "answer_last")
 DEPTHS = {"question": -50.0, "answer": -3.0, "all": -20.0, "gap": -47.0}
@@ -169,7 +170,7 @@ def make_label_errors(layers: dict[str, int], datasets: list[str]) -> pl.DataFra
 
 
 def make_deepest(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
-    """Every example at one layer under both interventions, in no order of ids."""
+    """Every example at the middle layer under both interventions, in no order of ids."""
     noise = np.random.default_rng(1)
     tables = []
     for model, dataset, intervention in product(layers, datasets, CUT_AND_CONTROL):
@@ -178,7 +179,7 @@ def make_deepest(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
         tables.append(
             pl.DataFrame(
                 {
-                    "layer": np.full(ASKED, 5, np.int16),
+                    "layer": np.full(ASKED, layers[model] // 2, np.int16),
                     "id": [f"{number * 7919 % 100_003:08x}" for number in range(1, ASKED + 1)],
                     "hallucinated": noise.random(ASKED) > 0.5,
                     "p_clean": clean,
@@ -222,11 +223,52 @@ def write_answers(path: Path, ids: list[str], words: str = "") -> Path:
             "answer": f"It was written by author {one} {words}",
             "exact_start": 18,
             "exact_answer": f"author {one}",
+            "question_form": QUESTION_FORMS[number % len(QUESTION_FORMS)],
+            "right": number % 3 == 0,
         }
-        for one in ids
+        for number, one in enumerate(ids)
     ]
     write_frame(path, pl.DataFrame(rows), provenance(stage="answer"))
     return path
+
+
+def write_delta(path: Path, deepest: pl.DataFrame, layers: int) -> Path:
+    """A delta table of two repeats; its mean logits at the deepest layer are those of `deepest`, one pair's rows."""
+    noise = np.random.default_rng(2)
+    tables = []
+    for repeat, layer in product((0, 1), range(layers)):
+        near = 1 - abs(layer - deepest["layer"][0]) / layers
+        apart = noise.normal(0, 0.5, len(deepest)) if layer != deepest["layer"][0] else 0.5 - repeat
+        logits = {f"logit_{state}_full": pl.col(f"logit_{state}_first") * near + apart for state in ("clean", "ko")}
+        rows = deepest.select("intervention", "id", "hallucinated", **logits)
+        tables.append(rows.with_columns(layer=pl.lit(layer, pl.Int16), repeat=pl.lit(repeat, pl.Int8)))
+    names = {name: pl.lit(value) for name, value in asdict(HEADLINE).items()}
+    write_frame(path, pl.concat(tables).with_columns(**names), provenance(stage="probe"))
+    return path
+
+
+def examples_of_run(
+    folder: Path, layers: dict[str, int], titles: dict[str, str], words: str = ""
+) -> list[PairExamples]:
+    """What the report reads for its examples, from files that are written here."""
+    deepest = make_deepest(layers, list(titles))
+    answers = write_answers(folder / "answers.parquet", deepest["id"].unique().sort().to_list(), words)
+    write_frame(folder / "deepest.parquet", deepest, provenance(stage="summarise"))
+    pairs = list(product(layers, titles))
+    delta = {
+        (model, dataset): write_delta(
+            folder / f"delta.{model}.{dataset}.parquet", deepest.filter(model=model, dataset=dataset), layers[model]
+        )
+        for model, dataset in pairs
+    }
+    return read_examples(
+        folder / "deepest.parquet",
+        delta,
+        {pair: [answers] for pair in pairs},
+        models={name: name.title() for name in layers},
+        datasets=titles,
+        headline=HEADLINE,
+    )
 
 
 def make_claims(layers: dict[str, int], datasets: list[str]) -> dict:
@@ -278,13 +320,7 @@ def make_provenance(layers: dict[str, int], datasets: list[str]) -> dict:
 def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words: str = "") -> list[Section]:
     """Every section of the report but figures and files, of models by their layers and datasets by their titles."""
     datasets, models = list(titles), {name: name.title() for name in layers}
-    summary, deepest = make_summary(layers, datasets), make_deepest(layers, datasets)
-    answers = write_answers(folder / "answers.parquet", deepest["id"].unique().to_list(), words)
-    chosen = choose_shown(deepest)
-    examples = {
-        (models[model], titles[dataset]): with_answers(chosen.filter(model=model, dataset=dataset), [answers])
-        for model, dataset in product(layers, datasets)
-    }
+    summary = make_summary(layers, datasets)
     counts = {"asked": ASKED, "right": 150, "wrong": 240, "refused": 10, "left_out_by_balance": 90, "analysed": 300}
     found = {
         "text": make_text(layers, datasets),
@@ -303,7 +339,7 @@ def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words
         "What survives": survives_section(found, HEADLINE, models, titles),
         "ΔP by layer": chart_section(family_chart(summary, View(models, titles))),
         "Numbers": numbers_section(found | asked, summary, HEADLINE, models, titles),
-        "Examples": examples_section(examples),
+        "Explore an example": examples_section(examples_of_run(folder, layers, titles, words)),
         "What made it": provenance_section(
             make_provenance(layers, datasets), models, titles, Link("provenance.json", "provenance.json")
         ),

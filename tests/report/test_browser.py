@@ -1,6 +1,9 @@
 """The report in a real browser: it asks for nothing, answers to menus, pointer and legend, and fits a phone."""
 
+import base64
+import json
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +22,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
 HOSTILE = "</script><img src=x onerror=alert(1)><!--"
+HOSTILE_WORDS = f"{HOSTILE} & \"quotes\" 'too' <b>bold</b>"
 LAYERS = {"small": 6, "random": 9}
 TITLES = {"popqa": "PopQA", "odd": HOSTILE, "hotpotqa": "HotpotQA", "nq": "NQ"}
 POINTS = "[...document.querySelectorAll('#chart .points_marks path')].map((path) => path.__data__.datum)"
@@ -57,7 +61,7 @@ def synthetic(tmp_path_factory) -> Path:
     """The page of two models and four datasets."""
     folder = tmp_path_factory.mktemp("synthetic")
     (folder / "report.html").write_text(
-        page(Markup(""), ["A note."], sections(folder, LAYERS, TITLES)), encoding="utf-8"
+        page(Markup(""), ["A note."], sections(folder, LAYERS, TITLES, HOSTILE_WORDS)), encoding="utf-8"
     )
     return folder / "report.html"
 
@@ -253,3 +257,100 @@ def test_the_chart_shows_the_change_of_the_logit_on_its_own_axis(tab):
         assert point["change"] == point["delta_logit"]
     ticks = [float(text.replace("−", "-")) for text in tab.locator("#chart .role-axis-label text").all_text_contents()]
     assert min(ticks) > -10, "logits, not points"
+
+
+def embedded_data(tab: Page) -> dict:
+    """What the page carries for the explorer of examples."""
+    return json.loads(tab.locator("#examples-data").text_content())
+
+
+def filtered(tab: Page, name: str, value: str) -> None:
+    """Pick from a filter of the explorer. How long the answer takes is printed, not judged."""
+    start = time.perf_counter()
+    tab.locator(f"#explore select[name={name}]").select_option(value)
+    tab.locator("#example svg[role=img]").wait_for()
+    print(f"{name} = {value}: {1000 * (time.perf_counter() - start):.0f} ms")
+
+
+def drawn_probabilities(tab: Page, kind: str) -> list[float]:
+    """The heights of a curve's points between the lines at 0 and 1."""
+    zero, one = (float(tab.locator("#example .curve line.grid").nth(number).get_attribute("y1")) for number in (0, 1))
+    path = tab.locator(f"#example .curve path[class='{kind}']").get_attribute("d")
+    heights = [float(point.split(",")[1]) for point in path.removeprefix("M").split("L")]
+    return [(zero - height) / (zero - one) for height in heights]
+
+
+def test_three_choices_lead_to_the_curve_of_an_example(tab):
+    filtered(tab, "dataset", "HotpotQA")
+    filtered(tab, "form", "choice")
+    filtered(tab, "anchor", "question")
+    data = embedded_data(tab)
+    pairs = data["pairs"]
+    wanted = [
+        example
+        for example in data["examples"]
+        if (example["form"], example["anchor"]) == ("choice", "question")
+        and pairs[example["pair"]]["dataset"] == "HotpotQA"
+    ]
+    assert tab.inner_text("#matching").startswith(f"{len(wanted)} of 2,000 ")
+    for number in (0, 2):
+        if number:
+            tab.locator("#matches button").nth(number).press("Enter")
+        example = wanted[number]
+        assert tab.text_content("#example .question") == "".join(example["question"])
+        mean = pairs[example["pair"]]["means"]["question"]["curve"]
+        for kind, curve in (("", example["curve"]), (" mean", mean)):
+            values = [byte / 255 for byte in base64.b64decode(curve)]
+            drawn = drawn_probabilities(tab, f"clean{kind}") + drawn_probabilities(tab, f"cut{kind}")
+            assert drawn == pytest.approx(values, abs=0.001)
+        layer = pairs[example["pair"]]["layer"]
+        clean, cut = (base64.b64decode(example["curve"])[place] / 255 for place in (layer, layer + LAYERS["small"]))
+        said = tab.locator("#example svg[role=img]").get_attribute("aria-label")
+        assert f"At layer {layer}, this example, clean: {clean:.2f}; this example, question cut: {cut:.2f};" in said
+        assert f"{clean:.2f} clean → {cut:.2f} cut; the probe’s verdict flips." in tab.inner_text("#example")
+
+
+def test_texts_of_an_example_are_shown_as_they_are(tab):
+    tab.fill("#explore input[name=text]", "NOBODY and 2 more")
+    assert tab.inner_text("#matching") == "2,000 of 2,000 examples match"
+    tab.fill("#explore input[name=text]", HOSTILE_WORDS)
+    assert tab.text_content("#example .question").endswith(f" northern islands {HOSTILE_WORDS}")
+    assert f" {HOSTILE_WORDS} " in tab.text_content("#example p:nth-of-type(3)")
+    assert HOSTILE_WORDS in tab.locator("#matches button").first.text_content()
+    assert tab.locator("#explored img, #explored script, #explored b:not(p > b)").count() == 0
+    assert tab.locator("#example .question mark").all_text_contents()[0] == "wrote"
+
+
+def test_the_list_grows_and_its_filters_are_cleared(tab):
+    assert tab.locator("#matches button").count() == 50
+    tab.click("#more")
+    assert tab.locator("#matches button").count() == 100
+    focused = "[...document.querySelectorAll('#matches button')].indexOf(document.activeElement)"
+    assert tab.evaluate(focused) == 50
+    tab.fill("#explore input[name=text]", "no such words")
+    assert tab.inner_text("#example") == "No example matches these filters."
+    assert tab.is_hidden("#more")
+    tab.click("#explore button[type=reset]")
+    tab.wait_for_selector("#example svg[role=img]")
+    assert tab.inner_text("#matching") == "2,000 of 2,000 examples match"
+
+
+def test_a_chosen_layer_keeps_what_flips_there(tab):
+    layer, half = 1, 128
+    filtered(tab, "flipped", str(layer))
+    data = embedded_data(tab)
+    flipping = 0
+    for example in data["examples"]:
+        curve = base64.b64decode(example["curve"])
+        flipping += (curve[layer] >= half) != (curve[layer + len(curve) // 2] >= half)
+    assert tab.inner_text("#matching").startswith(f"{flipping:,} of 2,000 ")
+    assert f"P(hallucinated) at layer {layer}:" in tab.inner_text("#example")
+
+
+def test_without_scripts_the_first_examples_are_there(browser, synthetic):
+    context = browser.new_context(java_script_enabled=False, offline=True)
+    tab = context.new_page()
+    tab.goto(synthetic.as_uri())
+    assert tab.locator("#explore-an-example .asked li").first.is_visible()
+    assert tab.is_hidden("#explore")
+    context.close()

@@ -20,10 +20,8 @@ from PIL import Image
 from anchorscope.draw.figures import DRAW
 from anchorscope.draw.kinds import FIGURE_KINDS, kinds_drawn
 from anchorscope.draw.panels import FEW, View, looks, read_style, save
-from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.report.chart import SHAPES, chart_section, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
-from anchorscope.report.examples import COUNT, choose_shown, examples_section, not_probed_rows, stretches, with_answers
 from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures, opening_section
 from anchorscope.report.page import ENVIRONMENT, Section, page
 from anchorscope.report.survives import label_errors_sentence, survives_section
@@ -49,7 +47,6 @@ from synthetic_run import (
     make_summary,
     make_text,
     sections,
-    write_answers,
 )
 
 HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(1)> & \"quotes\" 'too'"
@@ -96,7 +93,7 @@ def hostile(tmp_path_factory) -> Read:
 
 def test_markup_in_names_questions_and_answers_shows_as_text(hostile):
     assert "img" not in hostile.tags
-    assert hostile.tags.count("script") == 3  # the chart's data, Vega, and what draws the chart
+    assert hostile.tags.count("script") == 5  # data and what draws them, of the chart and of the examples; and Vega
     assert HOSTILE in hostile.cells
     for before in ("northern islands", r"It was written by author \w+"):
         assert re.search(f"{before} {re.escape(HOSTILE)}", hostile.seen)
@@ -319,48 +316,6 @@ def test_claims_show_their_verdict_in_words_and_fold_single_datasets_away():
     assert cells[29:35] == ["Model", "One", stands, "yes", "40", "60 % lost (50 … 70)"]
     assert cells[35:41] == ["Model", "One", "popularity", "–", "800", "AUC 0.65 (0.60 … 0.70)"]
     assert cells[41:] == ["Model", "at the end", "−45 … −30", "−31.2 … −20.0", "14–15", "yes"]
-
-
-def test_examples_are_the_first_ten_of_each_anchor_in_the_order_of_their_ids(tmp_path):
-    deepest = make_deepest({"m": 8}, ["one", "two"])
-    chosen = choose_shown(deepest)
-    cut = deepest.filter(dataset="one", intervention="exact_question")
-    for anchored in (True, False):
-        expected = sorted(cut.filter(question_anchored=anchored)["id"])[:COUNT]
-        assert chosen.filter(dataset="one", question_anchored=anchored)["id"].to_list() == expected
-    ids = cut["id"].to_list()
-    shards = [write_answers(tmp_path / f"{number}.parquet", ids[number::2]) for number in (0, 1)]
-    shown = with_answers(chosen.filter(dataset="one"), shards)
-    html = examples_section({("Model", "One"): shown, ("Model", "Two"): shown})
-    assert html.count("<details open>") == html.count("<details>") == 1
-    first = cut.filter(question_anchored=True).sort("id").row(0, named=True)
-    start = html.index("<li>")
-    item = Read(html[start : html.index("</li>", start)])
-    assert item.marks == ["wrote", first["id"], f"author {first['id']}"]
-    assert f"P(hallucinated) {first['p_clean']:.2f} → {first['p_ko']:.2f}" in item.seen
-    assert ("hallucinated" if first["hallucinated"] else "right") in item.seen.split("Gold")[0]
-    assert "somebody; nobody and 2 more" in item.seen
-
-
-def test_answers_that_were_not_probed_are_shown_by_verdict_and_marked_so(tmp_path):
-    ids = [f"{number:02d}" for number in range(40)]
-    answers = read_frame(write_answers(tmp_path / "plain.parquet", ids))
-    right = pl.Series("right", [None, *[False] * 35, *[True] * 4])
-    write_frame(tmp_path / "judged.parquet", answers.with_columns(right), {})
-    html = examples_section({("Model", "One"): not_probed_rows([tmp_path / "judged.parquet"])})
-    assert "Model, One (not probed)" in html
-    assert re.findall(r"<h3>(\w+)</h3>", html) == ["Right", "Hallucinated", "Refused"]
-    assert [html.count(f'class="badge {name}"') for name in ("right", "hallucinated", "refused")] == [4, COUNT, 1]
-    assert "P(hallucinated)" not in html
-
-
-def test_marks_stand_around_their_characters_and_the_rest_is_escaped():
-    plain, marked = (lambda text: (text, False)), (lambda text: (text, True))
-    found = stretches("a <b> é", [(6, 7), (2, 5)])
-    assert found == [plain("a "), marked("<b>"), plain(" "), marked("é")]
-    assert stretches("none", []) == [plain("none")]
-    assert stretches("abcdef", [(0, 4), (2, 6)]) == [marked("abcd"), marked("ef")]
-    assert MACROS.marked(found) == "a <mark>&lt;b&gt;</mark> <mark>é</mark>"
 
 
 def test_the_chart_has_the_series_of_the_figure_in_its_order_and_colours():

@@ -63,9 +63,7 @@ def write_report(
     counts = {name: pl.read_csv(files[name], schema_overrides=texts) for name in ("examples", "questions")}
     answers = by_pair(files["answers"], list(product(models, datasets)))
     delta = dict(zip(answers, files["delta"], strict=True))
-    examples = read_examples(
-        files["deepest"], delta, answers, models=models, datasets=datasets, headline=headline
-    )
+    examples = read_examples(files["deepest"], delta, answers, models=models, datasets=datasets, headline=headline)
     sections = [
         Section("Claims", claims_section(claims, models, datasets)),
         Section("What survives", survives_section(found, headline, models, datasets)),

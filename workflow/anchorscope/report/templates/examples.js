@@ -88,11 +88,13 @@ function entry(example) {
 function listMore() {
   const before = list.children.length;
   list.append(...matches.slice(before, before + PAGE).map(entry));
-  more.hidden = list.children.length >= matches.length;
+  const left = matches.length - list.children.length;
+  more.hidden = left === 0;
+  more.textContent = `Show ${Math.min(PAGE, left)} more`;
   return list.children[before]?.firstChild;
 }
 
-// What the filters ask for: the first pages of the list begin again, and the first match is shown.
+// What the filters ask for: the list begins again, and the first match is shown.
 function search() {
   matches = examples.filter(wanted());
   list.replaceChildren();
