@@ -13,8 +13,9 @@ import pytest
 from markupsafe import Markup
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from anchorscope.report.page import page
-from synthetic_run import make_summary, sections
+from anchorscope.report.examples import examples_section
+from anchorscope.report.page import Section, page
+from synthetic_run import examples_of_run, make_summary, sections
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
@@ -27,6 +28,8 @@ LAYERS = {"small": 6, "random": 9}
 TITLES = {"popqa": "PopQA", "odd": HOSTILE, "hotpotqa": "HotpotQA", "nq": "NQ"}
 POINTS = "[...document.querySelectorAll('#chart .points_marks path')].map((path) => path.__data__.datum)"
 WIDTHS = (375, 1280)
+CHART_DRAWN = "#chart[data-columns] .points_marks path"
+CURVE_DRAWN = "#example svg[role=img]"
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: tests/install_chromium.sh installs it")
 
@@ -40,7 +43,9 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def opened(browser: Browser, file: Path, width: int = 1280, scheme: str = "light") -> Iterator[Page]:
+def opened(
+    browser: Browser, file: Path, width: int = 1280, scheme: str = "light", drawn: str = CHART_DRAWN
+) -> Iterator[Page]:
     """A page opened from the disk, its chart drawn; nothing may go wrong on it, and nothing be asked for."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
     context.set_default_timeout(120_000)
@@ -50,7 +55,7 @@ def opened(browser: Browser, file: Path, width: int = 1280, scheme: str = "light
     tab.on("dialog", lambda dialog: trouble.append(dialog.message))
     tab.on("request", lambda request: None if request.url == file.as_uri() else trouble.append(request.url))
     tab.goto(file.as_uri())
-    tab.wait_for_selector("#chart[data-columns] .points_marks path", state="attached")
+    tab.wait_for_selector(drawn, state="attached")
     yield tab
     context.close()
     assert [said for said in trouble if not said.startswith("data:")] == []
@@ -61,7 +66,7 @@ def synthetic(tmp_path_factory) -> Path:
     """The page of two models and four datasets."""
     folder = tmp_path_factory.mktemp("synthetic")
     (folder / "report.html").write_text(
-        page(Markup(""), ["A note."], sections(folder, LAYERS, TITLES, HOSTILE_WORDS)), encoding="utf-8"
+        page(Markup(""), ["A note."], sections(folder, LAYERS, TITLES)), encoding="utf-8"
     )
     return folder / "report.html"
 
@@ -259,6 +264,21 @@ def test_the_chart_shows_the_change_of_the_logit_on_its_own_axis(tab):
     assert min(ticks) > -10, "logits, not points"
 
 
+@pytest.fixture(scope="module")
+def examples_page(tmp_path_factory) -> Path:
+    """A page with examples of two models and four datasets, and nothing else."""
+    folder = tmp_path_factory.mktemp("examples")
+    section = Section("Explore an example", examples_section(examples_of_run(folder, LAYERS, TITLES, HOSTILE_WORDS)))
+    (folder / "report.html").write_text(page(Markup(""), [], [section]), encoding="utf-8")
+    return folder / "report.html"
+
+
+@pytest.fixture
+def explorer(browser, examples_page) -> Iterator[Page]:
+    with opened(browser, examples_page, drawn=CURVE_DRAWN) as tab:
+        yield tab
+
+
 def embedded_data(tab: Page) -> dict:
     """What the page carries for the explorer of examples."""
     return json.loads(tab.locator("#examples-data").text_content())
@@ -268,7 +288,7 @@ def filtered(tab: Page, name: str, value: str) -> None:
     """Pick from a filter of the explorer. How long the answer takes is printed, not judged."""
     start = time.perf_counter()
     tab.locator(f"#explore select[name={name}]").select_option(value)
-    tab.locator("#example svg[role=img]").wait_for()
+    tab.locator(CURVE_DRAWN).wait_for()
     print(f"{name} = {value}: {1000 * (time.perf_counter() - start):.0f} ms")
 
 
@@ -280,11 +300,11 @@ def drawn_probabilities(tab: Page, kind: str) -> list[float]:
     return [(zero - height) / (zero - one) for height in heights]
 
 
-def test_three_choices_lead_to_the_curve_of_an_example(tab):
-    filtered(tab, "dataset", "HotpotQA")
-    filtered(tab, "form", "choice")
-    filtered(tab, "anchor", "question")
-    data = embedded_data(tab)
+def test_three_choices_lead_to_the_curve_of_an_example(explorer):
+    filtered(explorer, "dataset", "HotpotQA")
+    filtered(explorer, "form", "choice")
+    filtered(explorer, "anchor", "question")
+    data = embedded_data(explorer)
     pairs = data["pairs"]
     wanted = [
         example
@@ -292,65 +312,65 @@ def test_three_choices_lead_to_the_curve_of_an_example(tab):
         if (example["form"], example["anchor"]) == ("choice", "question")
         and pairs[example["pair"]]["dataset"] == "HotpotQA"
     ]
-    assert tab.inner_text("#matching").startswith(f"{len(wanted)} of 2,000 ")
+    assert explorer.inner_text("#matching").startswith(f"{len(wanted)} of 2,000 ")
     for number in (0, 2):
         if number:
-            tab.locator("#matches button").nth(number).press("Enter")
+            explorer.locator("#matches button").nth(number).press("Enter")
         example = wanted[number]
-        assert tab.text_content("#example .question") == "".join(example["question"])
+        assert explorer.text_content("#example .question") == "".join(example["question"])
         mean = pairs[example["pair"]]["means"]["question"]["curve"]
         for kind, curve in (("", example["curve"]), (" mean", mean)):
             values = [byte / 255 for byte in base64.b64decode(curve)]
-            drawn = drawn_probabilities(tab, f"clean{kind}") + drawn_probabilities(tab, f"cut{kind}")
+            drawn = drawn_probabilities(explorer, f"clean{kind}") + drawn_probabilities(explorer, f"cut{kind}")
             assert drawn == pytest.approx(values, abs=0.001)
         layer = pairs[example["pair"]]["layer"]
         clean, cut = (base64.b64decode(example["curve"])[place] / 255 for place in (layer, layer + LAYERS["small"]))
-        said = tab.locator("#example svg[role=img]").get_attribute("aria-label")
+        said = explorer.locator(CURVE_DRAWN).get_attribute("aria-label")
         assert f"At layer {layer}, this example, clean: {clean:.2f}; this example, question cut: {cut:.2f};" in said
-        assert f"{clean:.2f} clean → {cut:.2f} cut; the probe’s verdict flips." in tab.inner_text("#example")
+        assert f"{clean:.2f} clean → {cut:.2f} cut; the probe’s verdict flips." in explorer.inner_text("#example")
 
 
-def test_texts_of_an_example_are_shown_as_they_are(tab):
-    tab.fill("#explore input[name=text]", "NOBODY and 2 more")
-    assert tab.inner_text("#matching") == "2,000 of 2,000 examples match"
-    tab.fill("#explore input[name=text]", HOSTILE_WORDS)
-    assert tab.text_content("#example .question").endswith(f" northern islands {HOSTILE_WORDS}")
-    assert f" {HOSTILE_WORDS} " in tab.text_content("#example p:nth-of-type(3)")
-    assert HOSTILE_WORDS in tab.locator("#matches button").first.text_content()
-    assert tab.locator("#explored img, #explored script, #explored b:not(p > b)").count() == 0
-    assert tab.locator("#example .question mark").all_text_contents()[0] == "wrote"
+def test_texts_of_an_example_are_shown_as_they_are(explorer):
+    explorer.fill("#explore input[name=text]", "NOBODY and 2 more")
+    assert explorer.inner_text("#matching") == "2,000 of 2,000 examples match"
+    explorer.fill("#explore input[name=text]", HOSTILE_WORDS)
+    assert explorer.text_content("#example .question").endswith(f" northern islands {HOSTILE_WORDS}")
+    assert f" {HOSTILE_WORDS} " in explorer.text_content("#example p:nth-of-type(3)")
+    assert HOSTILE_WORDS in explorer.locator("#matches button").first.text_content()
+    assert explorer.locator("#explored img, #explored script, #explored b:not(p > b)").count() == 0
+    assert explorer.locator("#example .question mark").all_text_contents()[0] == "wrote"
 
 
-def test_the_list_grows_and_its_filters_are_cleared(tab):
-    assert tab.locator("#matches button").count() == 50
-    tab.click("#more")
-    assert tab.locator("#matches button").count() == 100
+def test_the_list_grows_and_its_filters_are_cleared(explorer):
+    assert explorer.locator("#matches button").count() == 50
+    explorer.click("#more")
+    assert explorer.locator("#matches button").count() == 100
     focused = "[...document.querySelectorAll('#matches button')].indexOf(document.activeElement)"
-    assert tab.evaluate(focused) == 50
-    tab.fill("#explore input[name=text]", "no such words")
-    assert tab.inner_text("#example") == "No example matches these filters."
-    assert tab.is_hidden("#more")
-    tab.click("#explore button[type=reset]")
-    tab.wait_for_selector("#example svg[role=img]")
-    assert tab.inner_text("#matching") == "2,000 of 2,000 examples match"
+    assert explorer.evaluate(focused) == 50
+    explorer.fill("#explore input[name=text]", "no such words")
+    assert explorer.inner_text("#example") == "No example matches these filters."
+    assert explorer.is_hidden("#more")
+    explorer.click("#explore button[type=reset]")
+    explorer.wait_for_selector(CURVE_DRAWN)
+    assert explorer.inner_text("#matching") == "2,000 of 2,000 examples match"
 
 
-def test_a_chosen_layer_keeps_what_flips_there(tab):
+def test_a_chosen_layer_keeps_what_flips_there(explorer):
     layer, half = 1, 128
-    filtered(tab, "flipped", str(layer))
-    data = embedded_data(tab)
+    filtered(explorer, "flipped", str(layer))
+    data = embedded_data(explorer)
     flipping = 0
     for example in data["examples"]:
         curve = base64.b64decode(example["curve"])
         flipping += (curve[layer] >= half) != (curve[layer + len(curve) // 2] >= half)
-    assert tab.inner_text("#matching").startswith(f"{flipping:,} of 2,000 ")
-    assert f"P(hallucinated) at layer {layer}:" in tab.inner_text("#example")
+    assert explorer.inner_text("#matching").startswith(f"{flipping:,} of 2,000 ")
+    assert f"P(hallucinated) at layer {layer}:" in explorer.inner_text("#example")
 
 
-def test_without_scripts_the_first_examples_are_there(browser, synthetic):
+def test_without_scripts_the_first_examples_are_there(browser, examples_page):
     context = browser.new_context(java_script_enabled=False, offline=True)
     tab = context.new_page()
-    tab.goto(synthetic.as_uri())
+    tab.goto(examples_page.as_uri())
     assert tab.locator("#explore-an-example .asked li").first.is_visible()
     assert tab.is_hidden("#explore")
     context.close()
