@@ -14,7 +14,7 @@ class FigureKind:
 
     name: str  # of its files; `draw_{name}` in `draw.figures`, `draw.experiments` or `draw.detection` draws it
     caption: str  # on the report
-    placement: Literal["top", "open", "folded"] = "folded"  # on the report: top is where it begins
+    placement: Literal["top", "honest", "open", "folded"] = "folded"  # on the report: where it begins, then a section
     compares: Literal["places", "words", "windows"] | None = None  # drawn only where several of these were measured
     experiment: bool = False  # drawn only where the experiment of that name was run, in a section of the report for it
 
@@ -23,12 +23,12 @@ FIGURE_KINDS = (
     FigureKind(
         name="family",
         caption="As published: anchors by verdict flip at each layer",
-        placement="open",
+        placement="top",
     ),
     FigureKind(
         name="honest",
         caption="What survives when one prompt labels and another measures; below, in logits, and the control",
-        placement="top",
+        placement="honest",
     ),
     FigureKind(
         name="push",

@@ -1,6 +1,6 @@
-"""The claims on the report: each with its verdicts, those on single datasets folded away."""
+"""The claims on the report: a table for each model, verdicts on single datasets folded away."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import polars as pl
@@ -9,25 +9,31 @@ from markupsafe import Markup
 from anchorscope.experiments.catalogue import EVERY_CLAIM
 from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named
-from anchorscope.summarise.claims import CLAIMS, Claim, Part
+from anchorscope.summarise.claims import CLAIMS, Claim
 from anchorscope.summarise.claims_page import (
     ABOUT_KINDS,
     ABOUT_ONE_MECHANISM,
     EXPLAINED,
     LANDMARKS,
     LOGITS_TITLES,
+    decimals_of,
     kinds_rows,
     landmark_rows,
     one_mechanism_rows,
-    part_text,
 )
 from anchorscope.summarise.findings import QUALITIES
 from anchorscope.summarise.wording import between, signed, with_ends
 
+SIGNS = {"supported": "✓", "contradicted": "✗", "undecided": "?", "does not apply": "–"}
+AGAINST = " against "
+
 
 def claims_section(claims: Mapping, models: Titles, datasets: Titles) -> Markup:
-    """Every claim, its verdict for each model on all datasets, and below that for each dataset."""
-    judged = [one_claim(one, claims["claims"], models, datasets) for one in EVERY_CLAIM]
+    """A table of claims for each model, and below what to read beside them."""
+    examples = {(row["model"], row["dataset"]): row["n"] for row in claims["kinds"]}
+    judged = {
+        title: model_claims(claims["claims"], model, examples, models, datasets) for model, title in models.items()
+    }
     kinds = pl.DataFrame(kinds_rows(claims["kinds"])).rename({"n": "examples"}, strict=False)
     tables = {
         "one_mechanism": pl.DataFrame(one_mechanism_rows(claims["one_mechanism"], float, between)),
@@ -40,7 +46,7 @@ def claims_section(claims: Mapping, models: Titles, datasets: Titles) -> Markup:
     return render(
         "claims.html",
         explained=EXPLAINED,
-        claims=[one for one in judged if one["verdicts"]],
+        models={title: some for title, some in judged.items() if some},
         one_mechanism_explained=ABOUT_ONE_MECHANISM,
         kinds_explained=ABOUT_KINDS,
         landmarks_explained=LANDMARKS,
@@ -48,32 +54,59 @@ def claims_section(claims: Mapping, models: Titles, datasets: Titles) -> Markup:
     )
 
 
-def one_claim(claim: Claim, judged: list[dict], models: Titles, datasets: Titles) -> dict:
-    """A claim, of all that are `judged`, with its verdicts for each model on all datasets, and on each."""
-    rows = [row for row in judged if row["claim"] == claim.number]
-    on_all = {row["model"] for row in rows if row["dataset"] is None}
-    first = [row for row in rows if row["dataset"] is None or row["model"] not in on_all]
-    others = [row for row in rows if row not in first]
-    verdicts, by_dataset = ([_verdict(row, models, datasets) for row in some] for some in (first, others))
-    return {"claim": claim, "verdicts": verdicts, "by_dataset": by_dataset}
+def model_claims(
+    judged: Sequence[Mapping], model: str, examples: Mapping[tuple[str, str], int], models: Titles, datasets: Titles
+) -> list[dict]:
+    """The claims about a model with their lines on all datasets, and on each; `examples` counts those of each pair."""
+    own = [row for row in judged if row["model"].split(AGAINST)[0] == model]
+    found = []
+    for claim in EVERY_CLAIM:
+        rows = [row for row in own if row["claim"] == claim.number]
+        whole = [row for row in rows if row["dataset"] is None] or rows
+        lines, by_dataset = (
+            [line for row in some for line in _lines(row, examples, models, datasets)]
+            for some in (whole, [row for row in rows if row not in whole])
+        )
+        if rows:
+            reach = max((abs(end) for line in (*lines, *by_dataset) for end in line["ends"]), default=0.0) or 1.0
+            found.append({"claim": claim, "lines": lines, "by_dataset": by_dataset, "reach": reach})
+    return found
 
 
-def _verdict(row: Mapping, models: Titles, datasets: Titles) -> dict[str, str | None]:
-    """What a claim comes to for one model, on one dataset or on all; `in_logits` only where that is another verdict."""
-    model = " against ".join(models.get(name, name) for name in row["model"].split(" against "))
-    dataset = "all datasets" if row["dataset"] is None else datasets.get(row["dataset"], row["dataset"])
-    effect = row["because"]
-    if row["effect"] is not None:
-        effect = f"{signed(row['effect'])}, 95 % interval {between(row['low'], row['high'])}"
-    about = f"{model}, {dataset}"
-    if row["claim"] == CLAIMS["below"].number:
-        about = f"{about}, {LOGITS_TITLES[row['logits']]}"
-    if row.get("parts"):
-        effect = "; ".join(f"{part['title']} {part_text(Part(**part))}" for part in row["parts"])
-        about = f"{about}, {row['rule']}" if row["rule"] else about
+def _lines(
+    row: Mapping, examples: Mapping[tuple[str, str], int], models: Titles, datasets: Titles
+) -> Iterator[dict[str, object]]:
+    """The lines of a verdict: one for each part of a claim that has several, else one."""
+    about = [datasets.get(row["dataset"], row["dataset"])] if row["dataset"] else []
+    about += [f"against {models.get(other, other)}" for other in row["model"].split(AGAINST)[1:]]
+    about += [LOGITS_TITLES[row["logits"]]] if row["claim"] == CLAIMS["below"].number else []
+    about += [row["rule"]] if row.get("parts") and row["rule"] else []
+    counts = [
+        n for (model, dataset), n in examples.items() if row["model"] == model and row["dataset"] in (None, dataset)
+    ]
     other = row["in_logits"]["verdict"] if row["in_logits"] else row["verdict"]
-    in_logits = None if other == row["verdict"] else other
-    return {"verdict": row["verdict"], "subject": about, "effect": effect, "in_logits": in_logits}
+    for part in row.get("parts") or [{**row, "title": ""}]:
+        decimals = decimals_of(part["title"])
+        yield {
+            "about": ", ".join(about),
+            "part": part["title"],
+            "verdict": part["verdict"],
+            "sign": SIGNS[part["verdict"]],
+            "in_logits": None if other == row["verdict"] else other,
+            "ends": [end for end in (part["low"], part["effect"], part["high"]) if end is not None],
+            "text": row.get("because") if part["effect"] is None else signed(part["effect"], decimals),
+            "interval": None if part["low"] is None else between(part["low"], part["high"], decimals),
+            "examples": sum(counts) or None,
+        }
+
+
+def experiment_verdicts(claim: Claim, judged: Sequence[Mapping], models: Titles) -> str:
+    """A sentence on what an experiment's claim comes to for each model on all its datasets."""
+    rows = [row for row in judged if row["claim"] == claim.number]
+    whole = [row for row in rows if row["dataset"] is None] or rows
+    by_model = {models.get(row["model"], row["model"]): row["verdict"] for row in reversed(whole)}
+    said = "; ".join(f"{verdict} for {model}" for model, verdict in reversed(by_model.items()))
+    return f"Claim {claim.number}, {claim.statement}: {said or 'not judged'}."
 
 
 def _told_apart(rows: list[dict]) -> pl.DataFrame:

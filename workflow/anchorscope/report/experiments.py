@@ -6,7 +6,7 @@ import polars as pl
 from markupsafe import Markup
 
 from anchorscope.experiments.catalogue import EXPERIMENTS
-from anchorscope.report.claims import one_claim
+from anchorscope.report.claims import experiment_verdicts
 from anchorscope.report.figures import Picture
 from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named
@@ -28,7 +28,7 @@ def experiment_section(
         "experiment.html",
         shown=EXPERIMENTS[name].shown,
         pictures=pictures,
-        claim=one_claim(EXPERIMENTS[name].claim, claims["claims"], models, datasets),
+        verdicts=experiment_verdicts(EXPERIMENTS[name].claim, claims["claims"], models),
         table=named(experiment_numbers(table.filter(pl.col("model").is_in(list(models)))), models, datasets),
     )
 

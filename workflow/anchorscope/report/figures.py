@@ -71,16 +71,17 @@ def make_pictures(
         }
 
 
-def opening_section(pictures: Mapping[str, list[Picture]], bottom_line: Mapping[str, str]) -> Markup:
-    """What the page begins with: what was found of each model, by its title, and a picture of each set of models."""
-    top = [picture for of_set in pictures.values() for picture in of_set if picture.kind.placement == "top"]
-    return render("opening.html", pictures=top, bottom_line=bottom_line)
+def honest_section(pictures: Iterable[Picture], bottom_line: Mapping[str, str], models: Mapping[str, str]) -> Markup:
+    """The honest figure, under what was found of each model and how to read it."""
+    sentences = [f"{models[name]}: {sentence}" for name, sentence in bottom_line.items() if name in models]
+    shown = [picture for picture in pictures if picture.kind.placement == "honest"]
+    return render("honest.html", sentences=sentences, pictures=shown)
 
 
 def figures_section(pictures: Mapping[str, list[Picture]]) -> Markup:
     """All other pictures, by set of models; those of experiments have sections of their own."""
     others = [
-        [picture for picture in of_set if picture.kind.placement != "top" and not picture.kind.experiment]
+        [picture for picture in of_set if picture.kind.placement in ("open", "folded") and not picture.kind.experiment]
         for of_set in pictures.values()
     ]
     return render("figures.html", sets=[(of_set[0].models, of_set) for of_set in others])

@@ -25,9 +25,10 @@ from anchorscope.report.figures import (
     by_set,
     figures_section,
     files_section,
+    honest_section,
     make_pictures,
-    opening_section,
 )
+from anchorscope.report.opening import opening_section
 from anchorscope.report.page import Section, page
 from anchorscope.report.survives import survives_section
 from anchorscope.report.tables import Titles, numbers_section, provenance_section
@@ -64,15 +65,17 @@ def write_report(
     answers = by_pair(files["answers"], list(product(models, datasets)))
     delta = dict(zip(answers, files["delta"], strict=True))
     examples = read_examples(files["deepest"], delta, answers, models=models, datasets=datasets, headline=headline)
+    drawn = [picture for of_set in pictures.values() for picture in of_set]
     sections = [
+        Section("The honest gap", honest_section(drawn, claims["bottom_line"], models)),
         Section("Claims", claims_section(claims, models, datasets)),
         Section("What survives", survives_section(found, headline, models, datasets)),
         Section("ΔP by layer", chart_section(chart)),
+        Section("Explore an example", examples_section(examples)),
         Section("Figures", figures_section(pictures)),
-        *experiment_sections(files, pictures, claims, models=models, datasets=datasets),
+        *experiment_sections(files, drawn, claims, models=models, datasets=datasets),
         *detection_sections(files, sets, models=models, datasets=datasets, page=target),
         Section("Numbers", numbers_section(found | counts, summary, headline, models, datasets)),
-        Section("Explore an example", examples_section(examples)),
         Section(
             "What made it",
             provenance_section(
@@ -89,15 +92,16 @@ def write_report(
         unprobed(made, plain, datasets),
         *page_remarks(files["asked"], answers, models=models, datasets=datasets),
     ]
-    sentences = {models[name]: sentence for name, sentence in claims["bottom_line"].items()}
-    write_text(target, page(opening_section(pictures, sentences), filter(None, warnings), sections))
+    opening = opening_section(
+        claims["numbers"], claims["bottom_line"], models, pictures=drawn, notes=list(filter(None, warnings))
+    )
+    write_text(target, page(opening, sections))
 
 
 def experiment_sections(
-    files: Files, pictures: dict[str, list[Picture]], claims: dict, models: Titles, datasets: Titles
+    files: Files, drawn: list[Picture], claims: dict, models: Titles, datasets: Titles
 ) -> list[Section]:
     """A section for each experiment that was run."""
-    drawn = [picture for of_set in pictures.values() for picture in of_set]
     return [
         Section(
             experiment.title,

@@ -43,6 +43,6 @@ class Section:
         return re.sub(r"\W+", "-", self.title.lower())
 
 
-def page(opening: Markup, notes: Iterable[str], sections: Iterable[Section]) -> str:
+def page(opening: Markup, sections: Iterable[Section]) -> str:
     """The report as HTML. It needs no other file."""
-    return str(render("page.html", opening=opening, notes=notes, sections=list(sections))) + "\n"
+    return str(render("page.html", opening=opening, sections=list(sections))) + "\n"

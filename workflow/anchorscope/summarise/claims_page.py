@@ -10,8 +10,8 @@ Ends = Callable[[float, float], str]
 EXPLAINED = """Supported: the whole 95 % interval agrees with the claim. Contradicted: none of it does. Undecided:
 anything else, also where the probe is no better than chance. ΔP in percentage points; groups by `honest`, at the
 layer plotted. Each claim is judged a second time by the change of the logit, with bounds 25 times smaller, because a
-probability near 0 or 1 can hide a change. The first claim stands three times: as measured; *recentred*, without the
-push that the knockout gives to all examples alike; and *residual*, also without the slope that is common to all, which
+probability near 0 or 1 can hide a change. The first claim stands three times: as measured; `recentred`, without the
+push that the knockout gives to all examples alike; and `residual`, also without the slope that is common to all, which
 is a lower bound, because two kinds of examples make a part of that slope."""
 LOGITS_TITLES = {"measured": "as measured", "recentred": "recentred", "residual": "residual"}
 YES_NO = {True: "yes", False: "no", None: "–"}
@@ -93,11 +93,16 @@ def _parts_table(judged: list[JudgedClaim]) -> str:
     return _table(["model", "dataset", "groups", "verdict", *titles], rows)
 
 
+def decimals_of(title: str) -> int:
+    """How many decimal places the effect of a part has: popularity is a logarithm."""
+    return 2 if "popularity" in title else 1
+
+
 def part_text(part: Part) -> str:
     """The effect of a part with its interval; a verdict that is not support stands out."""
     if part.effect is None:
         return "–"
-    decimals = 2 if "popularity" in part.title else 1  # popularity is a logarithm
+    decimals = decimals_of(part.title)
     found = signed(part.effect, decimals)
     if part.low is not None:
         found = f"{found} ({signed_between(part.low, part.high, decimals)})"

@@ -92,6 +92,7 @@ def find(
         bottom_line={
             model: bottom_line(model, claims, kinds, series=series, forms=tables["forms"]) for model in coverage.models
         },
+        numbers={model: headline_numbers(model, claims, kinds, series) for model in coverage.models},
         claims=claims,
         one_mechanism=beside_null(series, runs["delta_p"]),
         kinds=kinds,
@@ -216,6 +217,50 @@ def compare_landmark(landmark: dict, tolerance: float, flip: pl.DataFrame, layou
     }
 
 
+@dataclass(frozen=True)
+class _Gaps:
+    """A model's gap, averaged over layers and datasets: under the published rule, honest, and without the push."""
+
+    published: float | None
+    honest: JudgedClaim
+    recentred: JudgedClaim
+    datasets: list[str]  # over which it was averaged
+
+
+def _gaps(model: str, claims: Sequence[JudgedClaim], series: pl.DataFrame) -> _Gaps | None:
+    """The gaps of a model; None where nothing was probed. `series` has the headline's rows."""
+    rows = [row for row in claims if (row.claim, row.model) == (CLAIMS["below"].number, model)]
+    if not rows:
+        return None
+    whole = None if any(row.dataset is None for row in rows) else rows[0].dataset  # with one dataset, it is the whole
+    honest, recentred = (
+        next(row for row in rows if (row.dataset, row.logits) == (whole, logits))
+        for logits in ("measured", "recentred")
+    )
+    judged = list(dict.fromkeys(row.dataset for row in rows if row.dataset is not None and row.effect is not None))
+    wanted = {"rule": "flip", "logits": "measured", "anchor": "gap", "intervention": "exact_question", "model": model}
+    found = series.filter(pl.col("dataset").is_in(judged), **wanted)["area"].drop_nulls().to_list()
+    return _Gaps(fmean(found) if found else None, honest, recentred, judged)
+
+
+def headline_numbers(
+    model: str, claims: Sequence[JudgedClaim], kinds: Sequence[dict], series: pl.DataFrame
+) -> dict[str, object]:
+    """The numbers that a page about a model begins with: three gaps, and the datasets of each verdict on kinds."""
+    gaps = _gaps(model, claims, series)
+    own = [row for row in kinds if row["model"] == model]
+    return {
+        "published": gaps and gaps.published,
+        "honest": [gaps.honest.effect, gaps.honest.low, gaps.honest.high] if gaps else None,
+        "recentred": [gaps.recentred.effect, gaps.recentred.low, gaps.recentred.high] if gaps else None,
+        "kinds": {
+            verdict: [row["dataset"] for row in own if row["verdict"] == verdict]
+            for verdict in dict.fromkeys(row["verdict"] for row in own)
+        },
+        "examples": sum(row["n"] for row in own),
+    }
+
+
 def bottom_line(
     model: str, claims: Sequence[JudgedClaim], kinds: Sequence[dict], *, series: pl.DataFrame, forms: pl.DataFrame
 ) -> str:
@@ -223,17 +268,12 @@ def bottom_line(
 
     `series` has the headline's rows, `kinds` is what `judge_kinds` returns.
     """
-    rows = [row for row in claims if (row.claim, row.model) == (CLAIMS["below"].number, model)]
-    if not rows:
+    gaps = _gaps(model, claims, series)
+    if gaps is None:
         return "not probed, because its answers are too few or too one-sided."
-    whole = None if any(row.dataset is None for row in rows) else rows[0].dataset  # with one dataset, it is the whole
-    honest, recentred = (
-        next(row for row in rows if (row.dataset, row.logits) == (whole, logits))
-        for logits in ("measured", "recentred")
-    )
+    honest, recentred, judged = gaps.honest, gaps.recentred, gaps.datasets
     if honest.effect is None:
         return f"nothing can be said, because {honest.because}."
-    judged = list(dict.fromkeys(row.dataset for row in rows if row.dataset is not None and row.effect is not None))
     own = [row for row in kinds if row["model"] == model]
     few = [row for row in own if row["n"] < FEW_EXAMPLES]
     datasets = f" and {len(judged)} datasets" if len(judged) > 1 else ""
@@ -242,7 +282,7 @@ def bottom_line(
         *_forms(forms.filter(model=model)),
         f"Of {sum(row['n'] for row in own):,} examples," if own else "Here,",
         f"averaged over layers{datasets}, the gap between Question- and Answer-Anchored examples "
-        f"{_published(series, model, judged)} as published (this model under the published rule, not the paper's "
+        f"{_published(gaps.published)} as published (this model under the published rule, not the paper's "
         f"numbers), {_effect(honest)} when one prompt labels and another measures, and {_effect(recentred)} without "
         "the push, the shift that the knockout gives to every example alike.",
         _control([row for row in claims if (row.claim, row.model) == (CLAIMS["control"].number, model)]),
@@ -265,10 +305,8 @@ def _forms(forms: pl.DataFrame) -> Iterator[str]:
                 )
 
 
-def _published(series: pl.DataFrame, model: str, datasets: Sequence[str]) -> str:
-    wanted = {"rule": "flip", "logits": "measured", "anchor": "gap", "intervention": "exact_question", "model": model}
-    gaps = series.filter(pl.col("dataset").is_in(datasets), **wanted)["area"].drop_nulls().to_list()
-    return f"is {signed(fmean(gaps))} points" if gaps else "has no value"
+def _published(gap: float | None) -> str:
+    return "has no value" if gap is None else f"is {signed(gap)} points"
 
 
 def _effect(claim: JudgedClaim) -> str:

@@ -1,0 +1,34 @@
+// The contents say which section is being read, and a link into a folded section unfolds it.
+const links = new Map([...document.querySelectorAll("#contents a")].map((link) => [link.hash.slice(1), link]));
+const places = [...links.keys()].map((name) => document.getElementById(name));
+
+function mark() {
+  const line = innerHeight / 3;
+  const above = places.filter((place) => place.getBoundingClientRect().top <= line);
+  const here = links.get((above.at(-1) ?? places[0]).id);
+  for (const link of links.values()) {
+    if (link === here) {
+      if (link.ariaCurrent) return;
+      link.ariaCurrent = "true";
+      const bar = link.parentElement;
+      bar.scrollTo({ left: link.offsetLeft - bar.clientWidth / 2, top: link.offsetTop - bar.clientHeight / 2 });
+    } else link.ariaCurrent = null;
+  }
+}
+
+function unfold() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!target) return;
+  for (let part = target.querySelector(":scope > details") ?? target; part; part = part.parentElement) {
+    if (part.tagName === "DETAILS") part.open = true;
+  }
+  target.scrollIntoView();
+}
+
+addEventListener("scroll", mark, { passive: true });
+addEventListener("resize", mark);
+addEventListener("hashchange", unfold);
+// What is folded on the screen is printed all the same.
+addEventListener("beforeprint", () => document.querySelectorAll("section > details").forEach((part) => (part.open = true)));
+unfold();
+mark();
