@@ -1,5 +1,6 @@
 // The contents say which section is being read, and a link into a folded section unfolds it.
-const links = new Map([...document.querySelectorAll("#contents a")].map((link) => [link.hash.slice(1), link]));
+const named = (place) => decodeURIComponent(place.hash.slice(1));
+const links = new Map([...document.querySelectorAll("#contents a")].map((link) => [named(link), link]));
 const places = [...links.keys()].map((name) => document.getElementById(name));
 
 function mark() {
@@ -17,7 +18,7 @@ function mark() {
 }
 
 function unfold() {
-  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const target = document.getElementById(named(location));
   if (!target) return;
   for (let part = target.querySelector(":scope > details") ?? target; part; part = part.parentElement) {
     if (part.tagName === "DETAILS") part.open = true;
