@@ -183,7 +183,7 @@ def test_popularity_is_left_out_of_a_claim_where_no_dataset_has_it():
 def test_the_page_has_every_part_of_an_experiments_claim():
     tables = {("model", "one"): patching("holds", 0)}
     judged = judge_experiment("patching", tables, readable=set(tables))
-    alone = Findings({6: "as before"}, {}, claims=[], one_mechanism=[], kinds=[], landmarks=[], weights={}, note="")
+    alone = Findings({6: "as before"}, {}, {}, claims=[], one_mechanism=[], kinds=[], landmarks=[], weights={}, note="")
     findings = with_experiments(alone, judged)
     page = claims_page(findings, EVERY_CLAIM)
     assert list(json.loads(findings.to_json())["statements"]) == ["6", "7"], "that which was run"

@@ -65,9 +65,7 @@ def opened(
 def synthetic(tmp_path_factory) -> Path:
     """The page of two models and four datasets."""
     folder = tmp_path_factory.mktemp("synthetic")
-    (folder / "report.html").write_text(
-        page(Markup(""), ["A note."], sections(folder, LAYERS, TITLES)), encoding="utf-8"
-    )
+    (folder / "report.html").write_text(page(Markup(""), sections(folder, LAYERS, TITLES)), encoding="utf-8")
     return folder / "report.html"
 
 

@@ -22,7 +22,8 @@ from anchorscope.draw.kinds import FIGURE_KINDS, kinds_drawn
 from anchorscope.draw.panels import FEW, View, looks, read_style, save
 from anchorscope.report.chart import SHAPES, chart_section, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
-from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures, opening_section
+from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures
+from anchorscope.report.opening import MOST_MODELS, opening_section, outcome_sentence
 from anchorscope.report.page import ENVIRONMENT, Section, page
 from anchorscope.report.survives import label_errors_sentence, survives_section
 from anchorscope.report.tables import (
@@ -82,21 +83,53 @@ class Read(HTMLParser):
         self.tags.append(f"/{tag}")
 
 
+def outcome(**changed: object) -> dict:
+    """A model's numbers as claims.json has them."""
+    found = {"published": -20.54, "honest": [-4.9, -6.6, -3.3], "recentred": [-2.0, -2.8, -1.3], "examples": 1938}
+    return found | {"kinds": {"undecided": ["a", "b", "c"], "two_kinds": ["d"]}, "warnings": []} | changed
+
+
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory) -> Read:
     """A page on which every name, question and answer tries to be markup."""
     folder = tmp_path_factory.mktemp("hostile")
     titles = {"one": HOSTILE, "two": "TriviaQA"}
     parts = sections(folder, {"small": 4, "random": 6}, titles, HOSTILE)
-    return Read(page(opening_section({}, {HOSTILE: HOSTILE}), [HOSTILE], parts))
+    opening = opening_section({"m": outcome()}, {"m": HOSTILE}, {"m": HOSTILE}, pictures=[], notes=[HOSTILE])
+    return Read(page(opening, parts))
 
 
 def test_markup_in_names_questions_and_answers_shows_as_text(hostile):
     assert "img" not in hostile.tags
-    assert hostile.tags.count("script") == 5  # data and what draws them, of the chart and of the examples; and Vega
+    assert hostile.tags.count("script") == 6  # data and what draws them, of chart and examples; Vega; the page's own
     assert HOSTILE in hostile.cells
     for before in ("northern islands", r"It was written by author \w+"):
         assert re.search(f"{before} {re.escape(HOSTILE)}", hostile.seen)
+
+
+def test_the_page_begins_with_four_numbers_of_each_model_and_a_table_where_there_are_many():
+    one = opening_section({"m": outcome()}, {"m": "in full."}, {"m": "Model"}, pictures=[], notes=["Few."])
+    assert re.findall(r'<span class="large">(.*?)</span>', one) == ["−20.5", "−4.9", "−2.0", "undecided"]
+    assert "on 3 of 4 datasets" in one
+    assert "−6.6 … −3.3" in one
+    assert '<p class="note">Few.</p>' in one
+    titles = {str(number): f"Model {number}" for number in range(MOST_MODELS + 1)}
+    many = opening_section(dict.fromkeys(titles, outcome()), dict.fromkeys(titles, ""), titles, pictures=[], notes=[])
+    assert re.findall(r'<td class="number">([^<]*?) ?<', many)[:5] == ["1,938", "−20.5", "−4.9", "−2.0", "undecided"]
+    assert many.count("<tr>") == 1 + len(titles)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, "is −4.9 when another prompt measures it, and −2.0 without the push"),
+        ({"recentred": [-0.5, -1.2, 0.1]}, "is −4.9 when another prompt measures it, and cannot be told from zero"),
+        ({"honest": [-0.5, -1.2, 0.1]}, "−20.5 points, as published, cannot be told from zero when another prompt"),
+    ],
+)
+def test_one_sentence_says_what_is_left_of_the_published_gap(changed, said):
+    assert said in outcome_sentence(outcome(**changed))
+    assert outcome_sentence(outcome(**changed) | {"published": None}) is None
 
 
 def test_no_text_can_end_the_charts_data_and_it_arrives_as_it_was(hostile):
@@ -110,7 +143,7 @@ def test_no_text_can_end_the_charts_data_and_it_arrives_as_it_was(hostile):
 
 def test_the_page_allows_nothing_to_be_loaded(hostile):
     assert "</script" not in javascript()
-    html = page(Markup("One"), [], [Section("Two", Markup("three"))])
+    html = page(Markup("One"), [Section("Two", Markup("three"))])
     assert "default-src 'none'" in html
     assert not re.search(r"(src|href)=\"(?!data:|#)", html)
 
@@ -297,15 +330,23 @@ def test_claims_show_their_verdict_in_words_and_fold_single_datasets_away():
         "landmarks": [landmark],
     }
     html = claims_section(claims, {"m": "Model", "n": "Other"}, {"one": "One", "two": "Two"})
-    before, folded = html.split("<details>")
-    assert '<span class="badge supported">supported</span><span>Model, all datasets, recentred</span>' in before
-    assert "−6.8, 95 % interval −7.8 … −5.7" in before
-    assert '<span class="badge contradicted">contradicted</span><span>Model, One, recentred</span>' in folded
-    assert "in logits <b>undecided</b>" in folded
-    assert "in logits" not in before.split("<h3>")[1]
-    assert "Model against Other, all datasets" in folded
-    assert "a group has no examples" in folded
-    cells = Read(html).cells
+    whole, folded, rest = html.split("<details>")
+    assert '<span aria-hidden="true">✓</span> supported' in whole
+    assert "1. Question-Anchored lies below Answer-Anchored" in whole
+    assert '−6.8 <span class="soft">(−7.8 … −5.7)</span>' in whole
+    assert "in logits" not in whole.split("4. ")[0]
+    assert '<span aria-hidden="true">✗</span> contradicted' in folded
+    assert "in logits undecided" in folded
+    # The interval is drawn on a line whose middle is zero: its lower end is farthest, and so at 50 - 48.
+    ends = [round(50 - 48 * end / 7.8, 1) for end in (7.8, 6.84, 5.7)]
+    assert f'x1="{ends[0]}" x2="{ends[2]}" y1="6"' in whole
+    assert f'cx="{ends[1]}"' in whole
+    assert re.findall(r"<td>(.*?)</td>", whole)[:1] == ["recentred"]
+    assert "against Other" in whole
+    assert "a group has no examples" in whole
+    assert re.findall(r'<td class="number">(.*?)</td>', whole + folded) == ["1624", "–", "812"], "two datasets of 812"
+    assert "<code>recentred</code>" in rest
+    cells = Read(rest).cells
     assert cells[:8] == ["Model", "One", "residual", "−6.8", "−7.8 … −5.7", "−6.0", "−7.0 … −5.0", "no"]
     gains = ["−0.250 (−0.375 … −0.125)"] * 2
     assert cells[8:15] == ["Model", "One", "812", "two kinds", *gains, "8 %"]
@@ -437,7 +478,9 @@ def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten
     families = {"one": files, "other": files}  # the smaller models' figures are no larger
     pictures = make_pictures(families, {name: name for name in families}, tmp_path / "report.html")
     parts = [*sections(tmp_path, layers, FOUR), Section("Figures", figures_section(pictures))]
-    assert len(page(opening_section(pictures, {}), [], parts).encode()) < TEN_MEGABYTES
+    drawn = [picture for of_set in pictures.values() for picture in of_set]
+    opening = opening_section({}, {}, {}, pictures=drawn, notes=[])
+    assert len(page(opening, parts).encode()) < TEN_MEGABYTES
 
 
 def test_a_model_of_two_layers_has_no_layer_twice_on_its_axis():

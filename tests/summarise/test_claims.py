@@ -277,6 +277,7 @@ def test_the_page_shows_every_verdict_and_the_landmarks():
     findings = Findings(
         statements={},
         bottom_line={"small": "there is little."},
+        numbers={},
         claims=rows,
         one_mechanism=[null],
         kinds=[{**kinds, "within": within}],
@@ -331,5 +332,5 @@ def test_a_claim_on_which_delta_p_and_the_logit_disagree_says_so():
     far = replace(flat, answer=curve(-1.0, spread=0.01), bounds=1 / 25)
     row = next(row for row in judge_claims({"delta_p": [flat], "delta_logit": [far]}, []) if row.claim == 2)
     assert (row.verdict, row.in_logits["verdict"]) == ("supported", "contradicted")
-    findings = Findings({}, {}, claims=[row], one_mechanism=[], kinds=[], landmarks=[], weights={}, note="")
+    findings = Findings({}, {}, {}, claims=[row], one_mechanism=[], kinds=[], landmarks=[], weights={}, note="")
     assert "| **contradicted**: −1." in claims_page(findings, CLAIMS.values())

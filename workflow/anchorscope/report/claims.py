@@ -64,13 +64,18 @@ def model_claims(
         rows = [row for row in own if row["claim"] == claim.number]
         whole = [row for row in rows if row["dataset"] is None] or rows
         lines, by_dataset = (
-            [line for row in some for line in _lines(row, examples, models, datasets)]
+            with_bars([line for row in some for line in _lines(row, examples, models, datasets)])
             for some in (whole, [row for row in rows if row not in whole])
         )
         if rows:
-            reach = max((abs(end) for line in (*lines, *by_dataset) for end in line["ends"]), default=0.0) or 1.0
-            found.append({"claim": claim, "lines": lines, "by_dataset": by_dataset, "reach": reach})
+            found.append({"claim": claim, "lines": lines, "by_dataset": by_dataset})
     return found
+
+
+def with_bars(lines: list[dict]) -> list[dict]:
+    """The same lines, with the ends of their intervals, and the effects, on a common scale: zero at 50, up to 98."""
+    reach = max((abs(end) for line in lines for end in line["ends"]), default=0.0) or 1.0
+    return [line | {"bar": [round(50 + 48 * end / reach, 1) for end in line["ends"]]} for line in lines]
 
 
 def _lines(

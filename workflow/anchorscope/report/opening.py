@@ -35,8 +35,11 @@ def opening_section(
         for name, own in numbers.items()
         if name in models
     ]
+    warnings = [
+        f"{models[name]}: {said}" for name, own in numbers.items() if name in models for said in own["warnings"]
+    ]
     published = [picture for picture in pictures if picture.kind.placement == "top"]
-    return render("opening.html", models=shown, most=MOST_MODELS, published=published, notes=notes)
+    return render("opening.html", models=shown, most=MOST_MODELS, published=published, notes=[*notes, *warnings])
 
 
 def outcome_sentence(own: Mapping) -> str | None:

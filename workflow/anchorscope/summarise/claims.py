@@ -135,7 +135,7 @@ class Findings:
 
     statements: dict[int, str]  # by number, the claims that were judged, in words
     bottom_line: dict[str, str]  # by model, what was found in a few sentences
-    numbers: dict[str, dict]  # by model, what a page begins with: three gaps, and the datasets of each verdict on kinds
+    numbers: dict[str, dict]  # by model, what a page begins with: see `headline_numbers`
     claims: list[JudgedClaim]
     one_mechanism: list[dict]  # the gap beside what one mechanism would give
     kinds: list[dict]  # the verdict on each model and dataset: two kinds of examples, degrees, neither or undecided

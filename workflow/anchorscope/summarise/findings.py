@@ -92,7 +92,10 @@ def find(
         bottom_line={
             model: bottom_line(model, claims, kinds, series=series, forms=tables["forms"]) for model in coverage.models
         },
-        numbers={model: headline_numbers(model, claims, kinds, series) for model in coverage.models},
+        numbers={
+            model: headline_numbers(model, claims, kinds, series=series, forms=tables["forms"])
+            for model in coverage.models
+        },
         claims=claims,
         one_mechanism=beside_null(series, runs["delta_p"]),
         kinds=kinds,
@@ -244,9 +247,9 @@ def _gaps(model: str, claims: Sequence[JudgedClaim], series: pl.DataFrame) -> _G
 
 
 def headline_numbers(
-    model: str, claims: Sequence[JudgedClaim], kinds: Sequence[dict], series: pl.DataFrame
+    model: str, claims: Sequence[JudgedClaim], kinds: Sequence[dict], *, series: pl.DataFrame, forms: pl.DataFrame
 ) -> dict[str, object]:
-    """The numbers that a page about a model begins with: three gaps, and the datasets of each verdict on kinds."""
+    """What a page about a model begins with: three gaps, the datasets of each verdict on kinds, and warnings."""
     gaps = _gaps(model, claims, series)
     own = [row for row in kinds if row["model"] == model]
     return {
@@ -258,6 +261,7 @@ def headline_numbers(
             for verdict in dict.fromkeys(row["verdict"] for row in own)
         },
         "examples": sum(row["n"] for row in own),
+        "warnings": list(filter(None, [*_little_and_forms(own, forms.filter(model=model)), _control(model, claims)])),
     }
 
 
@@ -275,21 +279,27 @@ def bottom_line(
     if honest.effect is None:
         return f"nothing can be said, because {honest.because}."
     own = [row for row in kinds if row["model"] == model]
-    few = [row for row in own if row["n"] < FEW_EXAMPLES]
     datasets = f" and {len(judged)} datasets" if len(judged) > 1 else ""
     sentences = [
-        f"Little can be said {_on(few)}: fewer than {FEW_EXAMPLES} examples." if few else "",
-        *_forms(forms.filter(model=model)),
+        *_little_and_forms(own, forms.filter(model=model)),
         f"Of {sum(row['n'] for row in own):,} examples," if own else "Here,",
         f"averaged over layers{datasets}, the gap between Question- and Answer-Anchored examples "
         f"{_published(gaps.published)} as published (this model under the published rule, not the paper's "
         f"numbers), {_effect(honest)} when one prompt labels and another measures, and {_effect(recentred)} without "
         "the push, the shift that the knockout gives to every example alike.",
-        _control([row for row in claims if (row.claim, row.model) == (CLAIMS["control"].number, model)]),
+        _control(model, claims),
         *_verdicts(own),
     ]
     text = " ".join(filter(None, sentences))
     return text[0].lower() + text[1:]
+
+
+def _little_and_forms(own: Sequence[dict], forms: pl.DataFrame) -> Iterator[str]:
+    """What to know before a model's gap is read: few examples, and groups that are forms."""
+    few = [row for row in own if row["n"] < FEW_EXAMPLES]
+    if few:
+        yield f"Little can be said {_on(few)}: fewer than {FEW_EXAMPLES} examples."
+    yield from _forms(forms)
 
 
 def _forms(forms: pl.DataFrame) -> Iterator[str]:
@@ -315,8 +325,9 @@ def _effect(claim: JudgedClaim) -> str:
     return f"{signed(claim.effect)} (95 % interval {between(claim.low, claim.high)})"
 
 
-def _control(rows: Sequence[JudgedClaim]) -> str:
+def _control(model: str, claims: Sequence[JudgedClaim]) -> str:
     """Where cutting as many other words moves the probe, too."""
+    rows = [row for row in claims if (row.claim, row.model) == (CLAIMS["control"].number, model)]
     moved = [
         row for row in rows if row.verdict == "contradicted" and row.effect is not None and row.dataset is not None
     ]

@@ -150,7 +150,8 @@ function linesOf({pair, anchor, curve}) {
   ];
 }
 
-function chart(lines, layer, width) {
+function chart(lines, layer, room) {
+  const width = Math.max(room, 200);  // while the page is not laid out, there is none
   const height = 250, left = 46, right = width - 12, top = 14, bottom = height - 42;
   const last = lines[0].values.length - 1;
   const x = (at) => left + ((right - left) * at) / Math.max(1, last);
@@ -207,7 +208,7 @@ more.addEventListener("click", () => listMore().focus());
 form.hidden = document.getElementById("explored").hidden = false;
 new ResizeObserver(() => {
   const box = article.querySelector(".curve"), width = article.clientWidth;
-  if (box && box.firstChild.getAttribute("width") !== String(width)) {
+  if (box && width && box.firstChild.getAttribute("width") !== String(width)) {
     box.replaceChildren(chart(linesOf(chosen), layerOf(chosen), width));
   }
 }).observe(article);
