@@ -132,7 +132,7 @@ def coded(clean: np.ndarray, cut: np.ndarray) -> str:
 def examples_section(pairs: Sequence[PairExamples]) -> Markup:
     """The explorer, with its data; and what is shown in its place where no script runs."""
     examples = [embedded(number, row) for number, pair in enumerate(pairs) for row in pair.rows.iter_rows(named=True)]
-    layers = [pair.rows["clean"].dtype.shape[0] for pair in pairs if pair.means]
+    layers = [len(pair.rows["clean"][0]) for pair in pairs if pair.means]
     verdicts, forms = ({example[name] for example in examples} for name in ("verdict", "form"))
     filters = {
         "model": list(dict.fromkeys(pair.model for pair in pairs)),
