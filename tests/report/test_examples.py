@@ -18,7 +18,7 @@ from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.report.examples import (
     LONGEST_TEXT,
     MOST_EMBEDDED,
-    STEPS,
+    P_STEPS,
     WITHOUT_SCRIPT,
     PairExamples,
     coded,
@@ -68,11 +68,11 @@ def check_curves(html: str, delta: pl.DataFrame, anchored: dict[str, bool], ques
     for example in shown:
         one = ids["".join(example["question"])]
         assert example["anchor"] == ("question" if anchored[one] else "answer")
-        np.testing.assert_allclose(decoded(example["curve"]), curves[one], atol=1 / (2 * STEPS) + 1e-6)
+        np.testing.assert_allclose(decoded(example["curve"]), curves[one], atol=1 / (2 * P_STEPS) + 1e-6)
     for anchor, mean in data["pairs"][pair]["means"].items():
         members = [curves[one] for one, flips in anchored.items() if flips == (anchor == "question")]
         assert mean["n"] == len(members)
-        np.testing.assert_allclose(decoded(mean["curve"]), np.mean(members, axis=0), atol=1 / (2 * STEPS) + 1e-6)
+        np.testing.assert_allclose(decoded(mean["curve"]), np.mean(members, axis=0), atol=1 / (2 * P_STEPS) + 1e-6)
 
 
 def test_curves_and_group_means_are_those_of_the_delta_table(tmp_path):
@@ -100,7 +100,7 @@ def test_a_finished_runs_page_has_the_curve_of_every_analysed_example(finished):
 @pytest.mark.parametrize("p", [0.0, 0.2, np.nextafter(0.5, 0), 0.5, 0.501, 1.0])
 def test_a_byte_is_on_its_probabilitys_side_of_one_half(p):
     clean, cut = decoded(coded(np.array([p]), np.array([1 - p])))
-    assert abs(clean[0] - p) <= 1 / (2 * STEPS)
+    assert abs(clean[0] - p) <= 1 / (2 * P_STEPS)
     assert (clean[0] >= 128 / 255) == (p >= 0.5)
     assert len(clean) == len(cut) == 1
 

@@ -17,22 +17,21 @@ from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.probe.quality import sigmoid
 from anchorscope.report.page import render
-from anchorscope.summarise.grouping import LABELLED_UNDER, over_repeats
+from anchorscope.summarise.grouping import LABELLED_UNDER, mean_logits
 from anchorscope.text.forms import QUESTION_FORMS
 
 MOST_EMBEDDED = 2000  # examples on a page
 WITHOUT_SCRIPT = 3  # of each anchor, model and dataset
 GOLD = 3  # accepted answers that are shown
 LONGEST_TEXT = 600  # characters of a question or an answer
-STEPS = 255  # between a probability of 0 and one of 1
+P_STEPS = 255  # between a probability of 0 and one of 1
 TEXTS = ["id", "question", "spans", "gold", "answer", "exact_start", "exact_answer", "question_form", "right"]
 LOGITS_READ = [
     *("component", "position", "intervention", "layer", "id", "hallucinated", "logit_clean_full", "logit_ko_full")
 ]
 ANCHORS = {"question": "Question-Anchored", "answer": "Answer-Anchored"}
 JUDGED = {True: "right", False: "hallucinated", None: "refused"}
-Pair = tuple[str, str]  # the names of a model and a dataset
-Answers = Mapping[Pair, Sequence[str]]  # files, by model and dataset
+Answers = Mapping[tuple[str, str], Sequence[str]]  # files, by model and dataset
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class PairExamples:
 
 def read_examples(
     deepest: Path | str,
-    delta: Mapping[Pair, str],
+    delta: Mapping[tuple[str, str], str],
     answers: Answers,
     *,
     models: Mapping[str, str],
@@ -87,7 +86,7 @@ def example_rows(judged: pl.DataFrame, shards: Iterable[Path | str]) -> pl.DataF
     return texts.join(told, on="id", maintain_order="left")
 
 
-def fair_shares(sizes: Mapping[Pair, int], most: int) -> dict[Pair, int]:
+def fair_shares(sizes: Mapping[tuple[str, str], int], most: int) -> dict[tuple[str, str], int]:
     """How many of each are shown: `most` in all, as equally shared as their sizes let."""
     shares, left = {}, most
     for taken, (pair, size) in enumerate(sorted(sizes.items(), key=lambda one: one[1])):
@@ -99,7 +98,7 @@ def fair_shares(sizes: Mapping[Pair, int], most: int) -> dict[Pair, int]:
 def layer_curves(delta: Path | str, headline: Headline) -> pl.DataFrame:
     """P(hallucinated) of every example, `clean` and `cut`: arrays, one value per layer."""
     rows = read_frame(delta, LOGITS_READ).filter(intervention=LABELLED_UNDER, **vars(headline))
-    logits = over_repeats(rows).sort("id", "layer")
+    logits = mean_logits(rows).sort("id", "layer")
     ids = logits["id"].unique(maintain_order=True)
     clean, cut = (
         sigmoid(logits[f"logit_{state}_full"].cast(pl.Float64).to_numpy()).reshape(len(ids), -1)
@@ -126,7 +125,7 @@ def pair_examples(
 
 def coded(clean: np.ndarray, cut: np.ndarray) -> str:
     """Probabilities of all layers, clean ones first, as a byte each, in base64."""
-    return base64.b64encode(np.rint(STEPS * np.concatenate([clean, cut])).astype(np.uint8)).decode()
+    return base64.b64encode(np.rint(P_STEPS * np.concatenate([clean, cut])).astype(np.uint8)).decode()
 
 
 def examples_section(pairs: Sequence[PairExamples]) -> Markup:

@@ -89,7 +89,7 @@ def both_prompts(place: PlaceLogits) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def over_repeats(delta: pl.DataFrame) -> pl.DataFrame:
+def mean_logits(delta: pl.DataFrame) -> pl.DataFrame:
     """The logits of each intervention, layer and example, averaged over repeats; none where it cuts nothing."""
     logits = [name for name in delta.columns if name.startswith("logit_")]
     return (

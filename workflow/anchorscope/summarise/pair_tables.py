@@ -32,7 +32,7 @@ from anchorscope.summarise.grouping import (
     both_prompts,
     by_layer,
     group,
-    over_repeats,
+    mean_logits,
     read_place,
     read_places,
 )
@@ -231,7 +231,7 @@ def deepest_examples(
     lowest = series.filter(**wanted, **vars(headline))["deepest_layer"][0]
     if lowest is None:
         lowest = layers.filter("is_reference", **vars(headline))["layer"][0]
-    rows = over_repeats(delta.filter(layer=lowest))
+    rows = mean_logits(delta.filter(layer=lowest))
     clean, changed = (rows[f"logit_{state}_full"].cast(pl.Float64).to_numpy() for state in ("clean", "ko"))
     flipped = rows.filter(
         (pl.col("logit_clean_full") >= 0) != (pl.col("logit_ko_full") >= 0), intervention=LABELLED_UNDER
