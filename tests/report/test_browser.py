@@ -267,7 +267,7 @@ def examples_page(tmp_path_factory) -> Path:
     """A page with examples of two models and four datasets, and nothing else."""
     folder = tmp_path_factory.mktemp("examples")
     section = Section("Explore an example", examples_section(examples_of_run(folder, LAYERS, TITLES, HOSTILE_WORDS)))
-    (folder / "report.html").write_text(page(Markup(""), [], [section]), encoding="utf-8")
+    (folder / "report.html").write_text(page(Markup(""), [section]), encoding="utf-8")
     return folder / "report.html"
 
 

@@ -1,12 +1,14 @@
 """Every experiment has a section with its figure, what it shows, its verdicts and its numbers."""
 
 import re
+from html import unescape
 
 import pytest
 
 from anchorscope.draw.kinds import FIGURE_KINDS
 from anchorscope.experiments import READS
 from anchorscope.experiments.catalogue import EXPERIMENTS
+from anchorscope.report.claims import model_claims
 from anchorscope.report.experiments import experiment_numbers, experiment_section
 from anchorscope.report.figures import Link, Picture
 from experiment_tables import make_experiments
@@ -38,9 +40,13 @@ def test_a_section_has_figure_sentence_verdicts_and_numbers(name):
     text = " ".join(re.sub(r"<[^>]+>", " ", html).split())
     assert kind.caption.replace("'", "&#39;") in html
     assert EXPERIMENTS[name].shown.split("`")[0].split("'")[0].split("\n")[0] in text
-    assert f"{NUMBERS[name]}. {EXPERIMENTS[name].claim.statement[:10].capitalize()}"[:8] in text
-    assert "Q minus A +12.3 (−1.0 … +25.0), undecided" in text
-    assert "Small &lt;1B&gt;, P, honest" in text
+    claim = EXPERIMENTS[name].claim
+    assert f"Claim {NUMBERS[name]}, {claim.statement}: undecided for Small <1B>." in unescape(text)
+    judged = model_claims(claims()["claims"], "small", {}, {"small": "Small"}, {"popqa": "P"})
+    flip, honest = next(one["lines"] for one in judged if one["claim"] == claim)
+    assert (flip["about"], honest["about"]) == ("P, flip", "P, honest")
+    assert (honest["part"], honest["verdict"]) == ("Q minus A", "undecided")
+    assert (honest["text"], honest["interval"]) == ("+12.3", "−1.0 … 25.0")
     assert html.count("<tr>") == 1 + len(experiment_numbers(TABLES[name]))
 
 

@@ -7,6 +7,7 @@ import polars as pl
 from markupsafe import Markup
 
 from anchorscope.experiments.catalogue import EVERY_CLAIM
+from anchorscope.probe.anchor_rules import HONEST
 from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named
 from anchorscope.summarise.claims import CLAIMS, Claim
@@ -106,11 +107,10 @@ def _lines(
 
 
 def experiment_verdicts(claim: Claim, judged: Sequence[Mapping], models: Titles) -> str:
-    """A sentence on what an experiment's claim comes to for each model on all its datasets."""
-    rows = [row for row in judged if row["claim"] == claim.number]
+    """A sentence on what an experiment's claim comes to for each model; by the honest rule where it has groups."""
+    rows = [row for row in judged if row["claim"] == claim.number and row["rule"] in (HONEST, None)]
     whole = [row for row in rows if row["dataset"] is None] or rows
-    by_model = {models.get(row["model"], row["model"]): row["verdict"] for row in reversed(whole)}
-    said = "; ".join(f"{verdict} for {model}" for model, verdict in reversed(by_model.items()))
+    said = "; ".join(f"{row['verdict']} for {models.get(row['model'], row['model'])}" for row in whole)
     return f"Claim {claim.number}, {claim.statement}: {said or 'not judged'}."
 
 
