@@ -47,6 +47,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line("\n".join(table()))
 
 
+@pytest.fixture
+def double() -> Iterator[None]:
+    """Tensors have double precision unless another is asked for."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
 @pytest.fixture(scope="session")
 def tokenizer() -> PreTrainedTokenizerBase:
     """SmolLM2's tokenizer, from the package that ships it."""

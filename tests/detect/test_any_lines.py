@@ -1,17 +1,19 @@
 """Whatever lines are scored: each comes back with a probability, or one sentence says which line cannot."""
 
 import json
-import math
+from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import strategies as st
 
 from anchorscope.detect.detector_file import write_detector
 from anchorscope.detect.score_file import score_file
 from anchorscope.models.describe import describe
 from mutations import changed, check_refusal, spoilt, sweep, write
-from planted_detector import LAYERS, about, probes
+from planted_detector import LAYERS, SHOTS, about, probes
+from rounding import assert_same, of_a_score
 from small_things import small_tokenizer, tiny_model
 
 SUFFIXES = (".jsonl",)  # the formats that the command reads
@@ -90,6 +92,16 @@ def files(tmp_path_factory) -> tuple[Path, Path]:
     return folder / "tiny", folder / "tiny.safetensors"
 
 
+@cache
+def rounding_of(tokens: int) -> float:
+    """Of a score after so many tokens, with states as large as those of all tokens after each other."""
+    vocabulary = len(small_tokenizer())
+    model, layer = tiny_model("llama", vocabulary, layers=LAYERS), about("").layer
+    with torch.inference_mode():
+        states = model(torch.arange(vocabulary)[None], output_hidden_states=True).hidden_states[layer + 1][0]
+    return of_a_score(model, tokens, probes(), layer, states)
+
+
 def refuse(name: str) -> None:
     raise AssertionError(f"{name} is no JSON")
 
@@ -116,7 +128,9 @@ def test_any_line_is_scored_or_refused_in_a_sentence(cases, suffix, files, tmp_p
         for row, score in zip(found, scores, strict=True):
             assert score is None or 0 <= score <= 1
             before = known.setdefault((row["question"], row["answer"]), score)
-            assert score == before or math.isclose(score, before, abs_tol=1e-5), row
+            if score != before:
+                text = json.dumps([SHOTS, row["question"], row["answer"]])  # longer than the prompt in tokens
+                assert_same([score], [before], rounding_of(len(text)))
         return True
 
     found = sweep(cases, any_file(suffix), judge)

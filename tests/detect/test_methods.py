@@ -6,9 +6,9 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
 
 from anchorscope.detect.fits import (
+    BATCH,
     MEMBERS,
     Fits,
     Told,
@@ -25,10 +25,11 @@ from anchorscope.detect.reading import Reading
 from anchorscope.detect.reweighting import AMOUNTS, GATES
 from anchorscope.detect.scoring import scores_table, training_sets_of
 from anchorscope.extract.axes import EXACT
-from anchorscope.probe.logistic import FittedProbes, fit
+from anchorscope.probe.logistic import fit
 from anchorscope.probe.readers import presence, read_features
 from anchorscope.probe.scores import cross_fit_scores
 from anchorscope.probe.strengths import STRENGTHS, cross_fitting, fit_training_sets, own_fold, whole
+from plain_probe import PlainProbe
 from planted_detection import TWO_DIRECTIONS, World, probes_of_layers
 from rounding import assert_same, of_a_fit, of_probes, of_sums
 
@@ -59,35 +60,6 @@ def sigmoid(logits: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-logits))
 
 
-class Plain:
-    """Scikit-learn's regression on standardised features, classes weighted equally, as a function to logits."""
-
-    def __init__(self, features: np.ndarray, labels: np.ndarray, strength: float, rows: np.ndarray):
-        """`rows` are numbers of examples; one may be there several times."""
-        seen = features[rows].astype(float)
-        self.mean, scale = seen.mean(0), seen.std(0)
-        self.scale = np.where(scale > 1e-6 * np.abs(self.mean), scale, np.inf)
-        self.model = LogisticRegression(
-            C=1 / (strength * len(rows)), class_weight="balanced", tol=1e-10, max_iter=10_000
-        ).fit((seen - self.mean) / self.scale, labels[rows])
-        self.learnt = (features, labels, np.bincount(rows, minlength=len(labels)), strength)
-
-    def rounding(self, dtype: torch.dtype = torch.float32) -> float:
-        """Of the logits of the same probe as the library fits it; a chance moves by at most a quarter of that."""
-        weight = self.model.coef_[0] / self.scale
-        probes = FittedProbes(
-            torch.tensor(weight, dtype=dtype)[None, None],
-            torch.tensor(self.model.intercept_ - self.mean @ weight, dtype=dtype)[None],
-            converged=torch.ones(1, 1),
-        )
-        features, labels, counts, strength = self.learnt
-        learnt = (torch.from_numpy(features)[None], torch.from_numpy(labels), torch.from_numpy(counts)[None])
-        return of_probes(probes, *learnt, strengths=torch.tensor([[strength]]))
-
-    def __call__(self, features: np.ndarray) -> np.ndarray:
-        return self.model.decision_function((features.astype(float) - self.mean) / self.scale)
-
-
 def loss(logits: np.ndarray, labels: np.ndarray) -> float:
     """Log loss, classes weighted equally."""
     wrong, right = logits[labels == 1], logits[labels == 0]
@@ -105,7 +77,7 @@ def chosen(features: np.ndarray, labels: np.ndarray, folds: np.ndarray, fold: in
         total = 0.0
         for held in beside(fold):
             rows = np.flatnonzero((folds != fold) & (folds != held))
-            total += loss(Plain(features, labels, strength, rows)(features[folds == held]), labels[folds == held])
+            total += loss(PlainProbe(features, labels, strength, rows)(features[folds == held]), labels[folds == held])
         losses.append(total)
     return STRENGTHS[int(np.argmin(losses))], min(losses)
 
@@ -118,7 +90,7 @@ def inner(features: np.ndarray, labels: np.ndarray, folds: np.ndarray, fold: int
     found, rounding = np.zeros(len(labels)), 0.0
     for held in set(range(5)) - {fold}:
         rows = np.flatnonzero((folds != fold) & (folds != held))
-        plain = Plain(features, labels, strength, rows)
+        plain = PlainProbe(features, labels, strength, rows)
         found[folds == held] = plain((features if cut is None else cut)[folds == held])
         rounding = max(rounding, plain.rounding())
     return found, rounding
@@ -126,7 +98,7 @@ def inner(features: np.ndarray, labels: np.ndarray, folds: np.ndarray, fold: int
 
 def expert(features, labels, rows, everyone, strength):
     counts = np.bincount(labels[rows].astype(int), minlength=2)
-    return Plain(features, labels, strength, rows if counts.min() >= FEWEST_LEARNT else everyone)
+    return PlainProbe(features, labels, strength, rows if counts.min() >= FEWEST_LEARNT else everyone)
 
 
 def slow_mixtures(world: World, reading: Reading, fold: int) -> dict[str, tuple[np.ndarray, float]]:
@@ -144,19 +116,19 @@ def slow_mixtures(world: World, reading: Reading, fold: int) -> dict[str, tuple[
         (before, rounding), (after, _) = (inner(own, labels, folds, fold, strength, some) for some in (own, cut))
         group = ((before >= 0) != (after >= 0)).astype(int)
         how, _ = chosen(clean, group, folds, fold)
-        gates[gate] = says(Plain(clean, group, how, train), clean[test])
+        gates[gate] = says(PlainProbe(clean, group, how, train), clean[test])
         parts = [np.flatnonzero((folds != fold) & (group == side)) for side in (1, 0)]
         experts[gate] = [says(expert(clean, labels, part, train, strength), clean[test]) for part in parts]
         if gate == "published":
-            plain, probes = Plain(clean, labels, strength, train), probes_of_layers(world, reading)
+            plain, probes = PlainProbe(clean, labels, strength, train), probes_of_layers(world, reading)
             _, known = find_groups(reading.states, reading.labels, training_sets_of(reading), probes.strengths[LAYER])
             logit = np.where(test, probes.logits[LAYER, fold], known[fold])
             assert_same(logit, np.where(test, plain(clean), before), max(rounding, plain.rounding()))
             told = np.stack([logit, np.abs(logit)], axis=1)
             how, _ = chosen(told, group, folds, fold)
-            gates["logit"] = says(Plain(told, group, how, train), told[test])
+            gates["logit"] = says(PlainProbe(told, group, how, train), told[test])
     halves = [np.flatnonzero((folds != fold) & (reading.halves == half)) for half in (0, 1)]
-    experts["halves"] = [says(Plain(clean, labels, strength, half), clean[test]) for half in halves]
+    experts["halves"] = [says(PlainProbe(clean, labels, strength, half), clean[test]) for half in halves]
     for name, gate, pair in [
         ("mop", "published", "published"),
         ("mop_honest", "honest", "honest"),
@@ -168,12 +140,14 @@ def slow_mixtures(world: World, reading: Reading, fold: int) -> dict[str, tuple[
     members = []
     for member in range(MEMBERS):
         counts = resampled(folds != fold, labels, reading.clusters, np.random.default_rng([0, member]))
-        members.append(says(Plain(clean, labels, strength, np.repeat(np.arange(len(labels)), counts)), clean[test]))
+        members.append(
+            says(PlainProbe(clean, labels, strength, np.repeat(np.arange(len(labels)), counts)), clean[test])
+        )
     chances, roundings = zip(*members, strict=True)
     return found | {"ensemble": (np.mean(chances, axis=0), max(roundings))}
 
 
-def says(plain: Plain, features: np.ndarray) -> tuple[np.ndarray, float]:
+def says(plain: PlainProbe, features: np.ndarray) -> tuple[np.ndarray, float]:
     """Chances, and their rounding."""
     return sigmoid(plain(features)), plain.rounding() / 4
 
@@ -187,7 +161,7 @@ def slow_probes(reading: Reading, features: np.ndarray, fold: int) -> tuple[np.n
     """Logits of a fold, the least loss of a strength, and the rounding of logits."""
     labels, folds = reading.hallucinated.astype(int), reading.folds
     strength, least = chosen(features, labels, folds, fold)
-    plain = Plain(features, labels, strength, np.flatnonzero(folds != fold))
+    plain = PlainProbe(features, labels, strength, np.flatnonzero(folds != fold))
     return plain(features[folds == fold]), least, plain.rounding()
 
 
@@ -258,41 +232,36 @@ def test_the_mean_difference_and_its_probability_are_those_of_plain_loops(readin
     # Means over examples, and sums over what a state is wide of two means and a state.
     rounding = of_sums(len(folds) + 2 * states.shape[1], states.shape[1] * float(np.abs(states).max()) ** 2)
     assert_same(said["mean_difference"].scores[2, test], along(train, test), rounding)
-    regression = Plain(known[:, None], wrong.astype(int), STRENGTHS[-1], np.flatnonzero(train))
+    regression = PlainProbe(known[:, None], wrong.astype(int), STRENGTHS[-1], np.flatnonzero(train))
     expected = sigmoid(regression(along(train, test)[:, None]))
     assert_same(said["mean_difference"].chances[2, test], expected, regression.rounding(torch.float64) / 4)
 
 
 def test_probabilities_of_what_learns_nothing_are_fitted_to_the_training_folds(reading, said):
     values, train, test = reading.outputs["mean_entropy"][:, None], reading.folds != 1, reading.folds == 1
-    regression = Plain(values, reading.hallucinated.astype(int), STRENGTHS[-1], np.flatnonzero(train))
+    regression = PlainProbe(values, reading.hallucinated.astype(int), STRENGTHS[-1], np.flatnonzero(train))
     expected = sigmoid(regression(values[test]))
     assert_same(said["mean_entropy"].chances[1, test], expected, regression.rounding(torch.float64) / 4)
-
-
-@pytest.fixture
-def double():
-    """Tensors have double precision unless another is asked for."""
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 @pytest.mark.usefixtures("double")
 def test_networks_trained_together_are_those_that_torchs_own_layers_learn_alone():
     """Training sets of different size, classes of different size, and a feature that never varies.
 
-    Adam divides slopes by their own size, so no rounding is too small to turn the step of a parameter that hardly
-    matters. In single precision, nothing bounds what comes of it; in double precision, it is far below the tolerance.
+    Adam divides slopes by their own size, so in single precision rounding turns the steps of parameters that hardly
+    matter. In double precision it moves a network less than weights that begin off by the rounding of all that training
+    adds up one after the other: forwards and backwards, over every layer's inputs and the batch.
     """
     random = torch.Generator().manual_seed(1)
     states, labels = torch.randn(90, 6, generator=random), (torch.rand(90, generator=random) < 0.3).double()
     states[:, 4] = 2.0
     train = torch.stack([torch.arange(90) < 71, torch.arange(90) % 3 > 0])
-    found = read_network(states, labels, train, seed=3)
-    for number, inside in enumerate(train):
-        sizes, modules = (6, 256, 128, 64, 1), []
-        for (inputs, outputs), (weights, biases) in zip(pairwise(sizes), first_layers(2, 6, seed=3), strict=True):
+    steps, sizes = list(batches(train, seed=3)), (6, 256, 128, 64, 1)
+
+    def alone(number: int, inside: torch.Tensor, off: float = 0.0) -> torch.Tensor:
+        modules = []
+        for (inputs, outputs), parts in zip(pairwise(sizes), first_layers(2, 6, seed=3), strict=True):
+            weights, biases = (part * (1 + off * torch.randn(part.shape, generator=random).sign()) for part in parts)
             layer = torch.nn.Linear(inputs, outputs)
             layer.load_state_dict({"weight": weights[number].T, "bias": biases[number, 0]})
             modules += [layer, torch.nn.ReLU()]
@@ -302,14 +271,19 @@ def test_networks_trained_together_are_those_that_torchs_own_layers_learn_alone(
         share = labels[inside].mean()
         weights = torch.where(labels == 1, 0.5 / share, 0.5 / (1 - share))
         adam = torch.optim.Adam(network.parameters(), lr=1e-3)
-        for together in batches(train, seed=3):
+        for together in steps:
             batch = together[number][together[number] >= 0]
             adam.zero_grad()
             torch.nn.functional.binary_cross_entropy_with_logits(
                 network(seen[batch])[:, 0], labels[batch], weight=weights[batch]
             ).backward()
             adam.step()
-        assert_same(found[number], network(seen)[:, 0].detach(), 1e-7)
+        return network(seen)[:, 0].detach()
+
+    found, off = read_network(states, labels, train, seed=3), of_sums(2 * len(steps) * (sum(sizes) + BATCH), 1.0)
+    for number, inside in enumerate(train):
+        expected = alone(number, inside)
+        assert_same(found[number], expected, float((alone(number, inside, off) - expected).abs().max()))
 
 
 def test_a_network_begins_with_small_weights_and_sees_every_example_once_an_epoch():
@@ -402,7 +376,7 @@ def test_the_gates_of_the_file_are_those_of_the_mixture(world, reading):
         (before, _), (after, _) = (inner(own, labels, folds, fold, strength, some) for some in (own, cut))
         group = ((before >= 0) != (after >= 0)).astype(int)
         how, _ = chosen(clean, group, folds, fold)
-        expected, rounding = says(Plain(clean, group, how, np.flatnonzero(folds != fold)), clean[folds == fold])
+        expected, rounding = says(PlainProbe(clean, group, how, np.flatnonzero(folds != fold)), clean[folds == fold])
         assert_same(table[gate].to_numpy()[folds == fold], expected, rounding)
     assert table["id"].to_list() == reading.ids
 

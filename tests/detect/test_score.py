@@ -28,8 +28,8 @@ from anchorscope.detect.detector_file import write_detector
 from anchorscope.detect.score_file import read_rows, score_file
 from anchorscope.models.describe import describe
 from anchorscope.models.manifest import Manifest, tokenizer_hash
-from planted_detector import LAYERS, SHOTS, WIDTH, about, manifest, probes
-from rounding import assert_same, of_a_pass, of_sums
+from planted_detector import LAYERS, SHOTS, about, manifest, probes
+from rounding import assert_same, of_a_score
 from small_things import ROOT, tiny_model
 
 ASKED = {
@@ -56,8 +56,7 @@ def model(tokenizer):
 def one_by_one(model, tokenizer, detector: Detector, layer: int) -> tuple[list[float], float]:
     """One plain forward pass per answer. Prompt and answer are tokenised apart; `grade` finds the token to read.
 
-    And the rounding: a chance moves by at most a quarter of its logit, which moves with all numbers of a state, and is
-    a sum of them.
+    And the rounding.
     """
     learnt, prompt, found, states, tokens = detector.probes, few_shot_prompt(SHOTS), [], [], 0
     block = model.get_decoder().layers[layer]
@@ -79,10 +78,7 @@ def one_by_one(model, tokenizer, detector: Detector, layer: int) -> tuple[list[f
         units = (state - learnt.mean[layer]) / learnt.scale[layer]
         found.append(1 / (1 + np.exp(-float(units @ learnt.weight[layer] + learnt.bias[layer]))))
     handle.remove()
-    weight, seen = (learnt.weight / learnt.scale)[layer].abs(), torch.stack(states)
-    largest = ((seen.abs() + learnt.mean[layer].abs()) @ weight).max() + learnt.bias[layer].abs()
-    moved = of_a_pass(model, tokens, seen) * float(weight.sum()) + of_sums(WIDTH + 3, float(largest), np.float32)
-    return found, moved / 4
+    return found, of_a_score(model, tokens, learnt, layer, torch.stack(states))
 
 
 @pytest.mark.parametrize(

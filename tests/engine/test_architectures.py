@@ -8,7 +8,7 @@ import pytest
 import transformers
 from transformers.utils import logging
 
-from architectures import IMAGE_MODELS, architectures, compare, judge, row, small_image_model
+from architectures import IMAGE_MODELS, architectures, compare, exact_to, judge, row, small_image_model
 from small_things import ROOT
 
 # One of each kind: packed, with latent attention, with layers that share keys, with code of its own for attention, with
@@ -36,7 +36,7 @@ def section(heading: str) -> str:
 
 
 def is_exact(row: dict[str, str]) -> bool:
-    return max(float(row[name]) for name in ("clean", "knockout", "window")) < 1e-4 and row["answers"] == "equal"
+    return max(float(row[name]) for name in ("clean", "knockout", "window")) < exact_to() and row["answers"] == "equal"
 
 
 @pytest.fixture(autouse=True)

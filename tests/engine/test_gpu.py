@@ -20,10 +20,13 @@ from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.models.gpus import give_back, take
 from anchorscope.models.loading import leave_gpus
-from anchorscope.probe.delta import measure
+from anchorscope.probe.delta import measure_places
+from anchorscope.probe.examples import examples_of
+from anchorscope.probe.label_errors import labellings
 from anchorscope.probe.scores import cross_fit_scores
 from engines import collected, engine_on, greedy, tried_engine
 from few_examples import forest, longest
+from measured import check_measured
 from rounding import assert_same, of_a_pass, of_probes, of_sureness
 from small_things import FAMILIES, tiny_model
 
@@ -200,7 +203,7 @@ def test_a_job_that_waits_for_a_gpu_has_nothing_on_it():
 
 def test_the_probe_stage_gives_the_same_on_the_gpu_and_on_the_cpu(tmp_path):
     generator = torch.Generator().manual_seed(0)
-    count, layers, width = 120, 3, 40
+    count, layers, width = 120, 3, 20  # so narrow that distances are measured along all directions
     wrong = torch.arange(count) % 2
     block = torch.randn(1, layers, len(PASSES), 1, count, width, generator=generator)
     block[..., 0] += 1.5 * wrong
@@ -208,22 +211,15 @@ def test_the_probe_stage_gives_the_same_on_the_gpu_and_on_the_cpu(tmp_path):
     shape = {"layers": layers, "width": width, "dtype": torch.float32}
     with ActivationWriter(tmp_path / "a", **shape, made_from={}, grid=HEADLINE) as writer:
         writer.add([{**key, "right": bool(key["right"])} for key in keys], block)
-    tables = [
-        measure(
-            ActivationReader([tmp_path / "a"]),
-            folds=5,
-            seed=0,
-            where="here",
-            on_gpu=on_gpu,
-            headline=Headline(*HEADLINE.places()[0]),
-        )
-        for on_gpu in (False, True)
-    ]
-    for on_cpu, on_gpu in zip(*(found[:-1] for found in tables), strict=True):  # the last are the probes themselves
-        assert on_cpu.columns == on_gpu.columns
-        numbers = [name for name, kind in on_cpu.schema.items() if kind.is_float()]
-        for name in numbers:  # areas, intervals and distances among them; the next test holds the probes themselves
-            np.testing.assert_allclose(on_gpu[name], on_cpu[name], atol=0.1 if "delta" in name else 2e-3)
+    reader, (place,) = ActivationReader([tmp_path / "a"]), HEADLINE.places()
+    examples = examples_of(reader.keys, folds=5, repeats=3, seed=0, where="here")
+    drawn = labellings(examples, seed=0)
+    on_cpu, on_gpu = (
+        measure_places(reader, examples, PASSES, on_gpu=there, errors={place: drawn})[place] for there in (False, True)
+    )
+    assert on_gpu.mislabelled.keys() == on_cpu.mislabelled.keys() != set()
+    states = reader.read_passes(*place, passes=PASSES, layers=range(layers))
+    check_measured(on_gpu, on_cpu, states, examples, drawn)  # tables are made from this without a GPU
     assert torch.cuda.memory_allocated() < 2**26
 
 

@@ -8,6 +8,7 @@ import csv
 import io
 import sys
 from dataclasses import dataclass
+from functools import cache
 from logging import getLogger
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from anchorscope.engine.parts import MODULES
 from anchorscope.engine.work import Variant, Work
 from engines import collected, greedy
 from reference import plain_greedy
+from rounding import of_a_pass
 from small_things import ROOT
 
 LAYERS, VOCABULARY, WIDTH = 4, 500, 32
@@ -288,7 +290,7 @@ class Found:
 
     @property
     def exact(self) -> bool:
-        return max(self.clean, self.knockout, self.window) < 1e-4 and self.generation
+        return max(self.clean, self.knockout, self.window) < exact_to() and self.generation
 
 
 def sequences() -> list[list[Variant]]:
@@ -300,6 +302,12 @@ def sequences() -> list[list[Variant]]:
         ids = np.concatenate([start, draw.integers(5, VOCABULARY, length)])
         found.append([Variant(ids, read=[len(ids) - 3, len(ids) - 1], cut=cut) for cut in ([], [12, 14, 15])])
     return found
+
+
+@cache
+def exact_to() -> float:
+    """How far rounding may move a pass of a plain model of this size, in units of the largest number."""
+    return of_a_pass(small_model("llama"), max(len(item[0].ids) for item in sequences()), torch.ones(1))
 
 
 def work(window: int | None = None) -> Work:
@@ -427,6 +435,7 @@ def page(verdicts: list[Verdict]) -> str:
         listed=len(verdicts),
         built=len(measured) + len(refused),
         exact=len(exact),
+        exact_to=exact_to(),
         packed=len(packed),
         plain=len(exact) - len(packed),
         wrong=f" Not so: {', '.join(wrong)}." if wrong else "",

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import ArrayLike
 from transformers import PreTrainedModel
 
+from anchorscope.detect.detector_file import DetectorProbes
 from anchorscope.probe.logistic import CONSTANT, JITTER, TOLERANCE, FittedProbes, class_weights
 
 
@@ -44,6 +45,23 @@ def of_logits(probes: FittedProbes, states: torch.Tensor) -> float:
     weight, bias = probes.weight.abs(), probes.bias.abs()
     largest = (weight @ states.abs().to(weight).mT + bias[..., None]).max()
     return 2 * (states.shape[-1] + 1) * torch.finfo(weight.dtype).eps * float(largest)
+
+
+def of_a_score(model: PreTrainedModel, tokens: int, learnt: DetectorProbes, layer: int, states: torch.Tensor) -> float:
+    """Of a detector's probability, after sequences of so many tokens, whose states are like these, [examples, width].
+
+    A chance moves by at most a quarter of its logit, which moves with all numbers of a state, and is a sum of them.
+    """
+    weight = (learnt.weight / learnt.scale)[layer].abs()
+    largest = ((states.abs() + learnt.mean[layer].abs()) @ weight).max() + learnt.bias[layer].abs()
+    sums = of_sums(states.shape[-1] + 3, float(largest), np.float32)
+    return (of_a_pass(model, tokens, states) * float(weight.sum()) + sums) / 4
+
+
+def of_an_area(logits: np.ndarray, positive: np.ndarray, rounding: float) -> float:
+    """Of the area under the curve: pairs of logits that lie no farther apart than both may move can change places."""
+    apart = np.abs(logits[positive][:, None] - logits[~positive])
+    return float((apart <= 2 * rounding).mean()) + of_sums(len(logits), 1.0)
 
 
 def of_sureness(model: PreTrainedModel, tokens: int) -> float:

@@ -1,13 +1,14 @@
 """How many layers, or components and positions, are probed together changes nothing that is measured."""
 
-import polars as pl
 import pytest
 import torch
-from polars.testing import assert_frame_equal
 
-from anchorscope.extract.axes import EXACT, Grid, Headline, passes_of
+from anchorscope.extract.axes import EXACT, Grid, passes_of
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.probe import delta
+from anchorscope.probe.examples import examples_of
+from anchorscope.probe.label_errors import labellings
+from measured import check_measured
 
 EXAMPLES, LAYERS, WIDTH = 100, 3, 8
 GRID = Grid(("resid", "mlp"), ("answer_last", "final"))
@@ -36,12 +37,16 @@ def reader(tmp_path) -> ActivationReader:
     [2, *(pytest.param(some, marks=pytest.mark.slow) for some in (LAYERS, 2 * LAYERS, 3 * LAYERS, 100))],
 )
 def test_all_that_is_probed_at_once_is_what_one_layer_at_a_time_gives(reader, layers_at_once, monkeypatch):
-    def measured(at_once: int) -> list[pl.DataFrame]:
-        monkeypatch.setattr(delta, "CHUNK_BYTES", at_once * EXAMPLES * WIDTH * 4)
-        headline = Headline("mlp", "answer_last")
-        found = delta.measure(reader, folds=4, repeats=2, seed=0, where="here", headline=headline)
-        assert len(found.probes) == len(GRID.places())
-        return [*found[:-1], *found.probes]
+    examples, passes = examples_of(reader.keys, folds=4, repeats=2, seed=0, where="here"), passes_of(EXACT)
+    errors = {("mlp", "answer_last"): labellings(examples, seed=0)}
 
-    for found, expected in zip(measured(layers_at_once), measured(1), strict=True):
-        assert_frame_equal(found, expected, rel_tol=1e-3, abs_tol=1e-3)
+    def measured(at_once: int) -> dict[delta.Place, delta.Measured]:
+        monkeypatch.setattr(delta, "CHUNK_BYTES", at_once * EXAMPLES * WIDTH * 4)
+        return delta.measure_places(reader, examples, passes, on_gpu=False, errors=errors)
+
+    found, expected = measured(layers_at_once), measured(1)
+    assert list(found) == list(expected) == GRID.places()
+    for place in GRID.places():
+        states = reader.read_passes(*place, passes=passes, layers=range(LAYERS))
+        assert bool(found[place].mislabelled) == bool(expected[place].mislabelled) == (place in errors)
+        check_measured(found[place], expected[place], states, examples, errors.get(place, []))

@@ -6,16 +6,17 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from anchorscope.extract.axes import PASSES, Headline
-from anchorscope.probe.anchor_rules import FULL, HALF_A, SECOND_B, Probe
+from anchorscope.extract.axes import EXACT, PASSES, Headline
+from anchorscope.probe.anchor_rules import FULL, HALF_A, SECOND_B
 from anchorscope.probe.delta import Measured, delta_table, label_errors_table, layers_table
 from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.label_errors import DRAWS, ERRORS, SHARE, Labelling, labellings, turn_labels
-from anchorscope.probe.scores import Scores, cross_fit_scores, distances, score_labellings
+from anchorscope.probe.scores import Logits, Scores, cross_fit_scores, distances, score_labellings
 from anchorscope.summarise.pair_tables import label_errors
+from plain_probe import PlainProbe
+from rounding import assert_same, of_sums
 
 HEADLINE = Headline("resid", "answer_last")
 LAYERS, FOLDS = 2, 4
@@ -51,91 +52,93 @@ def fitted(states: States, examples: Examples) -> tuple[Scores, pl.DataFrame, pl
     return scores, *(make(measured, examples).with_columns(**names) for make in (delta_table, layers_table))
 
 
-def moved(states: States, examples: Examples, drawn: list[Labelling]) -> pl.DataFrame:
-    scores, delta, layers = fitted(states, examples)
+def refitted(states: States, examples: Examples, drawn: list[Labelling], strengths: torch.Tensor) -> Logits:
+    """What probes say that learnt these labels."""
     split = examples.splits[0]
-    logits = score_labellings(
+    return score_labellings(
         states,
         labels=torch.from_numpy(np.array([one.hallucinated for one in drawn], bool).reshape(-1, len(examples.ids))),
         folds=torch.from_numpy(split.folds),
         halves=torch.from_numpy(split.halves),
-        strengths=scores.strengths,
+        strengths=strengths,
     )
+
+
+def moved(states: States, examples: Examples, drawn: list[Labelling], logits: Logits | None = None) -> pl.DataFrame:
+    """By these logits, or by those of probes that learnt the labels that are drawn."""
+    scores, delta, layers = fitted(states, examples)
     names = {name: pl.lit(value) for name, value in vars(HEADLINE).items()}
+    logits = logits or refitted(states, examples, drawn, scores.strengths)
     mislabelled = label_errors_table(logits, drawn, examples).with_columns(**names)
     return label_errors(mislabelled.sample(fraction=1, shuffle=True, seed=0), delta, layers, HEADLINE)
 
 
-class Slow:
-    """The same by loops over layers, folds and examples, with scikit-learn's probes."""
+def check(logits: Logits, states: States, examples: Examples, labels: np.ndarray, strengths: torch.Tensor) -> None:
+    """Logits [layers, examples] are those of scikit-learn's probes, fitted to these labels one by one."""
+    split, width = examples.splits[0], states["first", "clean"].shape[2]
+    for (probe, name), found in logits.items():
+        for (layer, fold), strength in np.ndenumerate(strengths.numpy()):
+            clean, read = (states[probe.prompt, run][layer].numpy() for run in ("clean", name))
+            held = split.folds == fold
+            seen = ~held if probe.half is None else ~held & (split.halves == probe.half)
+            plain = PlainProbe(clean, labels.astype(int), float(strength), np.flatnonzero(seen))
+            rounding = plain.rounding(said_of=read[held], inner=width > seen.sum())
+            assert_same(found[layer, held], plain(read[held]), rounding)
 
-    def __init__(self, states: States, examples: Examples, strengths: torch.Tensor):
-        self.states, self.split, self.strengths = states, examples.splits[0], strengths.numpy()
 
-    def logits(self, probe: Probe, labels: np.ndarray, intervention: str, layer: int) -> np.ndarray:
-        clean, read = (self.states[probe.prompt, name][layer].double().numpy() for name in ("clean", intervention))
-        found = np.zeros(len(labels))
-        for fold in range(FOLDS):
-            held = self.split.folds == fold
-            seen = ~held if probe.half is None else ~held & (self.split.halves == probe.half)
-            mean, scale = clean[seen].mean(0), clean[seen].std(0)
-            penalty = 1 / (self.strengths[layer, fold] * seen.sum())
-            model = LogisticRegression(C=penalty, class_weight="balanced", tol=1e-10, max_iter=10_000)
-            model.fit((clean[seen] - mean) / scale, labels[seen])
-            found[held] = model.decision_function((read[held] - mean) / scale)
-        return found
+def slow_report(logits: Logits, labels: np.ndarray, best: int) -> list[float]:
+    """The AUC at the best layer and over layers, and the gap, by loops over layers and examples."""
+    areas = [roc_auc_score(labels, row) for row in logits[FULL, "clean"]]
+    return [areas[best], np.mean(areas), np.mean([slow_gap(logits, layer) for layer in range(LAYERS)])]
 
-    def auc(self, labels: np.ndarray, layer: int) -> float:
-        return roc_auc_score(labels, self.logits(FULL, labels, "clean", layer))
 
-    def gap(self, labels: np.ndarray, layer: int) -> float:
-        gaps = []
-        for labelling, measuring in ((HALF_A, SECOND_B), (SECOND_B, HALF_A)):
-            told, tells = self.pair(labelling, labels, layer), self.pair(measuring, labels, layer)
-            groups: dict[bool, list[float]] = {True: [], False: []}
-            for own_clean, own_cut, clean, cut in zip(*told, *tells, strict=True):
-                verdict = 1 if clean >= 0 else -1
-                confidence = [1 / (1 + np.exp(-verdict * logit)) for logit in (clean, cut)]
-                groups[(own_clean >= 0) != (own_cut >= 0)].append(100 * (confidence[1] - confidence[0]))
-            gaps.append(np.mean(groups[True]) - np.mean(groups[False]))
-        return float(np.mean(gaps))
-
-    def pair(self, probe: Probe, labels: np.ndarray, layer: int) -> list[np.ndarray]:
-        return [self.logits(probe, labels, name, layer) for name in ("clean", "exact_question")]
+def slow_gap(logits: Logits, layer: int) -> float:
+    gaps = []
+    for labelling, measuring in ((HALF_A, SECOND_B), (SECOND_B, HALF_A)):
+        columns = [logits[probe, name][layer].tolist() for probe in (labelling, measuring) for name in ("clean", EXACT)]
+        groups: dict[bool, list[float]] = {True: [], False: []}
+        for own_clean, own_cut, clean, cut in zip(*columns, strict=True):
+            verdict = 1 if clean >= 0 else -1
+            confidence = [1 / (1 + np.exp(-verdict * logit)) for logit in (clean, cut)]
+            groups[(own_clean >= 0) != (own_cut >= 0)].append(100 * (confidence[1] - confidence[0]))
+        gaps.append(np.mean(groups[True]) - np.mean(groups[False]))
+    return float(np.mean(gaps))
 
 
 @pytest.mark.parametrize("width", [pytest.param(6, id="narrow"), pytest.param(100, id="wide", marks=pytest.mark.slow)])
 def test_moves_are_those_of_probes_that_are_fitted_one_by_one(width):
+    """What is reported is that of the library's own logits, which are those of such probes."""
     states, examples = make(count=120, width=width, signal=0.8)
     drawn = labellings(examples, seed=0)
-    found = moved(states, examples, drawn)
     scores, _, layers = fitted(states, examples)
+    logits = refitted(states, examples, drawn, scores.strengths)
+    found = moved(states, examples, drawn, logits)
     best = layers.filter("is_reference")["layer"][0]
-    slow = Slow(states, examples, scores.strengths)
     assert found.select("errors", "draw").rows() == sorted((one.errors, one.draw) for one in drawn)
-
-    def reported(labels: np.ndarray) -> list[float]:
-        areas, gaps = ([of(labels, layer) for layer in range(LAYERS)] for of in (slow.auc, slow.gap))
-        return [areas[best], np.mean(areas), np.mean(gaps)]
-
-    before = reported(examples.hallucinated)
-    for one in drawn:
+    as_they_are = {key: scores.logits[key] for key in logits}
+    check(as_they_are, states, examples, examples.hallucinated, scores.strengths)
+    before = slow_report(as_they_are, examples.hallucinated, best)
+    for number, one in enumerate(drawn):
+        own = {key: some[:, number] for key, some in logits.items()}
+        check(own, states, examples, one.hallucinated, scores.strengths)
         row = found.filter(errors=one.errors, draw=one.draw).row(0, named=True)
-        after = reported(one.hallucinated)
+        after = slow_report(own, one.hallucinated, best)
         for name, there, here in zip(("auc", "auc_over_layers", "gap"), after, before, strict=True):
-            close = 0.05 if name == "gap" else 1e-3
-            assert row[name] == pytest.approx(there, abs=close)
-            assert row[f"{name}_move"] == pytest.approx(there - here, abs=close)
+            rounding = of_sums(2 * len(examples.ids), 100.0 if name == "gap" else 1.0)  # of either of two
+            assert_same([row[name], row[f"{name}_move"]], [there, there - here], rounding)
         assert (row["n"], row["turned"], row["layer"]) == (120, (one.hallucinated != examples.hallucinated).sum(), best)
     assert found["gap_move"].abs().max() > 0.5, "nothing moved that could differ"
 
 
 def test_no_turned_label_moves_nothing():
+    """Probes that learn the labels as they are say the same, and nothing else is compared with it."""
     states, examples = make(count=120, width=100, signal=0.8)
-    (row,) = moved(states, examples, [Labelling("random", 0, examples.hallucinated)]).to_dicts()
-    assert row["turned"] == 0
-    assert (row["auc_move"], row["auc_over_layers_move"]) == (pytest.approx(0, abs=1e-3), pytest.approx(0, abs=1e-3))
-    assert row["gap_move"] == pytest.approx(0, abs=0.02)
+    same = Labelling("random", 0, examples.hallucinated)
+    scores, *_ = fitted(states, examples)
+    again = refitted(states, examples, [same], scores.strengths)
+    check({key: some[:, 0] for key, some in again.items()}, states, examples, same.hallucinated, scores.strengths)
+    (row,) = moved(states, examples, [same], {key: scores.logits[key][:, None] for key in again}).to_dicts()
+    assert (row["turned"], row["auc_move"], row["auc_over_layers_move"], row["gap_move"]) == (0, 0, 0, 0)
 
 
 def test_without_a_draw_there_is_no_row():
