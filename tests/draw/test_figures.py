@@ -4,21 +4,23 @@ import re
 import resource
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from html import unescape
+from itertools import combinations
 
 import matplotlib
 import numpy as np
 import polars as pl
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from anchorscope.draw.figures import DRAW, TEXT_ORDER, intervention_title, plot_family
 from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS, kinds_drawn
-from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, PUBLISHED_PLACE, View, read_style, save
+from anchorscope.draw.panels import BUNDLED_STYLE, FAINT, PALETTE, PUBLISHED_PLACE, View, read_style, save
 from anchorscope.draw.sheets import Source, draw_all
 from anchorscope.extract.axes import COMPONENTS, POSITIONS
 from anchorscope.files.frames import write_frame
@@ -191,8 +193,66 @@ def test_series_order_colours_lines_and_values_are_the_published_ones(figures):
 
 
 def test_the_bundled_style_tells_series_apart_without_colour():
-    looks = [(look["linestyle"], look["marker"]) for look in read_style().looks]
-    assert len(set(looks)) == len(looks)
+    for series in (read_style().published, read_style().looks):
+        looks = [(look["linestyle"], look["marker"]) for look in series]
+        assert len(set(looks)) == len(looks)
+
+
+# What red, green and blue light become for eyes without one kind of cone (Machado, Oliveira and Fernandes, 2009).
+EYES = {
+    "all cones": np.eye(3),
+    "no long waves": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "no middle waves": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "no short waves": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+}
+
+
+def light(colours: Iterable[str]) -> np.ndarray:
+    """The red, green and blue light of colours of a screen."""
+    screen = np.array([to_rgb(colour) for colour in colours])
+    return np.where(screen <= 0.04045, screen / 12.92, ((screen + 0.055) / 1.055) ** 2.4)
+
+
+def lab(light: np.ndarray) -> np.ndarray:
+    """CIE's L*, a* and b*, in which distances are about as large as they look."""
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    relative = np.clip(light, 0, 1) @ to_xyz.T / to_xyz.sum(1)
+    bent = np.where(relative > 0.008856, np.cbrt(relative), 7.787 * relative + 16 / 116)
+    x, y, z = bent.T
+    return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=1)
+
+
+def nearest(colours: Iterable[str], eyes: str) -> float:
+    """How far apart the two colours lie that such eyes take most easily for one another."""
+    seen = lab(light(colours) @ np.transpose(EYES[eyes]))
+    return min(float(np.linalg.norm(one - other)) for one, other in combinations(seen, 2))
+
+
+@pytest.mark.parametrize("eyes", EYES)
+def test_datasets_have_colours_that_every_reader_tells_apart(eyes):
+    """Ten units of L*a*b* are told apart at a glance; four datasets, as published, have twice that."""
+    assert nearest(PALETTE[:4], eyes) > 20
+    assert nearest(PALETTE, eyes) > 10
+    if eyes == "no long waves":
+        assert nearest(["tab:blue", "tab:green", "tab:purple", "tab:pink"], eyes) < 10, "the simulation can fail"
+
+
+def test_datasets_have_colours_that_stand_out_on_white():
+    """Three to one is what the accessibility guidelines ask of lines in figures."""
+    luminance = light(PALETTE) @ [0.2126, 0.7152, 0.0722]
+    assert (1.05 / (luminance + 0.05)).min() >= 3
+
+
+def test_outside_the_published_figure_a_dataset_has_one_colour(tables):
+    curves = shown(DRAW["honest"](tables, View(MODELS, DATASETS)).axes[0])
+    for (name, title), colour in zip(DATASETS.items(), PALETTE, strict=False):
+        question, answer = (curves[f"{letter} {title}"] for letter in "QA")
+        assert {to_hex(line.get_color()) for line in (question, answer)} == {colour}, name
+        assert (question.get_linestyle(), answer.get_linestyle()) == ("-", "--")
 
 
 def test_a_group_of_fewer_than_20_is_drawn_faint_and_not_dropped(summary):
@@ -223,7 +283,9 @@ def test_the_honest_figure_has_replicate_its_null_and_the_control(figures):
     lower = {x: y for x, y in bands[0].get_paths()[0].vertices if y < -15}
     assert [lower[layer] for layer in range(6)] == [-25.0 - layer for layer in range(6)]
     dotted = [line for line in above[0].get_lines() if line.get_linestyle() == ":" and len(line.get_ydata())]
-    assert [to_hex(line.get_color()) for line in dotted] == [to_hex(colour) for _, colour, *_ in SERIES]
+    assert [to_hex(line.get_color()) for line in dotted] == [
+        colour for colour in PALETTE[: len(DATASETS)] for _ in "QA"
+    ]
     assert {height for line in dotted for height in heights(line)} == {-20.0}
     assert not any(len(band.get_paths()) and to_hex(band.get_facecolor()[0]) == grey for band in below[0].collections)
     assert legend(figure) == [*(name for name, *_ in SERIES), "if one mechanism"]

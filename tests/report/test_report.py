@@ -14,12 +14,11 @@ import polars as pl
 import pytest
 import vl_convert
 from markupsafe import Markup
-from matplotlib.colors import to_hex
 from PIL import Image
 
 from anchorscope.draw.figures import DRAW
 from anchorscope.draw.kinds import FIGURE_KINDS, kinds_drawn
-from anchorscope.draw.panels import FEW, View, looks, read_style, save
+from anchorscope.draw.panels import FEW, PALETTE, View, read_style, save
 from anchorscope.report.chart import SHAPES, chart_section, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
 from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures
@@ -364,8 +363,7 @@ def test_the_chart_has_the_series_of_the_figure_in_its_order_and_colours():
     spec = family_chart(summary, View({"small": "Small", "random": "Random"}, FOUR))
     lists = {param["name"]: param.get("value") for param in spec["params"]}
     assert lists["all_label"] == [f"{letter} {title}" for title in FOUR.values() for letter in "QA"]
-    assert lists["all_colour"] == [to_hex(look["color"]) for look in looks(read_style(), 8)]
-    assert lists["all_colour"][:2] == ["#1f77b4", "#ff7f0e"]
+    assert lists["all_colour"] == [colour for colour in PALETTE[:4] for _ in "QA"]
     assert lists["all_marker"] == [name for name in ("circle", "square", "triangle-up", "diamond") for _ in "QA"]
     menus = {param["name"]: param["bind"]["options"] for param in spec["params"] if "options" in param.get("bind", "")}
     assert menus["chosen_model"] == [None, "Small", "Random (random weights)"]

@@ -7,7 +7,7 @@ such a function and add a record to `kinds.FIGURE_KINDS`.
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -178,12 +178,14 @@ def _titles(summary: pl.DataFrame, column: str, given: Sequence[str] | Mapping[s
 
 def _family(summary: pl.DataFrame, view: View, shown: Shown) -> Figure:
     rows = view.of(summary)
+    curves = zip(view.both_anchors(), cycle(view.style.published), strict=False)  # over again where it has fewer
+    published = [(wanted, look, label) for (wanted, _, label), look in curves]
     common = "" if shown.logits == "measured" else f"; {TAKEN_OUT[shown.logits]}"
     return grid(
         view,
         summary,
         [(shown.quantity.title, {})],
-        lambda panel, cell: _draw_anchors(panel, rows.filter(**cell), view, shown),
+        lambda panel, cell: _draw_anchors(panel, rows.filter(**cell), published, shown),
         heading=f"{intervention_title(shown.intervention)}; {RULE_TITLES[shown.rule]}{common}",
         ylim=limits(rows, shown.quantity),
     )
@@ -211,7 +213,7 @@ def draw_honest(tables: Tables, view: View) -> Figure:
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
         shown, model = cell["shown"], cell["model"]
-        _draw_anchors(panel, rows.filter(model=model), view, shown, null=shown.quantity is not change)
+        _draw_anchors(panel, rows.filter(model=model), view.both_anchors(), shown, null=shown.quantity is not change)
         if shown.intervention == EXACT:
             salmons = shown.of(summary).filter(anchor="question")
             _draw_salmons(panel, salmons, view, model=model, value=shown.quantity.value)
@@ -323,20 +325,17 @@ def draw_auc(tables: Tables, view: View) -> Figure:
     """How well the probes rank, clean and knocked out."""
     layers = view.of(tables["layers"]).with_columns(sure=pl.lit(True))
     salmons = tables["layers"].filter(intervention="clean")
-    chosen = looks(view.style, len(ANCHOR_LETTERS) * len(view.datasets))
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
-        for number, (dataset, title) in enumerate(view.datasets.items()):
-            of_question, of_answer = chosen[2 * number : 2 * number + 2]
-            cut = {**of_answer, "color": of_question["color"]}
-            mine = layers.filter(dataset=dataset, **cell).sort("layer")
+        for dataset, look, title in view.one_per_dataset():
+            mine = layers.filter(**dataset, **cell).sort("layer")
             both: list[Series] = [
-                ({"intervention": "clean"}, of_question, f"{title}, clean"),
-                ({"intervention": EXACT}, cut, f"{title}, cut"),
+                ({"intervention": "clean"}, look, f"{title}, clean"),
+                ({"intervention": EXACT}, {**look, "linestyle": "--"}, f"{title}, cut"),
             ]
             draw_curves(panel, mine, both, "auc", ("auc_low", "auc_high"))
             clean = mine.filter(intervention="clean")
-            panel.plot(clean["layer"], clean["auc_shuffled"], color=of_question["color"], linestyle=":", marker="")
+            panel.plot(clean["layer"], clean["auc_shuffled"], color=look["color"], linestyle=":", marker="")
         name_dotted(panel, SHUFFLED_LABEL)
         _draw_salmons(panel, salmons, view, model=cell["model"], value="auc")
 
@@ -372,7 +371,7 @@ def draw_grid(tables: Tables, view: View) -> Figure:
     lines = [(f"ΔP, {name}", {"component": name, "model": model}) for model in models for name in components]
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
-        _draw_anchors(panel, summary.filter(**cell), view, Shown())
+        _draw_anchors(panel, summary.filter(**cell), view.both_anchors(), Shown())
         if cell["component"] == components[0]:
             name_panel(panel, f"{models[cell['model']]}, {cell['position']}", len(positions))
 
@@ -441,13 +440,8 @@ def _say_above(panel: Axes, text: str) -> None:
     panel.text(0.02, 0.94, text, transform=panel.transAxes, va="top", fontsize="small")
 
 
-def _draw_anchors(panel: Axes, rows: pl.DataFrame, view: View, shown: Shown, *, null: bool = False) -> None:
+def _draw_anchors(panel: Axes, rows: pl.DataFrame, series: list[Series], shown: Shown, *, null: bool = False) -> None:
     """Two curves per dataset, from the rows of a model; with `null`, also where one mechanism would put them."""
-    every = list(product(view.datasets.items(), ANCHOR_LETTERS.items()))
-    series: list[Series] = [
-        ({"dataset": dataset, "anchor": anchor}, look, f"{letter} {title}")
-        for ((dataset, title), (anchor, letter)), look in zip(every, looks(view.style, len(every)), strict=True)
-    ]
     ends = (shown.quantity.low, shown.quantity.high)
     draw_curves(panel, shown.of(rows), series, shown.quantity.value, ends, null=null)
 

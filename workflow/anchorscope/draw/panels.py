@@ -50,6 +50,10 @@ ANCHOR_LETTERS = {"question": "Q", "answer": "A"}
 NULL_LABEL = "if one mechanism"
 PUBLISHED_PLACE = Headline("resid", "answer_last")
 LAYER = "Layer"  # the x axis of most figures
+# One entry per dataset, or other series. Colour-blind readers tell the colours apart (a test simulates them), and all
+# are dark enough on white; the published figure alone has the style's own.
+PALETTE = ("#126df5", "#dd6f23", "#0d5326", "#984f92", "#480a55", "#b57baf", "#77108b", "#2d3acc")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 Tables = Mapping[str, pl.DataFrame]  # those of a run, by name
 Strip = tuple[str, dict[str, Any]]  # a row or column of panels: its title, and what its panels show
@@ -64,7 +68,8 @@ class Style:
     """A style file at the width of a page or of a column."""
 
     params: dict  # of matplotlib
-    looks: list[dict]  # colour, line and marker of each series
+    published: list[dict]  # colour, line and marker of each curve of the published figure: two per dataset
+    looks: list[dict]  # those of each dataset, or other series, in all other figures
     width: float  # inches
     height: float  # inches of one row of panels
 
@@ -88,13 +93,18 @@ def read_style(path: Path | str | None = None, column: bool = False, changed: Ma
     params = {**sns.axes_style("whitegrid"), **params, **FIXED}
     with matplotlib.rc_context(params):
         now = matplotlib.rcParams
-        looks = [{"linestyle": "-", "marker": "", **look} for look in now["axes.prop_cycle"]]
+        own = now["axes.prop_cycle"] != _read_params(BUNDLED_STYLE)["axes.prop_cycle"]
+        published = [{"linestyle": "-", "marker": "", **look} for look in now["axes.prop_cycle"]]
         width, height = now["figure.figsize"]
         sizes = {name: now[name] for name in ("font.size", "lines.linewidth", "lines.markersize")}
-    if not column:
-        return Style(params=params, looks=looks, width=width, height=height)
-    scaled = {name: COLUMN_SCALE * size for name, size in sizes.items()}
-    return Style(params={**params, **scaled}, looks=looks, width=COLUMN, height=COLUMN_SCALE * height)
+    plain = zip(PALETTE, MARKERS, strict=True)
+    looks = [{"color": colour, "linestyle": "-", "marker": marker} for colour, marker in plain]
+    if own:  # whoever brings colours wants to see them everywhere
+        looks = published[:: len(ANCHOR_LETTERS)]
+    if column:
+        params |= {name: COLUMN_SCALE * size for name, size in sizes.items()}
+        width, height = COLUMN, COLUMN_SCALE * height
+    return Style(params=params, published=published, looks=looks, width=width, height=height)
 
 
 def _read_params(path: Path) -> dict:
@@ -200,10 +210,16 @@ class View:
         return [({column: name}, look, title) for (name, title), look in chosen]
 
     def one_per_dataset(self) -> list[Series]:
-        """The only curve of each dataset, which looks as its Question-Anchored one where there are two."""
-        every = looks(self.style, len(ANCHOR_LETTERS) * len(self.datasets))[:: len(ANCHOR_LETTERS)]
-        chosen = zip(self.datasets.items(), every, strict=True)
-        return [({"dataset": dataset}, look, title) for (dataset, title), look in chosen]
+        """A curve for each dataset."""
+        return self.series("dataset", self.datasets)
+
+    def both_anchors(self) -> list[Series]:
+        """Two curves for each dataset in its colour: Question-Anchored solid, Answer-Anchored dashed."""
+        return [
+            ({**dataset, "anchor": anchor}, {**look, "linestyle": line}, f"{letter} {title}")
+            for dataset, look, title in self.one_per_dataset()
+            for (anchor, letter), line in zip(ANCHOR_LETTERS.items(), ("-", "--"), strict=True)
+        ]
 
 
 def grid(

@@ -18,7 +18,7 @@ from anchorscope.draw.figures import (
     intervention_title,
     limits,
 )
-from anchorscope.draw.panels import ANCHOR_LETTERS, FAINT, FEW, MARKED, View, looks
+from anchorscope.draw.panels import ANCHOR_LETTERS, FAINT, FEW, MARKED, View
 from anchorscope.extract.axes import COMPONENTS
 from anchorscope.report.page import render
 
@@ -111,8 +111,7 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
     """The chart's Vega-Lite specification, with its data."""
     models, datasets = dict(zip(view.models, view.titles(summary), strict=True)), view.datasets
     data = records(summary, models, datasets)
-    labels = [f"{letter} {title}" for title in datasets.values() for letter in ANCHOR_LETTERS.values()]
-    styles = dict(zip(labels, map(_look, looks(view.style, len(labels))), strict=True))
+    styles = {label: _look(look) for _, look, label in view.both_anchors()}
     measured = [title for title in models.values() if title in set(data["model"])]
     wanted = {"rule": "honest", "logits": "measured", "quantity": "delta_p", "intervention": "exact_question"}
     menus = _menus(measured, list(datasets.values()), summary=summary, chosen={**wanted, **vars(view.headline)})
@@ -131,7 +130,10 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
         ],
         columns=len(models),
     )
-    lists = {"label": labels, **{name: [style[name] for style in styles.values()] for name in ("colour", "marker")}}
+    lists = {
+        "label": list(styles),
+        **{name: [style[name] for style in styles.values()] for name in ("colour", "marker")},
+    }
     chart = chart.add_params(*menus.values(), *(alt.param(f"all_{name}", value=some) for name, some in lists.items()))
     spec = chart.resolve_scale(x="independent").configure(**CONFIG).to_dict()
     return {**spec, "data": {"values": data.to_dicts()}}
