@@ -1,14 +1,19 @@
 """A loaded model is the one that was saved, however its weights lie in memory."""
 
+import json
+
+import pytest
 import torch
+from tokenizers import Tokenizer
 from torch import nn
+from transformers import PreTrainedTokenizerFast
 
 from anchorscope.models.fetch import fetch_model
 from anchorscope.models.loading import load_model
-from anchorscope.models.manifest import Manifest
+from anchorscope.models.manifest import Manifest, tokenizer_hash
 from rounding import assert_same, of_a_pass
 from small_run import save_model
-from small_things import tiny_model
+from small_things import small_tokenizer, tiny_model
 
 
 def test_weights_are_turned_in_memory_and_not_in_meaning(tokenizer, tmp_path, monkeypatch):
@@ -29,3 +34,44 @@ def test_weights_are_turned_in_memory_and_not_in_meaning(tokenizer, tmp_path, mo
     assert_same(found, expected, of_a_pass(saved, tokens.numel(), expected))
     half = load_model(manifest, "bfloat16", threads=1)
     assert all(parameter.is_contiguous() for parameter in half.parameters())
+
+
+def rewritten(**changes) -> PreTrainedTokenizerFast:
+    """A small tokenizer with parts of its description replaced; those of its model are merged."""
+    described = json.loads(small_tokenizer().backend_tokenizer.to_str())
+    described["model"] |= changes.pop("model", {})
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps({**described, **changes})))
+
+
+BYTES = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+MODEL = json.loads(small_tokenizer().backend_tokenizer.to_str())["model"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}, BYTES]}},
+        {"normalizer": {"type": "Sequence", "normalizers": []}},
+        {"model": {"continuing_subword_prefix": "", "end_of_word_suffix": ""}},
+    ],
+)
+def test_a_tokenizer_that_another_version_describes_in_other_words_is_the_same(written):
+    """Transformers 5.17 and 5.22 differ in these ways in what they make of one GGUF file."""
+    other = rewritten(**written)
+    assert other.backend_tokenizer.to_str() != small_tokenizer().backend_tokenizer.to_str()
+    assert tokenizer_hash(other) == tokenizer_hash(small_tokenizer())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"model": {"merges": MODEL["merges"][:-1]}},
+        {"model": {"vocab": {**MODEL["vocab"], "one more": len(MODEL["vocab"])}}},
+        {"normalizer": {"type": "Lowercase"}},
+        {"pre_tokenizer": {**BYTES, "add_prefix_space": False}},
+        {"added_tokens": []},
+    ],
+    ids=["a merge less", "a token more", "lower case", "no space before", "no special tokens"],
+)
+def test_a_tokenizer_that_reads_texts_otherwise_is_another(changed):
+    assert tokenizer_hash(rewritten(**changed)) != tokenizer_hash(small_tokenizer())

@@ -26,6 +26,8 @@ from anchorscope.files.identity import (
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase  # which drawing, and the start of a workflow, do not need
 
+MANY_SCRIPTS = """Who wrote  Émile in 1762?
+\tIt's ROUSSEAU’s; “naïve” straße, İstanbul, 東京タワー, मुंबई, ١٢٣, ﬁn 😀\r\n  x_1 = [3.14]\u200b """
 SALMON = "+salmon"  # ends the name of a trained model's twin with random weights
 
 
@@ -122,7 +124,15 @@ def hashes_of(folder: Path) -> Path:
 
 
 def tokenizer_hash(tokenizer: "PreTrainedTokenizerBase") -> str:
-    return hash_of(tokenizer.backend_tokenizer.to_str())
+    """What the tokenizer makes of texts: all its tokens and merges, and what it reads in a text of many scripts.
+
+    Not how it is written down: versions of a library describe the same tokenizer in different ways, and results travel
+    between machines.
+    """
+    backend = tokenizer.backend_tokenizer
+    model = json.loads(backend.to_str())["model"]
+    added = {number: token.content for number, token in backend.get_added_tokens_decoder().items()}
+    return hash_of([model["vocab"], model.get("merges"), added, backend.encode(MANY_SCRIPTS).ids])
 
 
 def check_unchanged(manifest: Manifest) -> None:
