@@ -63,7 +63,7 @@ def model_claims(
     found = []
     for claim in EVERY_CLAIM:
         rows = [row for row in own if row["claim"] == claim.number]
-        whole = [row for row in rows if row["dataset"] is None] or rows
+        whole = whole_rows(rows)
         lines, by_dataset = (
             with_bars([line for row in some for line in _lines(row, examples, models, datasets)])
             for some in (whole, [row for row in rows if row not in whole])
@@ -71,6 +71,12 @@ def model_claims(
         if rows:
             found.append({"claim": claim, "lines": lines, "by_dataset": by_dataset})
     return found
+
+
+def whole_rows(rows: Sequence[Mapping]) -> list[Mapping]:
+    """Of some verdicts, those on all datasets of a model; where it has one dataset, that is all of them."""
+    over_all = {row["model"] for row in rows if row["dataset"] is None}
+    return [row for row in rows if row["dataset"] is None or row["model"] not in over_all]
 
 
 def with_bars(lines: list[dict]) -> list[dict]:
@@ -109,8 +115,7 @@ def _lines(
 def experiment_verdicts(claim: Claim, judged: Sequence[Mapping], models: Titles) -> str:
     """A sentence on what an experiment's claim comes to for each model; by the honest rule where it has groups."""
     rows = [row for row in judged if row["claim"] == claim.number and row["rule"] in (HONEST, None)]
-    whole = [row for row in rows if row["dataset"] is None] or rows
-    said = "; ".join(f"{row['verdict']} for {models.get(row['model'], row['model'])}" for row in whole)
+    said = "; ".join(f"{row['verdict']} for {models.get(row['model'], row['model'])}" for row in whole_rows(rows))
     return f"Claim {claim.number}, {claim.statement}: {said or 'not judged'}."
 
 
