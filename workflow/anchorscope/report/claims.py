@@ -10,7 +10,7 @@ from anchorscope.experiments.catalogue import EVERY_CLAIM
 from anchorscope.probe.anchor_rules import HONEST
 from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named
-from anchorscope.summarise.claims import CLAIMS, Claim
+from anchorscope.summarise.claims import AGAINST, CLAIMS, Claim
 from anchorscope.summarise.claims_page import (
     ABOUT_KINDS,
     ABOUT_ONE_MECHANISM,
@@ -26,7 +26,6 @@ from anchorscope.summarise.findings import QUALITIES
 from anchorscope.summarise.wording import between, signed, with_ends
 
 SIGNS = {"supported": "✓", "contradicted": "✗", "undecided": "?", "does not apply": "–"}
-AGAINST = " against "
 
 
 def claims_section(claims: Mapping, models: Titles, datasets: Titles) -> Markup:
