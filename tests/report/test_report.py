@@ -21,6 +21,7 @@ from anchorscope.draw.kinds import FIGURE_KINDS, kinds_drawn
 from anchorscope.draw.panels import FEW, PALETTE, View, read_style, save
 from anchorscope.report.chart import SHAPES, chart_section, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
+from anchorscope.report.examples import JUDGED
 from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures
 from anchorscope.report.opening import MOST_MODELS, opening_section, outcome_sentence
 from anchorscope.report.page import ENVIRONMENT, Section, page
@@ -34,6 +35,7 @@ from anchorscope.report.tables import (
     named,
     reference_auc,
 )
+from anchorscope.summarise.claims import NOT_APPLICABLE, VERDICTS
 from anchorscope.summarise.verdict_on_kinds import COMPARED
 from synthetic_run import (
     HEADLINE,
@@ -153,6 +155,12 @@ def test_a_table_has_a_row_for_each_row_and_a_dash_for_nothing():
     assert '<th class="number">a b</th>' in html
     assert Read(html).cells == ["1.2", "x", "–", "&", "−3.0", "–"]
     assert "b" not in Read(html).tags
+
+
+@pytest.mark.parametrize("verdict", [*VERDICTS, NOT_APPLICABLE, *JUDGED.values()])
+def test_every_verdict_has_a_sign_that_is_not_read_out(verdict):
+    badge = MACROS.badge(verdict)
+    assert re.search(r'<span aria-hidden="true">[✓✗?–]</span> ' + verdict, badge)
 
 
 def test_the_deepest_layer_is_where_question_anchored_is_lowest():

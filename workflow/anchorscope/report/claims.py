@@ -25,8 +25,6 @@ from anchorscope.summarise.claims_page import (
 from anchorscope.summarise.findings import QUALITIES
 from anchorscope.summarise.wording import between, signed, with_ends
 
-SIGNS = {"supported": "✓", "contradicted": "✗", "undecided": "?", "does not apply": "–"}
-
 
 def claims_section(claims: Mapping, models: Titles, datasets: Titles) -> Markup:
     """A table of claims for each model, and below what to read beside them."""
@@ -102,7 +100,6 @@ def _lines(
             "about": ", ".join(about),
             "part": part["title"],
             "verdict": part["verdict"],
-            "sign": SIGNS[part["verdict"]],
             "in_logits": None if other == row["verdict"] else other,
             "ends": [end for end in (part["low"], part["effect"], part["high"]) if end is not None],
             "text": row.get("because") if part["effect"] is None else signed(part["effect"], decimals),
