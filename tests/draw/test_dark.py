@@ -9,6 +9,7 @@ from matplotlib.colors import TABLEAU_COLORS, to_rgb
 from anchorscope.draw.dark import PAGE, TEXT, contrast, for_dark
 from anchorscope.draw.panels import PALETTE
 from anchorscope.report.page import FOLDER
+from eyes import EYES, nearest
 
 HUE_STEP = 1 / 60  # what rounding to 256 steps of red, green and blue may turn a pale colour
 
@@ -27,6 +28,13 @@ def test_a_colour_stands_out_in_the_dark_and_keeps_its_hue(colour):
         hues = [rgb_to_hls(*to_rgb(one))[0] for one in (colour, found)]
         assert abs(hues[0] - hues[1]) < HUE_STEP
         assert contrast(found, PAGE) >= contrast(colour, PAGE), "it is not darker"
+
+
+@pytest.mark.parametrize("eyes", EYES)
+def test_datasets_have_colours_that_every_reader_tells_apart_in_the_dark(eyes):
+    """As on white: ten units of L*a*b* are told apart at a glance, and the first four datasets have twice that."""
+    assert nearest(map(for_dark, PALETTE[:4]), eyes) > 20
+    assert nearest(map(for_dark, PALETTE), eyes) > 10
 
 
 def test_white_becomes_the_page_black_its_text_and_greys_lie_between():

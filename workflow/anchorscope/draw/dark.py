@@ -5,10 +5,14 @@ from colorsys import hls_to_rgb, rgb_to_hls
 import numpy as np
 from matplotlib.colors import to_hex, to_rgb
 
+from anchorscope.draw.panels import PALETTE
+
 PAGE, TEXT = "#15171a", "#e4e6ea"  # of the report in the dark; they stand for white and black
 LEAST = 4.5  # contrast with the page, as for text
 LEAST_ON_WHITE = 3.0  # contrast of colours in figures
 BENT = 0.75  # how much faster contrast grows on white than in the dark, which has less room for it
+# For the colours of datasets, in their order: colour-blind readers tell these apart, too (a test simulates them).
+DARK_PALETTE = ("#187dff", "#f26d17", "#3ec77a", "#c759b8", "#e8d5ed", "#cb8dbf", "#f3b5fa", "#9da4f9")
 GREY = 0.1  # red, green and blue of a grey lie no farther apart
 
 
@@ -30,6 +34,8 @@ def for_dark(colour: str) -> str:
     The more a colour stands out on white, the more it does here, so that colours that differ by brightness alone are
     still told apart. Greys change places: white becomes the page, black its text.
     """
+    if colour in PALETTE:
+        return DARK_PALETTE[PALETTE.index(colour)]
     red_green_blue = to_rgb(colour)
     if max(red_green_blue) - min(red_green_blue) <= GREY:
         page, text = np.array(to_rgb(PAGE)), np.array(to_rgb(TEXT))
