@@ -31,7 +31,7 @@ def claims() -> dict:
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_section_has_figure_sentence_verdicts_and_numbers(name):
     kind = next(kind for kind in FIGURE_KINDS if kind.name == name)
-    picture = Picture(kind, "Small", source="data:image/webp;base64,", files=[Link("figures/x.png", "x.png")])
+    picture = Picture(kind, "Small", source="data:,wide", narrow="data:,narrow", files=[Link("figures/x.png", "x.png")])
     html = str(
         experiment_section(
             name, TABLES[name], [picture], claims(), models={"small": "Small <1B>"}, datasets={"popqa": "P"}

@@ -16,13 +16,12 @@ import vl_convert
 from markupsafe import Markup
 from PIL import Image
 
-from anchorscope.draw.figures import DRAW
 from anchorscope.draw.kinds import FIGURE_KINDS, kinds_drawn
-from anchorscope.draw.panels import FEW, PALETTE, View, read_style, save
+from anchorscope.draw.panels import FEW, PALETTE, View, read_style
 from anchorscope.report.chart import SHAPES, chart_section, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import JUDGED
-from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures
+from anchorscope.report.figures import figures_section, files_section, make_pictures, png_uri
 from anchorscope.report.opening import MOST_MODELS, opening_section, outcome_sentence
 from anchorscope.report.page import ENVIRONMENT, Section, page
 from anchorscope.report.survives import label_errors_sentence, survives_section
@@ -37,6 +36,7 @@ from anchorscope.report.tables import (
 )
 from anchorscope.summarise.claims import NOT_APPLICABLE, VERDICTS
 from anchorscope.summarise.verdict_on_kinds import COMPARED
+from read_figures import write_figure
 from synthetic_run import (
     HEADLINE,
     make_accounts,
@@ -425,7 +425,7 @@ def test_a_picture_is_smaller_than_the_figure_and_keeps_its_colours():
     whole.paste("#1f77b4", (100, 100, 1500, 300))
     file = io.BytesIO()
     whole.save(file, "png")
-    uri = data_uri(file.getvalue())
+    uri = png_uri(file.getvalue())
     assert uri.startswith("data:image/webp;base64,")
     with Image.open(io.BytesIO(base64.b64decode(uri.split(",", 1)[1]))) as small:
         assert small.size == (1400, 300)
@@ -447,7 +447,7 @@ def test_the_page_of_a_finished_run_links_to_every_file_of_it(finished):
     assert named_files <= links
     for section in (link[1:] for link in read.links if link.startswith("#")):
         assert f'id="{section}"' in html
-    assert html.count("data:image/webp;base64,") == len(kinds_drawn(9, words=1, windows=1))
+    assert html.count("<picture>") == len(kinds_drawn(9, words=1, windows=1))
 
 
 def test_the_page_of_a_finished_run_says_what_its_tables_say(finished):
@@ -476,12 +476,10 @@ def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten
         "deepest": make_deepest(layers, list(FOUR)),
         "accounts": make_accounts(layers, list(FOUR)),
     }
-    view = View({"large": "Large", "largest": "Largest"}, FOUR, HEADLINE)
+    models = {"large": "Large", "largest": "Largest"}
     kinds = [kind.name for kind in FIGURE_KINDS if not kind.experiment]
-    files = [tmp_path / f"{kind}.png" for kind in kinds]
-    for draw, file in zip(map(DRAW.get, kinds), files, strict=True):
-        save(draw(tables, view), file, view.style)
-    families = {"one": files, "other": files}  # the smaller models' figures are no larger
+    figures = [write_figure(tmp_path / kind, tables, models, FOUR) for kind in kinds]
+    families = {"one": figures, "other": figures}  # the smaller models' figures are no larger
     pictures = make_pictures(families, {name: name for name in families}, tmp_path / "report.html")
     parts = [*sections(tmp_path, layers, FOUR), Section("Figures", figures_section(pictures))]
     drawn = [picture for of_set in pictures.values() for picture in of_set]
