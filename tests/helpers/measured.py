@@ -1,6 +1,5 @@
 """What probes measure twice, in batches of other shapes or on other devices, is the same but for rounding."""
 
-import numpy as np
 import torch
 
 from anchorscope.probe.anchor_rules import FULL
@@ -9,7 +8,7 @@ from anchorscope.probe.examples import Examples
 from anchorscope.probe.label_errors import Labelling
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.strengths import CHOICE_TOLERANCE, VALIDATED, cross_fitting
-from rounding import assert_same, of_probes, of_sums
+from rounding import assert_same, of_distances, of_probes
 
 
 def check_measured(
@@ -41,16 +40,3 @@ def check_measured(
         assert_same(mine.inner_losses, other.inner_losses, VALIDATED * rounding)
     for run, distances in expected.distances.items():
         assert_same(found.distances[run], distances, of_distances(clean, states["first", run]))
-
-
-def of_distances(clean: torch.Tensor, states: torch.Tensor) -> float:
-    """Of distances of states [layers, examples, width] in units of the clean ones' spreads.
-
-    Both come from products over the width of states less a mean over the examples. What such a product is off, over the
-    least spread, is how far a distance moves, and what part of it moves with the spreads. A distance is at most the
-    longest state over the least spread.
-    """
-    mean = clean.mean(1, keepdim=True)
-    least = torch.linalg.svdvals(clean - mean).amin() / clean.shape[1] ** 0.5
-    longest = float((states - mean).norm(dim=2).max() / least)
-    return of_sums(clean.shape[1] + 2 * clean.shape[2], longest**2, np.float32)

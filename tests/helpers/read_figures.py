@@ -1,6 +1,22 @@
-"""What can be read off a drawn figure."""
+"""What can be read off a drawn figure, and its files."""
+
+from collections.abc import Mapping
+from pathlib import Path
 
 from matplotlib.figure import Figure
+
+from anchorscope.draw.figures import DRAW
+from anchorscope.draw.panels import Tables, View, read_style, save
+
+
+def write_figure(figure: Path, tables: Tables, models: Mapping[str, str], datasets: Mapping[str, str]) -> Path:
+    """The files of a figure that the report shows, at both widths; its kind is the last part of its path."""
+    for column, width in ((False, ""), (True, "_column")):
+        view = View(models, datasets, style=read_style(column=column))
+        drawn = DRAW[figure.name](tables, view)
+        for end in (".svg", ".png"):
+            save(drawn, figure.with_name(f"{figure.name}{width}{end}"), view.style)
+    return figure
 
 
 def outside(figure: Figure) -> list[str]:

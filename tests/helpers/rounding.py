@@ -157,3 +157,16 @@ def of_probes(
         apart += (turned @ seen.mT).abs() @ (bent * moved) + (float(moved.max()) if inner else 0.0)
         most = max(most, float(apart.max()))
     return 2 * most + of_logits(probes, read)
+
+
+def of_distances(clean: torch.Tensor, states: torch.Tensor) -> float:
+    """Of distances of states [layers, examples, width] in units of the clean ones' spreads.
+
+    Both come from products over the width of states less a mean over the examples. What such a product is off, over the
+    least spread, is how far a distance moves, and what part of it moves with the spreads. A distance is at most the
+    longest state over the least spread.
+    """
+    mean = clean.mean(1, keepdim=True)
+    least = torch.linalg.svdvals(clean - mean).amin() / clean.shape[1] ** 0.5
+    longest = float((states - mean).norm(dim=2).max() / least)
+    return of_sums(clean.shape[1] + 2 * clean.shape[2], longest**2, np.float32)

@@ -1,6 +1,7 @@
 """The report in a real browser: it asks for nothing, answers to menus, pointer and legend, and fits a phone."""
 
 import base64
+import io
 import json
 import shutil
 import time
@@ -8,14 +9,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from markupsafe import Markup
+from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from anchorscope.report.examples import examples_section
+from anchorscope.report.figures import Picture, figures_section, make_pictures
 from anchorscope.report.page import Section, page
-from synthetic_run import examples_of_run, make_summary, sections
+from read_figures import write_figure
+from synthetic_run import examples_of_run, make_accounts, make_deepest, make_layers, make_summary, sections
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
@@ -233,6 +238,34 @@ def test_dark_mode_turns_page_and_axes_light_on_dark(browser, synthetic):
             text = tab.locator("#chart .role-axis-label text").first.evaluate("node => getComputedStyle(node).fill")
         assert (_brightness(back) < 0.3) == dark
         assert (_brightness(text) > 0.7) == dark
+
+
+@pytest.fixture(scope="module")
+def pictured(tmp_path_factory) -> tuple[Path, Picture]:
+    """A page with one figure."""
+    folder = tmp_path_factory.mktemp("pictured")
+    made = {"summary": make_summary, "layers": make_layers, "deepest": make_deepest, "accounts": make_accounts}
+    tables = {name: make(LAYERS, list(TITLES)) for name, make in made.items()}
+    figure = write_figure(folder / "push", tables, MODELS, TITLES)
+    pictures = make_pictures({"both": [figure]}, {"both": HOSTILE}, folder / "report.html")
+    (folder / "report.html").write_text(page(Markup(""), [Section("Figures", figures_section(pictures))]))
+    return folder / "report.html", pictures["both"][0]
+
+
+@pytest.mark.parametrize(("width", "shown"), [(390, "narrow"), (1280, "source")])
+def test_a_figure_fits_the_screen_and_is_dark_where_the_page_is(browser, pictured, width, shown):
+    file, picture = pictured
+    for scheme, back, ink in (("light", 255, 0x26), ("dark", 0x18, 0xC5)):
+        with opened(browser, file, width, scheme, drawn="figure img") as tab:
+            image = tab.locator("figure img")
+            assert image.evaluate("node => node.currentSrc") == getattr(picture, shown)
+            pixels = np.array(Image.open(io.BytesIO(image.screenshot())).convert("RGB")).astype(int)
+            page_colour = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert f"rgb({', '.join(map(str, pixels[2, pixels.shape[1] // 2]))})" == page_colour
+        assert tuple(np.median(pixels.reshape(-1, 3), axis=0)) == tuple(pixels[2, pixels.shape[1] // 2])
+        grey = pixels[np.ptp(pixels, axis=2) <= 8].mean(axis=1)
+        farthest = grey[np.argmax(np.abs(grey - back))]
+        assert abs(farthest - ink) < 25, "the darkest, or lightest, grey is that of the texts"
 
 
 def _brightness(colour: str) -> float:

@@ -28,7 +28,9 @@ def own(tables) -> dict[str, pl.DataFrame]:
 
 
 def test_the_section_has_sentences_figures_tables_and_links(tables):
-    pictures = [Picture(kind, "Small", "data:image/webp;base64,", [Link("x.png", "x.png")]) for kind in DETECTION_KINDS]
+    pictures = [
+        Picture(kind, "Small", "data:,wide", "data:,narrow", [Link("x.png", "x.png")]) for kind in DETECTION_KINDS
+    ]
     html = str(
         detection_section(
             tables,

@@ -8,7 +8,7 @@ import pytest
 from anchorscope.draw.kinds import FIGURE_KINDS
 from anchorscope.experiments import READS
 from anchorscope.experiments.catalogue import EXPERIMENTS
-from anchorscope.report.claims import model_claims
+from anchorscope.report.claims import experiment_verdicts, model_claims
 from anchorscope.report.experiments import experiment_numbers, experiment_section
 from anchorscope.report.figures import Link, Picture
 from experiment_tables import make_experiments
@@ -31,7 +31,7 @@ def claims() -> dict:
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_section_has_figure_sentence_verdicts_and_numbers(name):
     kind = next(kind for kind in FIGURE_KINDS if kind.name == name)
-    picture = Picture(kind, "Small", source="data:image/webp;base64,", files=[Link("figures/x.png", "x.png")])
+    picture = Picture(kind, "Small", source="data:,wide", narrow="data:,narrow", files=[Link("figures/x.png", "x.png")])
     html = str(
         experiment_section(
             name, TABLES[name], [picture], claims(), models={"small": "Small <1B>"}, datasets={"popqa": "P"}
@@ -48,6 +48,21 @@ def test_a_section_has_figure_sentence_verdicts_and_numbers(name):
     assert (honest["part"], honest["verdict"]) == ("Q minus A", "undecided")
     assert (honest["text"], honest["interval"]) == ("+12.3", "−1.0 … 25.0")
     assert html.count("<tr>") == 1 + len(experiment_numbers(TABLES[name]))
+
+
+def test_a_model_with_one_probed_dataset_is_not_left_out_beside_a_model_with_several():
+    claim = EXPERIMENTS["patching"].claim
+    verdicts = {("small", "popqa"): "supported", ("large", "popqa"): "contradicted", ("large", None): "undecided"}
+    rows = [
+        {**claims()["claims"][0], "model": model, "dataset": dataset, "rule": "honest", "verdict": verdict, "parts": []}
+        for (model, dataset), verdict in verdicts.items()
+    ]
+    titles = {"small": "Small", "large": "Large"}
+    assert experiment_verdicts(claim, rows, titles).endswith(": supported for Small; undecided for Large.")
+    shown = {model: model_claims(rows, model, {}, titles, {"popqa": "P"})[0] for model in titles}
+    assert [line["verdict"] for line in shown["small"]["lines"]] == ["supported"]
+    assert [line["verdict"] for line in shown["large"]["lines"]] == ["undecided"]
+    assert [line["verdict"] for line in shown["large"]["by_dataset"]] == ["contradicted"]
 
 
 def test_the_workflow_knows_every_experiment_and_its_claim_has_its_name():

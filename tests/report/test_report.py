@@ -16,12 +16,12 @@ import vl_convert
 from markupsafe import Markup
 from PIL import Image
 
-from anchorscope.draw.figures import DRAW
 from anchorscope.draw.kinds import FIGURE_KINDS, kinds_drawn
-from anchorscope.draw.panels import FEW, PALETTE, View, read_style, save
+from anchorscope.draw.panels import FEW, PALETTE, View, read_style
 from anchorscope.report.chart import SHAPES, chart_section, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
-from anchorscope.report.figures import data_uri, figures_section, files_section, make_pictures
+from anchorscope.report.examples import JUDGED
+from anchorscope.report.figures import figures_section, files_section, make_pictures, png_uri
 from anchorscope.report.opening import MOST_MODELS, opening_section, outcome_sentence
 from anchorscope.report.page import ENVIRONMENT, Section, page
 from anchorscope.report.survives import label_errors_sentence, survives_section
@@ -34,7 +34,9 @@ from anchorscope.report.tables import (
     named,
     reference_auc,
 )
+from anchorscope.summarise.claims import NOT_APPLICABLE, VERDICTS
 from anchorscope.summarise.verdict_on_kinds import COMPARED
+from read_figures import write_figure
 from synthetic_run import (
     HEADLINE,
     make_accounts,
@@ -153,6 +155,12 @@ def test_a_table_has_a_row_for_each_row_and_a_dash_for_nothing():
     assert '<th class="number">a b</th>' in html
     assert Read(html).cells == ["1.2", "x", "–", "&", "−3.0", "–"]
     assert "b" not in Read(html).tags
+
+
+@pytest.mark.parametrize("verdict", [*VERDICTS, NOT_APPLICABLE, *JUDGED.values()])
+def test_every_verdict_has_a_sign_that_is_not_read_out(verdict):
+    badge = MACROS.badge(verdict)
+    assert re.search(r'<span aria-hidden="true">[✓✗?–]</span> ' + verdict, badge)
 
 
 def test_the_deepest_layer_is_where_question_anchored_is_lowest():
@@ -417,7 +425,7 @@ def test_a_picture_is_smaller_than_the_figure_and_keeps_its_colours():
     whole.paste("#1f77b4", (100, 100, 1500, 300))
     file = io.BytesIO()
     whole.save(file, "png")
-    uri = data_uri(file.getvalue())
+    uri = png_uri(file.getvalue())
     assert uri.startswith("data:image/webp;base64,")
     with Image.open(io.BytesIO(base64.b64decode(uri.split(",", 1)[1]))) as small:
         assert small.size == (1400, 300)
@@ -439,7 +447,7 @@ def test_the_page_of_a_finished_run_links_to_every_file_of_it(finished):
     assert named_files <= links
     for section in (link[1:] for link in read.links if link.startswith("#")):
         assert f'id="{section}"' in html
-    assert html.count("data:image/webp;base64,") == len(kinds_drawn(9, words=1, windows=1))
+    assert html.count("<picture>") == len(kinds_drawn(9, words=1, windows=1))
 
 
 def test_the_page_of_a_finished_run_says_what_its_tables_say(finished):
@@ -468,12 +476,10 @@ def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten
         "deepest": make_deepest(layers, list(FOUR)),
         "accounts": make_accounts(layers, list(FOUR)),
     }
-    view = View({"large": "Large", "largest": "Largest"}, FOUR, HEADLINE)
+    models = {"large": "Large", "largest": "Largest"}
     kinds = [kind.name for kind in FIGURE_KINDS if not kind.experiment]
-    files = [tmp_path / f"{kind}.png" for kind in kinds]
-    for draw, file in zip(map(DRAW.get, kinds), files, strict=True):
-        save(draw(tables, view), file, view.style)
-    families = {"one": files, "other": files}  # the smaller models' figures are no larger
+    figures = [write_figure(tmp_path / kind, tables, models, FOUR) for kind in kinds]
+    families = {"one": figures, "other": figures}  # the smaller models' figures are no larger
     pictures = make_pictures(families, {name: name for name in families}, tmp_path / "report.html")
     parts = [*sections(tmp_path, layers, FOUR), Section("Figures", figures_section(pictures))]
     drawn = [picture for of_set in pictures.values() for picture in of_set]

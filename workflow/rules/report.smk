@@ -1,7 +1,7 @@
 # Report: everything a run shows, on one page.
 # In:  results/{summary,series,strata,forms,label_errors,layers,deepest,text}.parquet, results/{experiment}.parquet, results/claims.json,
 #      results/{examples,questions}.csv, results/questions/…, results/answers/…, results/delta/…,
-#      results/figures/*/*.png, results/models/*.json, the style file; where `detect` was asked for also what it makes
+#      results/figures/*/*.svg and .png, results/models/*.json, the style file; where `detect` was asked for also what it makes
 # Out: results/report.html
 #      results/provenance.json   settings, code, models, datasets, libraries and devices that made the run
 
@@ -25,10 +25,10 @@ rule report:
         examples="results/examples.csv",
         questions="results/questions.csv",
         provenance="results/provenance.json",
-        figures=figure_files(FIGURES, widths=[""], formats=["png"]),
+        figures=figure_files(FIGURES, formats=["svg", "png"]),
         detection=lambda wildcards: where_detected(expand("results/{table}.parquet", table=DETECTION_TABLES)),
         detection_figures=lambda wildcards: where_detected(
-            figure_files(FIGURES, widths=[""], formats=["png"], kinds=DETECTION_DRAWN)
+            figure_files(FIGURES, formats=["svg", "png"], kinds=DETECTION_DRAWN)
         ),
         detectors=lambda wildcards: where_detected(
             expand("results/detectors/{model}.{format}", model=MODELS, format=["safetensors", "md"])

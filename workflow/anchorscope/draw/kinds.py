@@ -14,7 +14,8 @@ class FigureKind:
 
     name: str  # of its files; `draw_{name}` in `draw.figures`, `draw.experiments` or `draw.detection` draws it
     caption: str  # on the report
-    placement: Literal["top", "honest", "open", "folded"] = "folded"  # on the report: where it begins, then a section
+    # On the report: on its first screen, in the section on the honest gap, or among the figures, open or folded.
+    placement: Literal["top", "honest", "open", "folded"] = "folded"
     compares: Literal["places", "words", "windows"] | None = None  # drawn only where several of these were measured
     experiment: bool = False  # drawn only where the experiment of that name was run, in a section of the report for it
 

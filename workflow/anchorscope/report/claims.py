@@ -10,7 +10,7 @@ from anchorscope.experiments.catalogue import EVERY_CLAIM
 from anchorscope.probe.anchor_rules import HONEST
 from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named
-from anchorscope.summarise.claims import CLAIMS, Claim
+from anchorscope.summarise.claims import AGAINST, CLAIMS, Claim
 from anchorscope.summarise.claims_page import (
     ABOUT_KINDS,
     ABOUT_ONE_MECHANISM,
@@ -24,9 +24,6 @@ from anchorscope.summarise.claims_page import (
 )
 from anchorscope.summarise.findings import QUALITIES
 from anchorscope.summarise.wording import between, signed, with_ends
-
-SIGNS = {"supported": "✓", "contradicted": "✗", "undecided": "?", "does not apply": "–"}
-AGAINST = " against "
 
 
 def claims_section(claims: Mapping, models: Titles, datasets: Titles) -> Markup:
@@ -63,7 +60,7 @@ def model_claims(
     found = []
     for claim in EVERY_CLAIM:
         rows = [row for row in own if row["claim"] == claim.number]
-        whole = [row for row in rows if row["dataset"] is None] or rows
+        whole = whole_rows(rows)
         lines, by_dataset = (
             with_bars([line for row in some for line in _lines(row, examples, models, datasets)])
             for some in (whole, [row for row in rows if row not in whole])
@@ -71,6 +68,12 @@ def model_claims(
         if rows:
             found.append({"claim": claim, "lines": lines, "by_dataset": by_dataset})
     return found
+
+
+def whole_rows(rows: Sequence[Mapping]) -> list[Mapping]:
+    """Of some verdicts, those on all datasets of a model; where it has one dataset, that is all of them."""
+    over_all = {row["model"] for row in rows if row["dataset"] is None}
+    return [row for row in rows if row["dataset"] is None or row["model"] not in over_all]
 
 
 def with_bars(lines: list[dict]) -> list[dict]:
@@ -97,7 +100,6 @@ def _lines(
             "about": ", ".join(about),
             "part": part["title"],
             "verdict": part["verdict"],
-            "sign": SIGNS[part["verdict"]],
             "in_logits": None if other == row["verdict"] else other,
             "ends": [end for end in (part["low"], part["effect"], part["high"]) if end is not None],
             "text": row.get("because") if part["effect"] is None else signed(part["effect"], decimals),
@@ -109,8 +111,7 @@ def _lines(
 def experiment_verdicts(claim: Claim, judged: Sequence[Mapping], models: Titles) -> str:
     """A sentence on what an experiment's claim comes to for each model; by the honest rule where it has groups."""
     rows = [row for row in judged if row["claim"] == claim.number and row["rule"] in (HONEST, None)]
-    whole = [row for row in rows if row["dataset"] is None] or rows
-    said = "; ".join(f"{row['verdict']} for {models.get(row['model'], row['model'])}" for row in whole)
+    said = "; ".join(f"{row['verdict']} for {models.get(row['model'], row['model'])}" for row in whole_rows(rows))
     return f"Claim {claim.number}, {claim.statement}: {said or 'not judged'}."
 
 

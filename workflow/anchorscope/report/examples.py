@@ -16,7 +16,7 @@ from markupsafe import Markup
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.probe.quality import sigmoid
-from anchorscope.report.page import render
+from anchorscope.report.page import SIGNS, render
 from anchorscope.summarise.grouping import LABELLED_UNDER, mean_logits
 from anchorscope.text.forms import QUESTION_FORMS
 
@@ -143,7 +143,12 @@ def examples_section(pairs: Sequence[PairExamples]) -> Markup:
     }
     return render(
         "examples.html",
-        data={"pairs": [_described(pair) for pair in pairs], "examples": examples},
+        data={
+            "pairs": [_described(pair) for pair in pairs],
+            "examples": examples,
+            "anchors": ANCHORS,
+            "signs": {name: SIGNS[name] for name in JUDGED.values()},
+        },
         filters={name: options for name, options in filters.items() if len(options) > 1},
         anchors=ANCHORS,
         few=WITHOUT_SCRIPT,

@@ -4,9 +4,7 @@ import base64
 import io
 import os
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
@@ -16,7 +14,9 @@ from PIL import Image
 
 from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS, FigureKind
 from anchorscope.report.page import render
+from anchorscope.report.pictures import small_svg, svg_uri
 
+LARGEST = 400_000  # characters of an SVG's data URI
 WIDTH = 1400  # pixels: sharp at the width of the page, a third of the bytes of the file
 QUALITY = 85  # of 100
 KINDS_BY_NAME = {kind.name: kind for kind in (*FIGURE_KINDS, *DETECTION_KINDS)}
@@ -42,10 +42,17 @@ class Picture:
     kind: FigureKind
     models: str  # their titles
     source: str  # a data URI
+    narrow: str  # another for narrow screens
     files: list[Link]
 
 
-def data_uri(png: bytes) -> str:
+def figure_uri(figure: Path) -> str:
+    """A figure as a data URI: its SVG, which knows a dark screen, or if that is too large its PNG."""
+    uri = svg_uri(small_svg(figure.with_suffix(".svg").read_text(encoding="utf-8")))
+    return uri if len(uri) <= LARGEST else png_uri(figure.with_suffix(".png").read_bytes())
+
+
+def png_uri(png: bytes) -> str:
     """A figure's PNG made smaller, as a data URI. A palette would tint grids and turn a band into another's colour."""
     with Image.open(io.BytesIO(png)) as image:
         small = image.convert("RGB")
@@ -55,20 +62,18 @@ def data_uri(png: bytes) -> str:
     return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def by_set(figures: Iterable[str]) -> dict[str, list[str]]:
-    """Figures by the set of models that they show."""
-    return {name: list(some) for name, some in groupby(figures, lambda path: Path(path).parent.name)}
+def by_set(files: Iterable[str]) -> dict[str, list[Path]]:
+    """Figures by the set of models that they show, each by its path without width and format."""
+    figures = dict.fromkeys(Path(file).with_suffix("") for file in files)
+    wide = (figure for figure in figures if figure.name in KINDS_BY_NAME)
+    return {name: list(some) for name, some in groupby(wide, lambda figure: figure.parent.name)}
 
 
 def make_pictures(
-    figures: Mapping[str, Iterable[Path | str]], titles: Mapping[str, str], page: Path | str
+    figures: Mapping[str, Iterable[Path]], titles: Mapping[str, str], page: Path | str
 ) -> dict[str, list[Picture]]:
-    """The pictures of each set of models, from the PNG files of its figures; `titles` name the models of a set."""
-    with ThreadPoolExecutor() as threads:  # pictures are made smaller outside of Python's lock
-        return {
-            name: list(threads.map(partial(_picture, models=titles[name], page=page), paths))
-            for name, paths in figures.items()
-        }
+    """The pictures of each set of models, from `by_set`; `titles` name the models of a set."""
+    return {name: [_picture(figure, titles[name], page) for figure in some] for name, some in figures.items()}
 
 
 def honest_section(pictures: Iterable[Picture], bottom_line: Mapping[str, str], models: Mapping[str, str]) -> Markup:
@@ -87,13 +92,14 @@ def figures_section(pictures: Mapping[str, list[Picture]]) -> Markup:
     return render("figures.html", sets=[(of_set[0].models, of_set) for of_set in others])
 
 
-def _picture(path: Path | str, models: str, page: Path | str) -> Picture:
-    png = Path(path)
-    files = [png.with_name(f"{png.stem}{width}{end}") for width in ("", "_column") for end in (".pdf", ".svg", ".png")]
+def _picture(wide: Path, models: str, page: Path | str) -> Picture:
+    narrow = wide.with_name(f"{wide.name}_column")
+    files = [figure.with_suffix(end) for figure in (wide, narrow) for end in (".pdf", ".svg", ".png")]
     return Picture(
-        kind=KINDS_BY_NAME[png.stem],
+        kind=KINDS_BY_NAME[wide.name],
         models=models,
-        source=data_uri(png.read_bytes()),
+        source=figure_uri(wide),
+        narrow=figure_uri(narrow),
         files=[Link.to(file, page) for file in files],
     )
 

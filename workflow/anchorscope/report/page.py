@@ -11,6 +11,10 @@ from markupsafe import Markup
 from anchorscope.summarise.wording import number_text
 
 FOLDER = Path(__file__).resolve().parent / "templates"
+SIGNS = {  # of verdicts on claims and on answers, for those who do not see the colours of badges
+    **{"supported": "✓", "contradicted": "✗", "undecided": "?", "does not apply": "–"},
+    **{"right": "✓", "hallucinated": "✗", "refused": "–"},
+}
 
 
 def verbatim(file: str) -> Markup:
@@ -21,7 +25,7 @@ def verbatim(file: str) -> Markup:
 ENVIRONMENT = Environment(
     loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
-ENVIRONMENT.globals["verbatim"] = verbatim
+ENVIRONMENT.globals |= {"verbatim": verbatim, "signs": SIGNS}
 ENVIRONMENT.filters["number_text"] = number_text
 ENVIRONMENT.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
 

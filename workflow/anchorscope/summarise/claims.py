@@ -29,6 +29,7 @@ BEGINNING = 8  # one layer in so many counts as one of "the first layers"
 LARGER = 1.2  # a larger model has more than this many times the parameters
 VERDICTS = ("contradicted", "undecided", "supported")
 NOT_APPLICABLE = "does not apply"
+AGAINST = " against "  # between two models that a claim compares, the larger one first
 NO_BETTER_THAN_CHANCE = "the probe is no better than chance"
 Region = tuple[float, float]
 BELOW_ZERO: Region = (-np.inf, 0.0)
@@ -229,7 +230,7 @@ def _deepening(curve: Uncertain) -> Effect:
 
 def _larger_deeper(runs: list[Run], smaller: str, larger: str) -> JudgedClaim:
     """By the deepest layer of each model, averaged over the datasets that both were measured on."""
-    claim = _open("larger_deeper", f"{larger} against {smaller}")
+    claim = _open("larger_deeper", f"{larger}{AGAINST}{smaller}")
     questions = {(run.model, run.dataset): run.question for run in runs if run.reads_truth}
     shared = [name for model, name in questions if model == smaller and (larger, name) in questions]
     if not shared:

@@ -1,5 +1,5 @@
 // The explorer of single examples. Texts come from questions and models, so they only ever become text nodes.
-const {pairs, examples} = JSON.parse(document.getElementById("examples-data").textContent);
+const {pairs, examples, anchors, signs} = JSON.parse(document.getElementById("examples-data").textContent);
 const form = document.getElementById("explore");
 const matching = document.getElementById("matching");
 const list = document.getElementById("matches");
@@ -7,8 +7,6 @@ const more = document.getElementById("more");
 const article = document.getElementById("example");
 const PAGE = 50;  // matches that the list grows by
 const HALF = 128;  // the smallest byte of a probability of one half or more
-const GROUPS = {question: "Question-Anchored", answer: "Answer-Anchored"};
-const SIGNS = {right: "✓", hallucinated: "✗", refused: "–"};
 let matches = [], chosen;
 
 // Probabilities of all layers: a byte each, clean ones first.
@@ -44,8 +42,15 @@ function marked(stretches) {
   return stretches.map((stretch, index) => (index % 2 ? element("mark", {}, stretch) : stretch));
 }
 
+// A sign is not read out: the verdict's name stands beside it.
+function sign(verdict, className) {
+  const made = element("span", {className}, signs[verdict]);
+  made.ariaHidden = "true";
+  return made;
+}
+
 function badge(verdict) {
-  return element("span", {className: `badge ${verdict}`}, `${SIGNS[verdict]} ${verdict}`);
+  return element("span", {className: `badge ${verdict}`}, sign(verdict, ""), ` ${verdict}`);
 }
 
 const decimal = (byte) => (byte / 255).toFixed(2);
@@ -76,11 +81,9 @@ function wanted() {
 }
 
 function entry(example) {
-  const sign = element("span", {className: `sign ${example.verdict}`}, SIGNS[example.verdict]);
   const words = element("span", {className: "asked-words"}, example.question.join(""));
   const hidden = element("span", {className: "unseen"}, `${example.verdict}: `);
-  sign.setAttribute("aria-hidden", "true");
-  const button = element("button", {type: "button"}, sign, hidden, words);
+  const button = element("button", {type: "button"}, sign(example.verdict, `sign ${example.verdict}`), hidden, words);
   button.onclick = () => { show(example, button); article.scrollIntoView({block: "nearest"}); };
   return element("li", {}, button);
 }
@@ -112,7 +115,7 @@ function show(example, button) {
   chosen = example;
   if (!example) return article.replaceChildren(element("p", {className: "soft"}, "No example matches these filters."));
   const {pair} = example;
-  const about = [pair.model, pair.dataset, `${example.form.replace("_", " ")} question`, GROUPS[example.anchor]];
+  const about = [pair.model, pair.dataset, `${example.form.replace("_", " ")} question`, anchors[example.anchor]];
   article.replaceChildren(
     element("p", {className: "soft"}, about.filter(Boolean).join(" · ")),
     element("p", {className: "question"}, ...marked(example.question)),
@@ -141,7 +144,7 @@ function curveOf(example) {
 // The curves of an example and, behind them, the means of its group.
 function linesOf({pair, anchor, curve}) {
   const {n, curve: mean} = pair.means[anchor];
-  const group = `mean of ${n.toLocaleString("en")} ${GROUPS[anchor]}`;
+  const group = `mean of ${n.toLocaleString("en")} ${anchors[anchor]}`;
   return [
     {kind: "clean", title: "this example, clean", values: curve.clean},
     {kind: "cut", title: "this example, question cut", values: curve.cut},
