@@ -24,7 +24,10 @@ def outside(figure: Figure) -> list[str]:
     renderer = figure._get_renderer()
     sheet = figure.get_window_extent(renderer).padded(1)
     titles = [panel.title for panel in figure.axes if panel.get_title()]
-    texts = [figure._suptitle, *titles, *(panel.yaxis.label for panel in figure.axes), *figure.legends[0].get_texts()]
+    beside = [figure._supylabel] if figure._supylabel else []
+    above = [panel._left_title for panel in figure.axes]
+    labels = [*beside, *above, *(panel.yaxis.label for panel in figure.axes)]
+    texts = [figure._suptitle, *titles, *labels, *figure.legends[0].get_texts()]
     boxes = {text: text.get_window_extent(renderer) for text in texts if text.get_text()}
     off = [
         text.get_text() for text, box in boxes.items() if not (sheet.contains(*box.min) and sheet.contains(*box.max))

@@ -181,6 +181,7 @@ def make_deepest(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
                 {
                     "layer": np.full(ASKED, layers[model] // 2, np.int16),
                     "id": [f"{number * 7919 % 100_003:08x}" for number in range(1, ASKED + 1)],
+                    "question_form": [QUESTION_FORMS[number % len(QUESTION_FORMS)] for number in range(ASKED)],
                     "hallucinated": noise.random(ASKED) > 0.5,
                     "p_clean": clean,
                     "p_ko": cut,

@@ -445,6 +445,8 @@ def test_a_graded_shift_that_belongs_to_the_example_is_beyond_one_mechanism_with
 
 def test_the_deepest_table_holds_every_example_where_question_anchored_is_lowest():
     delta, layers = tables("two pathways", 200, 0, repeats=2)
+    forms = {name: "choice" if number % 3 else "who" for number, name in enumerate(sorted(set(delta["id"])))}
+    delta = delta.with_columns(question_form=pl.col("id").replace_strict(forms))
     deeper = delta.with_columns(pl.col("^logit_.*$") * 1.1, layer=pl.lit(1, pl.Int16))
     both = pl.concat([delta, deeper])
     found = summary_tables(
@@ -464,6 +466,7 @@ def test_the_deepest_table_holds_every_example_where_question_anchored_is_lowest
     rounding = of_sums(2, largest, np.float32)
     assert_same(own["p_clean"], sigmoid(clean.astype(float)), rounding / 4 + of_sums(1, 1.0, np.float32))
     assert_same(own["p_ko"], sigmoid(cut.astype(float)), rounding / 4 + of_sums(1, 1.0, np.float32))
+    assert dict(own.select("id", "question_form").iter_rows()) == forms
     assert own["question_anchored"].to_list() == ((clean >= 0) != (cut >= 0)).tolist()
     assert_same(own["logit_ko_second"], means["logit_ko_second_b"], rounding)
 

@@ -11,6 +11,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
@@ -22,8 +23,8 @@ from anchorscope.draw.panels import (
     ANCHOR_LETTERS,
     FEW,
     GREY,
+    NULL_LABEL,
     Series,
-    Strip,
     Style,
     Tables,
     View,
@@ -31,15 +32,17 @@ from anchorscope.draw.panels import (
     draw_curves,
     grid,
     looks,
-    name_dotted,
+    name_lines,
     name_panel,
     read_style,
+    write_over,
 )
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, Headline, window_of
 from anchorscope.files.arguments import is_list, is_text
 from anchorscope.files.faults import shortened
 from anchorscope.models.manifest import SALMON
 from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge_accounts
+from anchorscope.text.forms import CHOICE, HOW_MANY, WHEN, YES_NO
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,17 @@ TEXT_ORDER = ("before_answer", "answer_last", "final")  # of the positions
 FIRM = (pl.col("n") >= FEW) & pl.col("better_than_chance")  # the rest is drawn faint
 CONTROL = "control"
 SHUFFLED_LABEL = "shuffled labels"
+SALMON_LABEL = "random weights"
 UNCHANGED = "unchanged"
+ANCHOR_TITLES = {"question": "Question-Anchored", "answer": "Answer-Anchored"}
+ANSWERS = {False: "right answer", True: "hallucinated"}  # points of the first are filled, those of the second hollow
+# Points have a shape for questions that leave few answers to choose from, and for dates and numbers.
+FORM_SHAPES = {"yes or no": ("^", [YES_NO]), "choice": ("s", [CHOICE]), "when, how many": ("P", [WHEN, HOW_MANY])}
+KIND_CURVES = ("all examples", "if evidence is kept", "if it is lost")
+OTHER_FORMS, OTHER_SHAPE = "other questions", "o"
+ROOMY = 300  # points in a panel; more of them are smaller and more transparent
+VECTOR_POINTS = 3000  # in a figure; more of them are drawn as an image, so that files stay small
+BIN = 5  # points of ΔP in a bar
 RULE_TITLES = {
     "flip": "anchors by verdict flip at each layer",
     "fixed": "anchors by verdict flip at the reference layer",
@@ -187,7 +200,7 @@ def _family(summary: pl.DataFrame, view: View, shown: Shown) -> Figure:
         [(shown.quantity.title, {})],
         lambda panel, cell: _draw_anchors(panel, rows.filter(**cell), published, shown),
         heading=f"{intervention_title(shown.intervention)}; {RULE_TITLES[shown.rule]}{common}",
-        ylim=limits(rows, shown.quantity),
+        ylim=limits(shown.of(rows), shown.quantity, null=False),
     )
 
 
@@ -197,33 +210,43 @@ def draw_family(tables: Tables, view: View) -> Figure:
 
 
 def draw_honest(tables: Tables, view: View) -> Figure:
-    """What survives when one prompt labels and another measures, beside what one mechanism would show.
+    """What survives when one prompt labels and another measures, beside what one mechanism would show; the control.
 
-    Below it the same in logits, and the control.
+    A row of panels for each dataset, and a last one with the control of all.
     """
     summary = tables["summary"]
     rows = view.of(summary)
-    honest, change = Shown(rule="honest"), QUANTITY_COLUMNS["delta_logit"]
-    lines: list[Strip] = [
-        ("ΔP", {"shown": honest}),
-        (change.title, {"shown": replace(honest, quantity=change)}),
-        (f"ΔP, {CONTROL}", {"shown": replace(honest, intervention="random_question")}),
-    ]
-    reach = {quantity: limits(rows, quantity) for quantity in QUANTITY_COLUMNS.values()}
+    honest = Shown(rule="honest")
+    control = replace(honest, intervention="random_question")
+    salmons = honest.of(summary).filter(anchor="question")
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
-        shown, model = cell["shown"], cell["model"]
-        _draw_anchors(panel, rows.filter(model=model), view.both_anchors(), shown, null=shown.quantity is not change)
-        if shown.intervention == EXACT:
-            salmons = shown.of(summary).filter(anchor="question")
-            _draw_salmons(panel, salmons, view, model=model, value=shown.quantity.value)
-        panel.set_ylim(reach[shown.quantity])
+        mine = rows.filter(**cell)
+        if "dataset" in cell:
+            series = [curve for curve in view.both_anchors() if curve[0]["dataset"] == cell["dataset"]]
+            _draw_anchors(panel, mine, series, honest, null=True)
+            for title, line in zip(ANCHOR_TITLES.values(), ("-", "--"), strict=True):
+                name_lines(panel, title, line)
+            _draw_salmons(panel, salmons.filter(dataset=cell["dataset"]), view, model=cell["model"], value="delta_p")
+        else:
+            _draw_anchors(panel, mine, view.both_anchors(), control)
 
-    heading = f"{RULE_TITLES['honest']}; control: as many other words cut"
-    return grid(view, summary, lines, draw, heading=heading, row_height=0.7, sharey="row")
+    return grid(
+        view,
+        summary,
+        [*view.by_dataset("{}"), (CONTROL, {})],
+        draw,
+        beside="ΔP",
+        heading=f"{RULE_TITLES['honest']}; {CONTROL}: as many other words cut",
+        first_height=0.8,
+        row_height=0.45,
+        sharey="scale",
+        key=[*ANCHOR_TITLES.values(), NULL_LABEL, SALMON_LABEL],
+        together=1,
+    )
 
 
-GAP = f"gap: Question-Anchored minus Answer-Anchored, in points of ΔP; {RULE_TITLES['honest']}"
+GAP, GAP_UNIT = f"gap: Question-Anchored minus Answer-Anchored; {RULE_TITLES['honest']}", "gap, points of ΔP"
 
 
 def draw_push(tables: Tables, view: View) -> Figure:
@@ -232,10 +255,12 @@ def draw_push(tables: Tables, view: View) -> Figure:
     return grid(
         view,
         tables["summary"],
-        [(f"gap, {title}", {"logits": logits}) for logits, title in TAKEN_OUT.items()],
+        [(title, {"logits": logits}) for logits, title in TAKEN_OUT.items()],
         lambda panel, cell: draw_curves(panel, rows.filter(**cell), view.one_per_dataset(), "delta_p", null=True),
         heading=GAP,
-        row_height=0.8,
+        beside=GAP_UNIT,
+        row_height=0.6,
+        sharey="scale",
         together=1,
     )
 
@@ -264,10 +289,13 @@ def _by_knockout(tables: Tables, view: View, knockouts: Sequence[str]) -> Figure
     return grid(
         view,
         tables["summary"],
-        view.by_dataset("gap, {}"),
+        view.by_dataset("{}"),
         lambda panel, cell: draw_curves(panel, rows.filter(**cell), series, "delta_p"),
         heading=GAP,
-        row_height=0.7,
+        beside=GAP_UNIT,
+        first_height=0.8,
+        row_height=0.45,
+        sharey="scale",
         together=1,
     )
 
@@ -276,13 +304,16 @@ def draw_lines(tables: Tables, view: View) -> Figure:
     """What the knockout does to each example: its logit under it against its clean one, and the curve of each kind."""
     examples = view.of(tables["deepest"]).filter(intervention=EXACT)
     verdicts = {pair: found.verdict for pair, found in judge_accounts(tables["accounts"]).items()}
+    many = len(examples) > VECTOR_POINTS
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
         mine = examples.filter(**cell)
         if not mine.is_empty():
             fitted = tables["accounts"].filter(layer=mine["layer"][0], **cell).row(0, named=True)
             verdict = verdicts.get((cell["model"], cell["dataset"]), "not judged")
-            _draw_logits(panel, mine, fitted, pair=looks(view.style, len(ANCHOR_LETTERS)), verdict=verdict)
+            _draw_points(panel, mine, looks(view.style, len(ANSWERS)), as_image=many)
+            _draw_kinds(panel, fitted, verdict)
+            write_over(panel, f"layer {mine['layer'][0]}: {verdict}")
 
     return grid(
         view,
@@ -292,39 +323,57 @@ def draw_lines(tables: Tables, view: View) -> Figure:
         heading='logits of "hallucinated" with the exact question words cut, against clean ones; at the deepest layer',
         below="clean logit",
         level=None,
-        row_height=0.8,
+        first_height=0.9,
+        row_height=0.65,
         sharex=False,
         sharey=False,
-        together=1,
-        last=UNCHANGED,
+        key=[*ANSWERS.values(), *FORM_SHAPES, OTHER_FORMS, *KIND_CURVES, UNCHANGED],
     )
 
 
-def _draw_logits(panel: Axes, examples: pl.DataFrame, lines: dict, *, pair: list[dict], verdict: str) -> None:
-    """One point per example under the first prompt, by its answer; the curve of each kind that is seen."""
-    reach = float(examples.select(pl.max_horizontal(pl.col("^logit_.*_first$").abs().max())).item())
-    for look, (wrong, label) in zip(pair, {False: "right answer", True: "hallucinated"}.items(), strict=True):
-        some = examples.filter(hallucinated=wrong)
-        clean, cut = (some[f"logit_{state}_first"].to_numpy() for state in ("clean", "ko"))
-        panel.scatter(clean, cut, s=5, color=look["color"], alpha=0.5, linewidths=0, label=label)
-    ends = np.array([-reach, reach])
+def _draw_points(panel: Axes, examples: pl.DataFrame, pair: list[dict], *, as_image: bool) -> None:
+    """One point per example under the first prompt: its colour and filling by the answer, its shape by the question."""
+    room = min(1.0, ROOMY / len(examples))
+    legend_size = 1.3 * matplotlib.rcParams["lines.markersize"]
+    size = room**0.5 * legend_size**2
+    shapes = {form: shape for shape, forms in FORM_SHAPES.values() for form in forms}
+    shaped = examples.with_columns(
+        shape=pl.col("question_form").replace_strict(shapes, default=OTHER_SHAPE, return_dtype=pl.String)
+    )
+    for look, (wrong, label) in zip(pair, ANSWERS.items(), strict=True):
+        face = {"facecolors": "none" if wrong else look["color"], "edgecolors": look["color"]}
+        style = {**face, "linewidths": 0.5 if wrong else 0, "alpha": 0.8 * room**0.25}
+        for (shape,), some in shaped.filter(hallucinated=wrong).group_by("shape", maintain_order=True):
+            clean, cut = (some[f"logit_{state}_first"].to_numpy() for state in ("clean", "ko"))
+            panel.scatter(clean, cut, s=size, marker=shape, **style, rasterized=as_image)
+        face = {"markerfacecolor": "none" if wrong else look["color"], "markeredgecolor": look["color"]}
+        panel.plot(
+            [], [], linestyle="", marker=OTHER_SHAPE, markersize=legend_size, markeredgewidth=0.7, **face, label=label
+        )
+    names = {shape: title for title, (shape, _) in FORM_SHAPES.items()} | {OTHER_SHAPE: OTHER_FORMS}
+    for shape in shaped["shape"].unique(maintain_order=True):
+        panel.plot([], [], linestyle="", marker=shape, markersize=legend_size, color=GREY, label=names[shape])
+
+
+def _draw_kinds(panel: Axes, fitted: dict, verdict: str) -> None:
+    """The curve of each kind that is seen, and where points would be if nothing changed."""
+    one, kept, lost = KIND_CURVES
     style: dict[str, Any] = {"color": "0.15", "linewidth": 1.0, "marker": ""}
     if verdict == TWO_KINDS:
-        panel.plot(lines["at_clean"], lines["kept_curve"], "-", **style, label="if evidence is kept")
-        panel.plot(ends, [lines["level_lost"]] * 2, "--", **style, label="if it is lost")
+        panel.plot(fitted["at_clean"], fitted["kept_curve"], "-", **style, label=kept)
+        panel.axhline(fitted["level_lost"], linestyle="--", **style, label=lost)
     else:
-        panel.plot(lines["at_clean"], lines["one_curve"], "-.", **style, label="all examples")
-    panel.plot(ends, ends, ":", color="0.6", linewidth=0.8, marker="", label=UNCHANGED)
+        panel.plot(fitted["at_clean"], fitted["one_curve"], "-.", **style, label=one)
+    panel.axline((0, 0), slope=1, linestyle=":", color="0.6", linewidth=0.8, marker="", label=UNCHANGED)
     panel.axhline(0, color="0.6", linewidth=0.6, zorder=0)
     panel.axvline(0, color="0.6", linewidth=0.6, zorder=0)
-    panel.set(ylim=(-1.1 * reach, 1.1 * reach), xlim=(-1.1 * reach, 1.1 * reach))
-    _say_above(panel, f"layer {examples['layer'][0]}: {verdict}")
 
 
 def draw_auc(tables: Tables, view: View) -> Figure:
     """How well the probes rank, clean and knocked out."""
     layers = view.of(tables["layers"]).with_columns(sure=pl.lit(True))
     salmons = tables["layers"].filter(intervention="clean")
+    states = {"clean": "-", "cut": "--", SHUFFLED_LABEL: ":"}
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
         for dataset, look, title in view.one_per_dataset():
@@ -334,14 +383,22 @@ def draw_auc(tables: Tables, view: View) -> Figure:
                 ({"intervention": EXACT}, {**look, "linestyle": "--"}, f"{title}, cut"),
             ]
             draw_curves(panel, mine, both, "auc", ("auc_low", "auc_high"))
+            panel.plot([], [], **look, label=title)
             clean = mine.filter(intervention="clean")
             panel.plot(clean["layer"], clean["auc_shuffled"], color=look["color"], linestyle=":", marker="")
-        name_dotted(panel, SHUFFLED_LABEL)
+        for label, line in states.items():
+            name_lines(panel, label, line)
         _draw_salmons(panel, salmons, view, model=cell["model"], value="auc")
 
-    heading = "clean, and with the exact question words cut; dotted: probes that learnt shuffled labels"
-    lines: list[Strip] = [("AUC of the probe", {})]
-    return grid(view, tables["summary"], lines, draw, heading=heading, level=0.5, last=SHUFFLED_LABEL)
+    return grid(
+        view,
+        tables["summary"],
+        [("AUC of the probe", {})],
+        draw,
+        heading="clean, and with the exact question words cut; dotted: probes that learnt shuffled labels",
+        level=0.5,
+        key=[*view.datasets.values(), *states, SALMON_LABEL],
+    )
 
 
 def draw_share(tables: Tables, view: View) -> Figure:
@@ -368,12 +425,12 @@ def draw_grid(tables: Tables, view: View) -> Figure:
         for column, known in (("component", COMPONENTS), ("position", TEXT_ORDER))
     )
     models = dict(zip(view.models, view.titles(summary), strict=True))
-    lines = [(f"ΔP, {name}", {"component": name, "model": model}) for model in models for name in components]
+    lines = [(name, {"component": name, "model": model}) for model in models for name in components]
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
         _draw_anchors(panel, summary.filter(**cell), view.both_anchors(), Shown())
         if cell["component"] == components[0]:
-            name_panel(panel, f"{models[cell['model']]}, {cell['position']}", len(positions))
+            name_panel(panel, f"{models[cell['model']]}, {cell['position']}")
 
     return grid(
         view,
@@ -382,20 +439,23 @@ def draw_grid(tables: Tables, view: View) -> Figure:
         draw,
         columns=[(name, {"position": name}) for name in positions],
         heading=f"{INTERVENTION_TITLES[EXACT]}; {RULE_TITLES['flip']}",
-        ylim=limits(summary),
-        row_height=0.6,
+        beside="ΔP",
+        row_height=0.5,
         sharex="row",
+        sharey="scale",
     )
 
 
 def draw_distribution(tables: Tables, view: View) -> Figure:
     """Every example's delta P at the deepest layer, under the knockout by anchor and under the control."""
     examples = view.of(tables["deepest"])
+    bins = np.floor(examples["delta_p"].to_numpy() / BIN)
+    edges = (BIN * np.arange(bins.min(initial=0), bins.max(initial=0) + 2)).tolist()
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
         mine = examples.filter(**cell)
         if not mine.is_empty():
-            _draw_histogram(panel, mine, looks(view.style, len(ANCHOR_LETTERS)))
+            _draw_histogram(panel, mine, edges, looks(view.style, len(ANCHOR_TITLES)))
 
     return grid(
         view,
@@ -405,8 +465,10 @@ def draw_distribution(tables: Tables, view: View) -> Figure:
         heading=f"at the deepest layer; {RULE_TITLES['flip']}",
         below="ΔP",
         level=None,
-        row_height=0.45,
+        first_height=0.8,
+        row_height=0.38,
         sharex=True,
+        sharey="row",
         together=1,
         last=CONTROL,
     )
@@ -419,25 +481,24 @@ def _draw_salmons(panel: Axes, rows: pl.DataFrame, view: View, *, model: str, va
         if not mine.is_empty():
             style = {"color": look["color"], "linestyle": "-.", "linewidth": 0.8, "marker": ""}
             panel.plot(mine["layer"], mine[value], **style)
-            panel.plot([], [], **{**style, "color": GREY}, label="random weights")
+            panel.plot([], [], **{**style, "color": GREY}, label=SALMON_LABEL)
 
 
-def _draw_histogram(panel: Axes, examples: pl.DataFrame, pair: list[dict]) -> None:
-    """Shares of all examples in steps of five points, one group stacked on the other, and the control's outline."""
-    edges = list(range(-100, 51, 5))
+def _draw_histogram(panel: Axes, examples: pl.DataFrame, edges: Sequence[float], pair: list[dict]) -> None:
+    """Shares of all examples between edges, one group stacked on the other and hatched, and the control's outline."""
     cut = examples.filter(intervention=EXACT)
     groups = [cut.filter(question_anchored=anchored)["delta_p"].to_numpy() for anchored in (True, False)]
     weights = [np.full(len(group), 100 / len(cut)) for group in groups]
-    labels, colours = ["Question-Anchored", "Answer-Anchored"], [look["color"] for look in pair]
-    panel.hist(groups, edges, weights=weights, stacked=True, color=colours, label=labels, linewidth=0)
+    colours = [look["color"] for look in pair]
+    panel.hist(
+        groups, edges, weights=weights, stacked=True, color=colours, label=[*ANCHOR_TITLES.values()], linewidth=0
+    )
+    for bar in panel.containers[-1]:
+        bar.set(hatch="/////", edgecolor="white")
     control = examples.filter(intervention="random_question")["delta_p"].to_numpy()
     shares = np.full(len(control), 100 / max(1, len(control)))
     panel.hist(control, edges, weights=shares, histtype="step", color="0.3", linewidth=0.8, label=CONTROL)
-    _say_above(panel, f"layer {cut['layer'][0]}\n{len(cut)} examples")
-
-
-def _say_above(panel: Axes, text: str) -> None:
-    panel.text(0.02, 0.94, text, transform=panel.transAxes, va="top", fontsize="small")
+    write_over(panel, f"layer {cut['layer'][0]}, n = {len(cut)}")
 
 
 def _draw_anchors(panel: Axes, rows: pl.DataFrame, series: list[Series], shown: Shown, *, null: bool = False) -> None:
@@ -446,12 +507,14 @@ def _draw_anchors(panel: Axes, rows: pl.DataFrame, series: list[Series], shown: 
     draw_curves(panel, shown.of(rows), series, shown.quantity.value, ends, null=null)
 
 
-def limits(rows: pl.DataFrame, quantity: Quantity = QUANTITY_COLUMNS["delta_p"]) -> tuple[float, float]:
-    """One y axis for every rule and intervention of the same models, so that figures compare by eye."""
+def limits(
+    rows: pl.DataFrame, quantity: Quantity = QUANTITY_COLUMNS["delta_p"], *, null: bool = True
+) -> tuple[float, float]:
+    """The y axis that holds all curves and bands of some rows, with `null` also where one mechanism would put them."""
     drawn = rows.filter(pl.col("anchor").is_in(list(ANCHOR_LETTERS)))
     banded = drawn.filter(pl.col("n") >= FEW)
     bands = [banded[quantity.low], banded[quantity.high]]
-    if quantity.value == "delta_p":
+    if null and quantity.value == "delta_p":
         bands += [drawn["null_low"], drawn["null_high"]]
     values = [value for column in (drawn[quantity.value], *bands) for value in column.drop_nulls()]
     least = 1.0 if quantity.value == "delta_p" else 0.1

@@ -28,7 +28,7 @@ FIGURE_KINDS = (
     ),
     FigureKind(
         name="honest",
-        caption="What survives when one prompt labels and another measures; below, in logits, and the control",
+        caption="What survives when one prompt labels and another measures; below, the control of all datasets",
         placement="honest",
     ),
     FigureKind(
@@ -38,7 +38,8 @@ FIGURE_KINDS = (
     ),
     FigureKind(
         name="lines",
-        caption="What the knockout does to each example: its logit, cut against clean, with a curve for each kind",
+        caption="What the knockout does to each example: its logit, cut against clean, by the form of its question, with a "
+        "curve for each kind",
     ),
     FigureKind(
         name="auc",

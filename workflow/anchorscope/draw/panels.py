@@ -3,6 +3,7 @@ saved.
 """
 
 import logging
+import re
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,8 +20,9 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.gridspec import SubplotSpec
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import atomic
@@ -28,15 +30,18 @@ from anchorscope.files.faults import fault_of_file, shortened
 from anchorscope.summarise.wording import mark_random, notes
 
 BUNDLED_STYLE = Path(__file__).resolve().parents[2] / "resources" / "figures.mplstyle"
-LOWEST = 0.25  # of the style's height: where titles and legend leave a panel less, the figure grows
+LOWEST = 0.33  # of the style's height: where titles and legend leave a panel less, the figure grows
 HIGHEST = 3.0  # times as high as without them
 FEW = 20  # groups of fewer examples are drawn faint, and so are layers whose probe is no better than chance
 FAINT = 0.25
 GREY = "0.4"
-MARKED = 8  # about how many layers of a curve have a marker
+MARKED = (3, 8)  # at least and at most about how many layers of a curve have a marker, the more the wider its panel
 COLUMN = 3.3  # inches: one column of a two-column page
-COLUMN_SCALE = 0.8  # type and lines are that much smaller there
+COLUMN_SCALE = 0.85  # type and lines are that much smaller there, and the smallest type still 5.6 points
 NARROWEST = 1.05  # inches per panel; the figure becomes wider where that takes more room
+NUMBERS = 0.35  # inches more per panel where each has the numbers of its own y axis
+LOWEST_ROW = 0.45  # of the highest row, where rows are as high as their curves need
+LEAST_REACH = 2.0  # points of ΔP that such a row shows, however flat its curves
 FIXED = {
     "svg.fonttype": "none",  # text stays text
     "pdf.fonttype": 42,
@@ -46,6 +51,7 @@ FIXED = {
     "figure.constrained_layout.use": False,
 }
 LOOKS = ("axes.", "figure.", "font.", "grid.", "legend.", "lines.", "patch.", "text.", "xtick.", "ytick.")
+BEFORE_UNIT = r"(?<=\d) (?=%)| (?=(?:%|points|ΔP)(?:,|$))"  # the space in "95 %" and in the label "hallucinated, %"
 ANCHOR_LETTERS = {"question": "Q", "answer": "A"}
 NULL_LABEL = "if one mechanism"
 PUBLISHED_PLACE = Headline("resid", "answer_last")
@@ -60,6 +66,7 @@ Strip = tuple[str, dict[str, Any]]  # a row or column of panels: its title, and 
 Series = tuple[dict[str, Any], dict, str]  # a curve: which rows it is of, its look and its label
 Draw = Callable[[Axes, dict[str, Any]], object]  # draws in a panel what it shows
 Share = bool | Literal["row", "col"]  # which panels share an axis
+ShareY = Share | Literal["scale"]  # rows have axes of their own, on which a unit is equally high
 Size = Literal["axes.titlesize", "axes.labelsize", "legend.fontsize", "figure.titlesize"]  # keys of a style
 
 
@@ -130,12 +137,21 @@ def looks(style: Style, count: int) -> list[dict]:
     return list(islice(cycle(style.looks), count))
 
 
+def _width(panel: Axes) -> float:
+    """Inches of the sheet for a panel, with its numbers, without the titles of rows that are more than a line."""
+    figure = cast(Figure, panel.figure)  # no panel here is in a subfigure, and each is one of a grid
+    columns = cast(SubplotSpec, panel.get_subplotspec()).get_gridspec().ncols
+    folds = max(other.get_ylabel().count("\n") for other in figure.axes)
+    line = 2.1 * _letter("axes.labelsize")  # lines are about as high as two letters are wide
+    return (figure.get_figwidth() - folds * line) / columns
+
+
 def _draw_curve(panel: Axes, rows: pl.DataFrame, value: str, *, ends: tuple[str, str], look: dict, label: str) -> None:
     """A line with its band, faint where `rows` are not `sure`; each curve's markers begin one layer later."""
     rows = rows.sort("layer")
     layer, sure = rows["layer"].to_numpy(), rows["sure"].to_numpy()
     middle, low, high = (rows[name].cast(pl.Float64).to_numpy().astype(float) for name in (value, *ends))
-    step = max(1, len(layer) // MARKED)
+    step = max(1, len(layer) // int(np.clip(4 * _width(panel), *MARKED)))
     others = sum(not str(line.get_label()).startswith("_") for line in panel.get_lines())
     marks = slice(others % step, None, step)
     panel.plot(layer, middle, markevery=marks, **look, alpha=FAINT)
@@ -159,7 +175,7 @@ def draw_curves(
         if null:
             _draw_null(panel, mine, look)
     if null:
-        name_dotted(panel, NULL_LABEL)
+        name_lines(panel, NULL_LABEL, ":")
 
 
 def _draw_null(panel: Axes, rows: pl.DataFrame, look: dict) -> None:
@@ -167,12 +183,12 @@ def _draw_null(panel: Axes, rows: pl.DataFrame, look: dict) -> None:
     band = rows.drop_nulls("null").sort("layer")
     layer, middle, low, high = (band[name].to_numpy() for name in ("layer", "null", "null_low", "null_high"))
     panel.fill_between(layer, low, high, color=GREY, alpha=0.15, linewidth=0, zorder=0)
-    panel.plot(layer, middle, color=look["color"], linestyle=":", marker="")
+    panel.plot(layer, middle, color=look["color"], linestyle=":", linewidth=0.8, marker="")
 
 
-def name_dotted(panel: Axes, label: str) -> None:
-    """One entry of the legend for the dotted lines of all colours."""
-    panel.plot([], [], color=GREY, linestyle=":", marker="", label=label)
+def name_lines(panel: Axes, label: str, line: str) -> None:
+    """One entry of the legend for lines of all colours that are dotted, or dashed."""
+    panel.plot([], [], color=GREY, linestyle=line, marker="", label=label)
 
 
 @dataclass(frozen=True)
@@ -231,12 +247,14 @@ def grid(
     columns: Sequence[Strip] | None = None,
     heading: str,
     below: str = LAYER,
+    beside: str = "",
     level: float | None = 0,
     ylim: tuple[float, float | None] | None = None,
     first_height: float = 1.0,
     row_height: float = 1.0,
     sharex: Share = "col",
-    sharey: Share = True,
+    sharey: ShareY = True,
+    key: Sequence[str] | None = None,
     together: int = len(ANCHOR_LETTERS),
     last: str = NULL_LABEL,
     nothing: str = "not probed",
@@ -244,17 +262,18 @@ def grid(
     """A figure: `draw` draws in each panel, and gets it with what it shows.
 
     Rows and columns (without any, the models) have titles, the x axes a label `below` the last row (a column may have
-    one of its own), and every panel a line at the `level` from which curves are seen. The first row is `first_height`
-    times as high as the style says, each other one `row_height` times. Panels without a curve say that there is
-    `nothing`, and why.
+    one of its own), the y axes one `beside` them all (the rows' titles are above them then), and every panel a line at
+    the `level` from which curves are seen. The first row is `first_height` times as high as the style says, each other
+    one `row_height` times; where rows share a scale, the highest of them is. The legend has every label, or those of
+    the `key`. Panels without a curve say that there is `nothing`, and why.
     """
     columns = view.by_model(summary) if columns is None else columns
-    width = max(view.style.width, NARROWEST * len(columns))
+    width = max(view.style.width, (NARROWEST + NUMBERS * (not sharey)) * len(columns))
     height = view.style.height * (first_height + row_height * (len(rows) - 1))
     with matplotlib.rc_context(view.style.params):
         figure = Figure(figsize=(width, height), dpi=matplotlib.rcParams["savefig.dpi"], layout="constrained")
-        panels = figure.subplots(len(rows), len(columns), squeeze=False, sharex=sharex, sharey=sharey)
-        _label(panels, rows, columns, below)
+        shared = "row" if sharey == "scale" else sharey
+        panels = figure.subplots(len(rows), len(columns), squeeze=False, sharex=sharex, sharey=shared)
         for panel, ((_, across), (_, down)) in zip(panels.flat, product(rows, columns), strict=True):
             draw(panel, {**across, **down})
         if ylim:
@@ -265,11 +284,17 @@ def grid(
             curves = any(np.isfinite(line.get_ydata()).any() for line in panel.get_lines()[:-1])
             if not (curves or panel.patches or panel.images):
                 panel.text(0.5, 0.5, nothing, transform=panel.transAxes, ha="center", color="0.5")
-        add_legend(figure, together, last)
+        shares = _put_on_one_scale(panels) if sharey == "scale" else np.ones(len(rows))
+        height = view.style.height * (first_height + row_height * (shares.sum() - 1))
+        figure.set_figheight(height)
+        _name_rows(panels, rows, beside)
+        _name_columns(panels, columns, below)
+        _raise_titles(panels)
+        add_legend(figure, together, last, key)
         # With what a reader must know before taking the figure for the published one.
         lines = "\n".join([heading, *notes(summary, view.models, view.datasets), view.note]).splitlines()
         figure.suptitle("\n".join(_folded(line, width, "figure.titlesize") for line in lines), color="0.35")
-        least = LOWEST * view.style.height * min(first_height, row_height)
+        least = LOWEST * view.style.height * min(first_height, row_height) * shares.min()
         while _squeezed(figure, least) and figure.get_figheight() < HIGHEST * height:
             figure.set_figheight(1.2 * figure.get_figheight())
         figure.set_layout_engine(None)  # the layout is final, whatever the format; "none" would draw every file twice
@@ -287,13 +312,49 @@ def _squeezed(figure: Figure, least: float) -> bool:
     return min(panel.get_position().height for panel in figure.axes) * figure.get_figheight() < least
 
 
-def _label(panels: np.ndarray, rows: Sequence[Strip], columns: Sequence[Strip], below: str) -> None:
-    """Titles of rows and columns, and of the x axes, which count layers in whole numbers."""
+def _put_on_one_scale(panels: np.ndarray) -> np.ndarray:
+    """A unit is equally high in every row, and each row as high as its curves need; as shares of the highest row."""
+    low, high = np.transpose([row[0].get_ylim() for row in panels])
+    reach = np.maximum(high - low, max(LEAST_REACH, LOWEST_ROW * (high - low).max()))
+    margin = (reach - (high - low)) / 2
+    (step,) = set(np.diff(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(0, reach.max())[:2]))
+    for row, bottom, top in zip(panels, low - margin, high + margin, strict=True):
+        row[0].set_ylim(bottom, top)
+        row[0].yaxis.set_major_locator(MultipleLocator(step))
+    panels[0, 0].get_gridspec().set_height_ratios(reach)
+    return reach / reach.max()
+
+
+def _name_rows(panels: np.ndarray, rows: Sequence[Strip], beside: str) -> None:
+    """The titles of rows: beside them, where these are equally high; above them, where the y axes have one label."""
     figure = panels[0, 0].figure
+    if beside:
+        figure.supylabel(beside, fontsize=matplotlib.rcParams["axes.labelsize"])
     for panel, (title, _) in zip(panels[:, 0], rows, strict=True):
-        panel.set_ylabel(_folded(title, 0.7 * figure.get_figheight() / len(rows), "axes.labelsize"))
+        if beside:
+            write_over(panel, _folded(title, 0.8 * figure.get_figwidth(), "legend.fontsize"))  # and over the next ones
+        else:
+            panel.set_ylabel(_folded(title, 0.7 * figure.get_figheight() / len(rows), "axes.labelsize"))
+
+
+def write_over(panel: Axes, text: str) -> None:
+    """A small text over the left end of a panel, where it hides no curve."""
+    panel.set_title(text, loc="left", fontsize="small")
+
+
+def _raise_titles(panels: np.ndarray) -> None:
+    """Titles of panels stand above the texts over them."""
+    if any(panel.get_title(loc="left") for panel in panels.flat):
+        for panel in panels.flat:
+            panel.set_title(f"{panel.get_title()}\n" if panel.get_title() else "")
+
+
+def _name_columns(panels: np.ndarray, columns: Sequence[Strip], below: str) -> None:
+    """Titles of columns whose panel has none of its own, and of the x axes, which count layers in whole numbers."""
+    figure = panels[0, 0].figure
     for upper, lower, (title, shown) in zip(panels[0], panels[-1], columns, strict=True):
-        name_panel(upper, title, len(columns))
+        if not upper.get_title():
+            name_panel(upper, title)
         lower.set_xlabel(shown.get("below", below))
     if below == LAYER:
         ticks = max(3, int(2 * figure.get_figwidth() / len(columns)))
@@ -301,16 +362,22 @@ def _label(panels: np.ndarray, rows: Sequence[Strip], columns: Sequence[Strip], 
             panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=ticks))
 
 
-def name_panel(panel: Axes, title: str, columns: int) -> None:
-    """The title over a panel, folded to its width where there are so many columns."""
-    width = cast(Figure, panel.figure).get_figwidth()  # no panel here is in a subfigure
-    panel.set_title(_folded(title, 0.85 * width / columns, "axes.titlesize"))  # the rest is for the axes' numbers
+def name_panel(panel: Axes, title: str) -> None:
+    """The title over a panel, folded to its width."""
+    alone = len(panel.get_shared_y_axes().get_siblings(panel)) == 1
+    room = 0.85 * _width(panel) - NUMBERS * alone  # the rest is for the axes' numbers
+    panel.set_title(_folded(title, room, "axes.titlesize"))
 
 
-def add_legend(figure: Figure, together: int, last: str = "") -> None:
-    """One legend below all panels, `last` after all others; every `together` entries share a column."""
+def add_legend(figure: Figure, together: int, last: str = "", key: Sequence[str] | None = None) -> None:
+    """One legend below all panels, `last` after all others; every `together` entries share a column.
+
+    With a `key`, these labels only, in its order.
+    """
     entries = [entry for panel in figure.axes for entry in zip(*panel.get_legend_handles_labels(), strict=True)]
     shown = {label: handle for handle, label in sorted(entries, key=lambda entry: entry[1] == last)}
+    if key is not None:
+        shown = {label: shown[label] for label in key if label in shown}
     if not shown:
         return
     shown = {_folded(label, 0.7 * figure.get_figwidth(), "legend.fontsize"): handle for label, handle in shown.items()}
@@ -328,7 +395,7 @@ def add_legend(figure: Figure, together: int, last: str = "") -> None:
         ncols=columns,
         frameon=False,
         columnspacing=1.0,
-        handlelength=3.0,
+        handlelength=2.6,
     )
 
 
@@ -339,9 +406,10 @@ def _letter(size: Size) -> float:
 
 
 def _folded(text: str, inches: float, size: Size) -> str:
-    """A text in lines of at most that width."""
-    letters = max(1, int(inches / _letter(size)))
-    return "\n".join(textwrap.wrap(text, letters))
+    """A text in lines of at most that width; a unit stays on the line of the word before it."""
+    tied = re.sub(BEFORE_UNIT, "\u00a0", text)
+    letters = max(1, int(inches / _letter(size)), *(len(word) for word in re.split("[ -]", tied) if "\u00a0" in word))
+    return "\n".join(textwrap.wrap(tied, letters)).replace("\u00a0", " ")
 
 
 def save(figure: Figure, path: Path | str, style: Style) -> None:

@@ -231,13 +231,15 @@ def deepest_examples(
     lowest = series.filter(**wanted, **vars(headline))["deepest_layer"][0]
     if lowest is None:
         lowest = layers.filter("is_reference", **vars(headline))["layer"][0]
-    rows = mean_logits(delta.filter(layer=lowest))
+    there = delta.filter(layer=lowest)
+    forms = there.select("id", "question_form").unique()
+    rows = mean_logits(there).join(forms, on="id", how="left", maintain_order="left")
     clean, changed = (rows[f"logit_{state}_full"].cast(pl.Float64).to_numpy() for state in ("clean", "ko"))
     flipped = rows.filter(
         (pl.col("logit_clean_full") >= 0) != (pl.col("logit_ko_full") >= 0), intervention=LABELLED_UNDER
     )
     return rows.select(
-        *("intervention", "layer", "id", "hallucinated"),
+        *("intervention", "layer", "id", "question_form", "hallucinated"),
         p_clean=pl.Series(sigmoid(clean), dtype=pl.Float32),
         p_ko=pl.Series(sigmoid(changed), dtype=pl.Float32),
         delta_p=pl.Series(delta_p(clean, changed), dtype=pl.Float32),
