@@ -5,6 +5,7 @@
 # make test-machines  some tests again as on other machines; SETTING=name for one of them
 # make style     what keeps the code in shape: lint, layout, imports that run with the flow, types
 # make architectures  the page of architectures, from small random models of each; about ten minutes
+# make gallery   the gallery's figures, drawn again; RUN=folder takes the tables of that run first
 # make audit     known vulnerabilities of the locked packages; asks a database on the internet
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Bytecode is kept, whatever the machine says: every process would make it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all test-machines style architectures audit
+.PHONY: run test test-all test-machines style architectures gallery audit
 
 run: .venv/ready
 	$(BIN)/snakemake --cores $(CORES)
@@ -40,6 +41,9 @@ style: .venv/ready
 
 architectures: .venv/ready
 	PYTHONPATH=workflow:tests/helpers $(BIN)/python tests/helpers/architectures.py
+
+gallery: .venv/ready
+	PYTHONPATH=workflow:tests/helpers $(BIN)/python tests/helpers/gallery.py $(RUN)
 
 audit:
 	$(PYTHON) -m venv .venv/audit

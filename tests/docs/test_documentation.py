@@ -35,7 +35,7 @@ def test_the_readme_leads_to_every_page():
 
 def test_the_readme_opens_with_the_figure_then_the_two_commands():
     text = (ROOT / "README.md").read_text()
-    assert text.index("docs/images/family.png") < text.index("make run") < text.index("make test") < text.index("## ")
+    assert text.index("docs/gallery/family.svg") < text.index("make run") < text.index("make test") < text.index("## ")
 
 
 def test_the_readme_has_at_most_900_words():
