@@ -37,8 +37,7 @@ FIGURE_KINDS = (
     ),
     FigureKind(
         name="lines",
-        caption="What the knockout does to each example: its logit, cut against clean, by the form of its question, with a "
-        "curve for each kind",
+        caption="What the knockout does to each example, by form of question: its logit, cut against clean",
     ),
     FigureKind(
         name="auc",
