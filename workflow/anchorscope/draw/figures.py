@@ -33,7 +33,6 @@ from anchorscope.draw.panels import (
     grid,
     looks,
     name_lines,
-    name_panel,
     read_style,
     write_over,
 )
@@ -272,29 +271,35 @@ def _gaps(tables: Tables, view: View) -> pl.DataFrame:
 
 def draw_words(tables: Tables, view: View) -> Figure:
     """The honest gap for each choice of the words that are cut: the finding must not hang on who chose them."""
-    return _by_knockout(tables, view, list(CONTROLS))
+    return _by_knockout(tables, view, {name: INTERVENTION_TITLES[name] for name in CONTROLS}, GAP)
 
 
 def draw_windows(tables: Tables, view: View) -> Figure:
     """The honest gap where the exact words are cut in the last layers only, and in all of them."""
-    known = tables["summary"]["intervention"].unique().to_list()
-    return _by_knockout(tables, view, [*sorted(filter(window_of, known), key=lambda name: window_of(name) or 0), EXACT])
+    windows = {name: window_of(name) or 0 for name in tables["summary"]["intervention"].unique()}
+    titles = {
+        name: f"cut in the last {window} layers up to it" if window > 1 else "cut in the layer plotted"
+        for name, window in sorted(windows.items(), key=lambda item: item[1])
+        if window
+    }
+    heading = f"{INTERVENTION_TITLES[EXACT]}; {GAP}"
+    return _by_knockout(tables, view, {**titles, EXACT: "cut in all layers"}, heading)
 
 
-def _by_knockout(tables: Tables, view: View, knockouts: Sequence[str]) -> Figure:
+def _by_knockout(tables: Tables, view: View, titles: Mapping[str, str], heading: str) -> Figure:
     """The honest gap, a row of panels for each dataset, a curve for each knockout that was measured."""
     rows = _gaps(tables, view).filter(logits="measured")
-    measured = {name: intervention_title(name) for name in knockouts if name in set(rows["intervention"])}
+    measured = {name: title for name, title in titles.items() if name in set(rows["intervention"])}
     series = view.series("intervention", measured)
     return grid(
         view,
         tables["summary"],
         view.by_dataset("{}"),
         lambda panel, cell: draw_curves(panel, rows.filter(**cell), series, "delta_p"),
-        heading=GAP,
+        heading=heading,
         beside=GAP_UNIT,
         first_height=0.8,
-        row_height=0.45,
+        row_height=0.5,
         sharey="scale",
         together=1,
     )
@@ -424,19 +429,16 @@ def draw_grid(tables: Tables, view: View) -> Figure:
         [name for name in known if name in set(summary[column])]
         for column, known in (("component", COMPONENTS), ("position", TEXT_ORDER))
     )
-    models = dict(zip(view.models, view.titles(summary), strict=True))
-    lines = [(name, {"component": name, "model": model}) for model in models for name in components]
-
-    def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
-        _draw_anchors(panel, summary.filter(**cell), view.both_anchors(), Shown())
-        if cell["component"] == components[0]:
-            name_panel(panel, f"{models[cell['model']]}, {cell['position']}")
-
+    lines = [
+        (f"{title}, {name}", {**model, "component": name})
+        for title, model in view.by_model(summary)
+        for name in components
+    ]
     return grid(
         view,
         tables["summary"],
         lines,
-        draw,
+        lambda panel, cell: _draw_anchors(panel, summary.filter(**cell), view.both_anchors(), Shown()),
         columns=[(name, {"position": name}) for name in positions],
         heading=f"{INTERVENTION_TITLES[EXACT]}; {RULE_TITLES['flip']}",
         beside="ΔP",

@@ -14,8 +14,7 @@ class FigureKind:
 
     name: str  # of its files; `draw_{name}` in `draw.figures`, `draw.experiments` or `draw.detection` draws it
     caption: str  # on the report
-    # On the report: on its first screen, in the section on the honest gap, or among the figures, open or folded.
-    placement: Literal["top", "honest", "open", "folded"] = "folded"
+    placement: Literal["top", "honest", "open", "folded"] = "folded"  # on the report: where it begins, then a section
     compares: Literal["places", "words", "windows"] | None = None  # drawn only where several of these were measured
     experiment: bool = False  # drawn only where the experiment of that name was run, in a section of the report for it
 
@@ -38,7 +37,7 @@ FIGURE_KINDS = (
     ),
     FigureKind(
         name="lines",
-        caption="What the knockout does to each example: its logit, cut against clean, by the form of its question",
+        caption="What the knockout does to each example, by form of question: its logit, cut against clean",
     ),
     FigureKind(
         name="auc",

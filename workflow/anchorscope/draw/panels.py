@@ -317,7 +317,7 @@ def _put_on_one_scale(panels: np.ndarray) -> np.ndarray:
     low, high = np.transpose([row[0].get_ylim() for row in panels])
     reach = np.maximum(high - low, max(LEAST_REACH, LOWEST_ROW * (high - low).max()))
     margin = (reach - (high - low)) / 2
-    (step,) = set(np.diff(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(0, reach.max())[:2]))
+    (step,) = set(np.diff(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]).tick_values(0, reach.max())[:2]))
     for row, bottom, top in zip(panels, low - margin, high + margin, strict=True):
         row[0].set_ylim(bottom, top)
         row[0].yaxis.set_major_locator(MultipleLocator(step))
@@ -354,7 +354,7 @@ def _name_columns(panels: np.ndarray, columns: Sequence[Strip], below: str) -> N
     figure = panels[0, 0].figure
     for upper, lower, (title, shown) in zip(panels[0], panels[-1], columns, strict=True):
         if not upper.get_title():
-            name_panel(upper, title)
+            upper.set_title(_folded(title, _room_above(upper), "axes.titlesize"))
         lower.set_xlabel(shown.get("below", below))
     if below == LAYER:
         ticks = max(3, int(2 * figure.get_figwidth() / len(columns)))
@@ -362,11 +362,10 @@ def _name_columns(panels: np.ndarray, columns: Sequence[Strip], below: str) -> N
             panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=ticks))
 
 
-def name_panel(panel: Axes, title: str) -> None:
-    """The title over a panel, folded to its width."""
+def _room_above(panel: Axes) -> float:
+    """Inches for the title of a panel; the rest is for the numbers of the y axes."""
     alone = len(panel.get_shared_y_axes().get_siblings(panel)) == 1
-    room = 0.85 * _width(panel) - NUMBERS * alone  # the rest is for the axes' numbers
-    panel.set_title(_folded(title, room, "axes.titlesize"))
+    return 0.85 * _width(panel) - NUMBERS * alone
 
 
 def add_legend(figure: Figure, together: int, last: str = "", key: Sequence[str] | None = None) -> None:
