@@ -121,7 +121,7 @@ def test_a_real_runs_page_shows_its_summary_and_asks_for_nothing(browser, finish
     with opened(browser, finished / "results/report.html") as tab:
         found = expected(summary, {"tiny": "Tiny"}, {"one": "ONE", "two": "TWO"}, **FIRST)
         assert shown(tab) == found
-        choose(tab, "rule", "flip: anchors by verdict flip at each layer")
+        choose(tab, "rule", "flip")
         assert shown(tab) == expected(
             summary, {"tiny": "Tiny"}, {"one": "ONE", "two": "TWO"}, **{**FIRST, "rule": "flip"}
         )
@@ -140,21 +140,21 @@ def test_a_real_runs_page_shows_its_summary_and_asks_for_nothing(browser, finish
         ("position", "final", {"position": "final"}, list(MODELS), list(TITLES)),
         (
             "rule",
-            "fixed: anchors by verdict flip at the reference layer",
+            "fixed",
             {"rule": "fixed", "labels": "reference"},
             list(MODELS),
             list(TITLES),
         ),
         (
             "logits",
-            "without the common push (at the component and position of the claims only)",
+            "recentred",
             {"logits": "recentred"},
             list(MODELS),
             list(TITLES),
         ),
         (
             "intervention",
-            "control: as many other words cut",
+            "control: other words",
             {"intervention": "random_question"},
             list(MODELS),
             list(TITLES),
