@@ -22,6 +22,7 @@ from anchorscope.report.chart import SHAPES, chart_section, family_chart, javasc
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import JUDGED
 from anchorscope.report.figures import figures_section, files_section, make_pictures, png_uri
+from anchorscope.report.job import with_titles
 from anchorscope.report.opening import MOST_MODELS, opening_section, outcome_sentence
 from anchorscope.report.page import ENVIRONMENT, Section, page
 from anchorscope.report.survives import label_errors_sentence, survives_section
@@ -87,7 +88,17 @@ class Read(HTMLParser):
 def outcome(**changed: object) -> dict:
     """A model's numbers as claims.json has them."""
     found = {"published": -20.54, "honest": [-4.9, -6.6, -3.3], "recentred": [-2.0, -2.8, -1.3], "examples": 1938}
-    return found | {"kinds": {"undecided": ["a", "b", "c"], "two_kinds": ["d"]}, "warnings": []} | changed
+    return found | {"kinds": {"two kinds": ["d"], "undecided": ["a", "b", "c"]}, "warnings": []} | changed
+
+
+SETS = {name: name.upper() for name in "abcd"}
+
+
+def test_sentences_of_claims_have_titles_where_names_of_datasets_stood():
+    warned = outcome(warnings=["Little can be said on `a` and `z`.", "a `b`"])
+    found = with_titles({"numbers": {"m": warned}, "bottom_line": {"m": "On `c` a gap."}, "claims": []}, SETS)
+    assert found["numbers"]["m"] == warned | {"warnings": ["Little can be said on A and z.", "a B"]}
+    assert (found["bottom_line"], found["claims"]) == ({"m": "On C a gap."}, [])
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +107,7 @@ def hostile(tmp_path_factory) -> Read:
     folder = tmp_path_factory.mktemp("hostile")
     titles = {"one": HOSTILE, "two": "TriviaQA"}
     parts = sections(folder, {"small": 4, "random": 6}, titles, HOSTILE)
-    opening = opening_section({"m": outcome()}, {"m": HOSTILE}, {"m": HOSTILE}, pictures=[], notes=[HOSTILE])
+    opening = opening_section({"m": outcome()}, {"m": HOSTILE}, {"m": HOSTILE}, SETS, pictures=[], notes=[HOSTILE])
     return Read(page(opening, parts))
 
 
@@ -109,13 +120,14 @@ def test_markup_in_names_questions_and_answers_shows_as_text(hostile):
 
 
 def test_the_page_begins_with_four_numbers_of_each_model_and_a_table_where_there_are_many():
-    one = opening_section({"m": outcome()}, {"m": "in full."}, {"m": "Model"}, pictures=[], notes=["Few."])
+    one = opening_section({"m": outcome()}, {"m": "in full."}, {"m": "Model"}, SETS, pictures=[], notes=["Few."])
     assert re.findall(r'<span class="large">(.*?)</span>', one) == ["−20.5", "−4.9", "−2.0", "undecided"]
-    assert "on 3 of 4 datasets" in one
+    assert "on A, B, C; two kinds on D" in one
     assert "−6.6 … −3.3" in one
     assert '<p class="note">Few.</p>' in one
     titles = {str(number): f"Model {number}" for number in range(MOST_MODELS + 1)}
-    many = opening_section(dict.fromkeys(titles, outcome()), dict.fromkeys(titles, ""), titles, pictures=[], notes=[])
+    outcomes = dict.fromkeys(titles, outcome())
+    many = opening_section(outcomes, dict.fromkeys(titles, ""), titles, SETS, pictures=[], notes=[])
     assert re.findall(r'<td class="number">([^<]*?) ?<', many)[:5] == ["1,938", "−20.5", "−4.9", "−2.0", "undecided"]
     assert many.count("<tr>") == 1 + len(titles)
 
@@ -487,7 +499,7 @@ def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten
     pictures = make_pictures(families, {name: name for name in families}, tmp_path / "report.html")
     parts = [*sections(tmp_path, layers, FOUR), Section("Figures", figures_section(pictures))]
     drawn = [picture for of_set in pictures.values() for picture in of_set]
-    opening = opening_section({}, {}, {}, pictures=drawn, notes=[])
+    opening = opening_section({}, {}, {}, {}, pictures=drawn, notes=[])
     assert len(page(opening, parts).encode()) < TEN_MEGABYTES
 
 

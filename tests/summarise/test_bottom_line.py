@@ -78,10 +78,10 @@ MISSED = (
 @pytest.mark.parametrize(
     ("verdict", "sentence"),
     [
-        ("two kinds", "Two kinds of examples are seen on one (500 examples)."),
-        ("by degrees", f"Examples differ by degrees, not by kind, on one (500 examples). {MISSED}"),
-        ("one mechanism", f"One mechanism is enough on one (500 examples). {MISSED}"),
-        ("undecided", f"Whether there are two kinds is undecided on one (500 examples). {MISSED}"),
+        ("two kinds", "Two kinds of examples are seen on `one` (500 examples)."),
+        ("by degrees", f"Examples differ by degrees, not by kind, on `one` (500 examples). {MISSED}"),
+        ("one mechanism", f"One mechanism is enough on `one` (500 examples). {MISSED}"),
+        ("undecided", f"Whether there are two kinds is undecided on `one` (500 examples). {MISSED}"),
     ],
 )
 def test_one_dataset_has_the_gap_and_one_verdict(verdict, sentence):
@@ -99,25 +99,25 @@ def test_ten_datasets_are_averaged_counted_and_named_where_they_are_few():
         "examples is −18.0 points as published (this model under the published rule, not the paper's numbers), −5.0 "
         "(95 % interval −7.0 … −2.0) when one prompt labels and another measures, and −2.5 (95 % interval −4.5 … 0.5) "
         "without the push, the shift that the knockout gives to every example alike. Two kinds of examples are seen on "
-        "d0 (1,200 examples). Examples differ by degrees, not by kind, on 6 datasets of 150 to 275 examples. Whether "
-        "there are two kinds is undecided on d1 (300 examples), d2 (300 examples) and d3 (300 examples). There, kinds "
-        "as far apart as on HotpotQA could have been missed where fewer than 25 % of the examples lose their evidence."
+        "`d0` (1,200 examples). Examples differ by degrees, not by kind, on 6 datasets of 150 to 275 examples. Whether "
+        "there are two kinds is undecided on `d1` (300 examples), `d2` (300 examples) and `d3` (300 examples). There, "
+        "kinds as far apart as on HotpotQA could have been missed where fewer than 25 % of the examples lose their evidence."
     )
 
 
 def test_only_datasets_that_can_be_judged_are_averaged():
     rows = [*gap_claim("one", -6.0), *gap_claim("two", because=CHANCE), *gap_claim(None, -6.0)]
     kinds = [kind("one", "two kinds", n=400), kind("two", "two kinds", n=100)]
-    on_both = "Two kinds of examples are seen on one (400 examples) and two (100 examples)."
+    on_both = "Two kinds of examples are seen on `one` (400 examples) and `two` (100 examples)."
     assert said(kinds, rows=rows) == f"{OF_500} {on_both}"
 
 
 def test_few_examples_come_first_and_could_have_missed_even_a_half():
     kinds = [kind("one", "undecided", n=401), kind("two", "undecided", n=99, share=None)]
     assert said(kinds) == (
-        f"little can be said on two (99 examples): fewer than 100 examples. Of 500 examples, {GAP} Whether there are "
-        "two kinds is undecided on one (401 examples) and two (99 examples). There, kinds as far apart as on HotpotQA "
-        "could have been missed even where half of the examples lose their evidence."
+        f"little can be said on `two` (99 examples): fewer than 100 examples. Of 500 examples, {GAP} Whether there are "
+        "two kinds is undecided on `one` (401 examples) and `two` (99 examples). There, kinds as far apart as on "
+        "HotpotQA could have been missed even where half of the examples lose their evidence."
     )
 
 
@@ -126,13 +126,13 @@ def test_groups_that_are_forms_come_first():
         {"form": "choice", "share_question": 0.5, "share_answer": 0.25},
         {"form": "when", "share_question": 0.49, "share_answer": 0.05},
         {"form": "yes_no", "share_question": 0.26, "share_answer": 0.7},
-        {"form": "where", "share_question": 0.2, "share_answer": 0.714, "dataset": "two"},
+        {"form": "how_many", "share_question": 0.2, "share_answer": 0.714, "dataset": "two"},
     ]
     assert said([kind("one", "two kinds")], shares=shares) == (
-        "on one the groups are largely forms of questions: choice questions are 50 % of the Question-Anchored examples "
-        "and 25 % of the others. On two the groups are largely forms of questions: where questions are 71 % of the "
-        f"Answer-Anchored examples and 20 % of the others. Of 500 examples, {GAP} Two kinds of examples are seen on "
-        "one (500 examples)."
+        "on `one` the groups are largely forms of questions: choice questions are 50 % of the Question-Anchored "
+        "examples and 25 % of the others. On `two` the groups are largely forms of questions: how-many questions are 71 % of "
+        f"the Answer-Anchored examples and 20 % of the others. Of 500 examples, {GAP} Two kinds of examples are seen on "
+        "`one` (500 examples)."
     )
 
 
@@ -145,8 +145,8 @@ def test_a_control_that_moves_the_probe_is_named():
         control_claim(None, -8.0, "contradicted"),
     ]
     assert said([kind("one", "two kinds")], control=control) == (
-        f"{OF_500} Cutting as many other words of the question moves the probe, too, on one (−4.0), two (+3.2). "
-        "Two kinds of examples are seen on one (500 examples)."
+        f"{OF_500} Cutting as many other words of the question moves the probe, too, on `one` (−4.0), `two` (+3.2). "
+        "Two kinds of examples are seen on `one` (500 examples)."
     )
 
 
@@ -173,15 +173,15 @@ WITHIN = [
 )
 def test_two_kinds_are_told_apart(tellers, within, sentence):
     found = said([kind("one", "two kinds", told_apart=tellers, within=within)])
-    assert found == f"{OF_500} Two kinds of examples are seen on one (500 examples); {sentence}."
+    assert found == f"{OF_500} Two kinds of examples are seen on `one` (500 examples); {sentence}."
 
 
 def test_two_kinds_on_several_datasets_are_told_apart_on_each():
     kinds = [kind("one", "two kinds", n=300, told_apart=LOST), kind("two", "two kinds", n=150)]
     kinds.append(kind("three", "two kinds", n=50, within=WITHIN[:1]))
     assert said(kinds).endswith(
-        "Two kinds of examples are seen on one (300 examples), two (150 examples) and three (50 examples); on one "
-        f"{BY_FORM}; on three seen again within question form who."
+        "Two kinds of examples are seen on `one` (300 examples), `two` (150 examples) and `three` (50 examples); on "
+        f"`one` {BY_FORM}; on `three` seen again within question form who."
     )
 
 

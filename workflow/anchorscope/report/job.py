@@ -1,5 +1,6 @@
 """The report stage from files to the page."""
 
+import re
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
@@ -63,7 +64,7 @@ def write_report(
 
     `figures` has the models of each set of figures, `outputs` every file of the run.
     """
-    claims = read_json(files["claims"])
+    claims = with_titles(read_json(files["claims"]), datasets)
     models = mark_random(plain, claims["weights"])
     sets = {name: " · ".join(models[one] for one in some) for name, some in figures.items()}
     pictures = make_pictures(by_set(files["figures"]), sets, target)
@@ -117,9 +118,22 @@ def write_report(
         *page_remarks(files["asked"], answers, models=models, datasets=datasets),
     ]
     opening = opening_section(
-        claims["numbers"], claims["bottom_line"], models, pictures=drawn, notes=list(filter(None, warnings))
+        claims["numbers"], claims["bottom_line"], models, datasets, pictures=drawn, notes=list(filter(None, warnings))
     )
     write_text(target, page(opening, sections))
+
+
+def with_titles(claims: dict, datasets: Titles) -> dict:
+    """What claims.json says, with titles in its sentences in place of the datasets' names between backticks."""
+
+    def titled(sentence: str) -> str:
+        return re.sub("`([^`]+)`", lambda name: datasets.get(name[1], name[1]), sentence)
+
+    numbers = {
+        model: {**own, "warnings": list(map(titled, own["warnings"]))} for model, own in claims["numbers"].items()
+    }
+    lines = {model: titled(line) for model, line in claims["bottom_line"].items()}
+    return {**claims, "numbers": numbers, "bottom_line": lines}
 
 
 def experiment_sections(

@@ -21,6 +21,7 @@ def opening_section(
     numbers: Mapping[str, Mapping],
     bottom_line: Titles,
     models: Titles,
+    datasets: Titles,
     pictures: Iterable[Picture],
     notes: Sequence[str],
 ) -> Markup:
@@ -30,7 +31,7 @@ def opening_section(
             "title": models[name],
             "examples": f"{own['examples']:,}",
             "sentence": outcome_sentence(own) or bottom_line[name],
-            "numbers": [*map(_gap, GAPS, (own[gap] for gap in GAPS)), _verdict_on_kinds(own["kinds"])],
+            "numbers": [*map(_gap, GAPS, (own[gap] for gap in GAPS)), _verdict_on_kinds(own["kinds"], datasets)],
         }
         for name, own in numbers.items()
         if name in models
@@ -67,11 +68,12 @@ def _gap(name: str, value: float | Sequence[float | None] | None) -> dict[str, s
     return shown | {"value": signed(effect), "interval": "" if low is None else between(low, high)}
 
 
-def _verdict_on_kinds(kinds: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The verdict that most datasets have, and on how many."""
+def _verdict_on_kinds(kinds: Mapping[str, Sequence[str]], datasets: Titles) -> dict[str, str]:
+    """The verdict that most datasets have, and those of the others."""
     shown = {"title": "two kinds of examples?", "link": "claims", "interval": ""}
     if not kinds:
         return shown | {"value": "–", "meaning": "not judged"}
-    verdict, datasets = max(kinds.items(), key=lambda item: len(item[1]))
-    every = sum(map(len, kinds.values()))
-    return shown | {"value": verdict.replace("_", " "), "meaning": f"on {len(datasets)} of {every} datasets"}
+    (verdict, most), *others = sorted(kinds.items(), key=lambda item: -len(item[1]))
+    by_verdict = {"": most, **dict(others)}
+    where = [f"{other} on {', '.join(datasets[name] for name in some)}".strip() for other, some in by_verdict.items()]
+    return shown | {"value": verdict, "meaning": "; ".join(where)}

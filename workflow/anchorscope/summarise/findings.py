@@ -35,6 +35,7 @@ from anchorscope.summarise.verdict_on_kinds import (
     judge_accounts,
 )
 from anchorscope.summarise.wording import between, notes, signed, unprobed
+from anchorscope.text.forms import HOW_MANY, WHICH_WHAT, YES_NO
 
 NOT_PROBED = "not probed, because its answers are too few or too one-sided."
 FEW_EXAMPLES = 100  # examples of a dataset below which little can be said
@@ -46,6 +47,7 @@ VERDICTS = {
     ONE_MECHANISM: "One mechanism is enough",
     UNDECIDED: "Whether there are two kinds is undecided",
 }
+FORM_WORDS = {YES_NO: "yes-or-no", WHICH_WHAT: "which-or-what", HOW_MANY: "how-many"}  # the others are words
 QUALITIES = {
     "question_form": "the form of the question",
     "answer_form": "the form of the answer",
@@ -271,6 +273,7 @@ def bottom_line(
 ) -> str:
     """The gap as published, what is left of it, and the verdict on kinds; first, whether the groups are forms.
 
+    Names of datasets stand between backticks, where a page puts their titles.
     `series` has the headline's rows, `kinds` is what `judge_kinds` returns.
     """
     gaps = _gaps(model, claims, series)
@@ -311,9 +314,14 @@ def _forms(forms: pl.DataFrame) -> Iterator[str]:
             most, little = row[f"share_{first}"], row[f"share_{second}"]
             if most >= MOST and little <= LITTLE:
                 yield (
-                    f"On {row['dataset']} the groups are largely forms of questions: {row['form']} questions are "
-                    f"{100 * most:.0f} % of the {name}-Anchored examples and {100 * little:.0f} % of the others."
+                    f"On `{row['dataset']}` the groups are largely forms of questions: {_asked(row['form'])} questions "
+                    f"are {100 * most:.0f} % of the {name}-Anchored examples and {100 * little:.0f} % of the others."
                 )
+
+
+def _asked(form: str) -> str:
+    """A form of questions as an adjective; any other value as it is."""
+    return FORM_WORDS.get(form, form)
 
 
 def _published(gap: float | None) -> str:
@@ -334,7 +342,7 @@ def _control(model: str, claims: Sequence[JudgedClaim]) -> str:
     ]
     if not moved:
         return ""
-    each = ", ".join(f"{row.dataset} ({signed(row.effect or 0.0)})" for row in moved)
+    each = ", ".join(f"`{row.dataset}` ({signed(row.effect or 0.0)})" for row in moved)
     return f"Cutting as many other words of the question moves the probe, too, on {each}."
 
 
@@ -358,7 +366,7 @@ def _verdicts(own: Sequence[dict]) -> Iterator[str]:
 def _on(rows: Sequence[dict]) -> str:
     """The datasets of some rows, each with its number of examples."""
     if len(rows) <= NAMED:
-        named = [f"{row['dataset']} ({row['n']:,} examples)" for row in rows]
+        named = [f"`{row['dataset']}` ({row['n']:,} examples)" for row in rows]
         return f"on {' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}"
     sizes = [row["n"] for row in rows]
     return f"on {len(rows)} datasets of {min(sizes):,} to {max(sizes):,} examples"
@@ -371,7 +379,7 @@ def _told(rows: Sequence[dict]) -> Iterator[str]:
         again = f"seen again within {' and '.join(remain)}" if remain else "seen within none of its larger forms"
         found = list(filter(None, [_best_teller(row["told_apart"]), again if row["within"] else None]))
         if found:
-            yield (f"on {row['dataset']} " if len(rows) > 1 else "") + ", and ".join(found)
+            yield (f"on `{row['dataset']}` " if len(rows) > 1 else "") + ", and ".join(found)
 
 
 def _best_teller(told: Sequence[dict]) -> str | None:
@@ -384,7 +392,7 @@ def _best_teller(told: Sequence[dict]) -> str | None:
         elif len(rows) > 1:
             low, high = (pick(rows, key=lambda row: row["share_lost"]) for pick in (min, max))
             text = ", ".join(
-                f"{100 * row['share_lost']:.0f} % of {row['n']} {row['value']} lost" for row in (high, low)
+                f"{100 * row['share_lost']:.0f} % of {row['n']} {_asked(row['value'])} lost" for row in (high, low)
             )
             found.append((high["share_lost"] - low["share_lost"], quality, text))
     if not found:
