@@ -101,7 +101,8 @@ def test_ten_datasets_are_averaged_counted_and_named_where_they_are_few():
         "without the push, the shift that the knockout gives to every example alike. Two kinds of examples are seen on "
         "`d0` (1,200 examples). Examples differ by degrees, not by kind, on 6 datasets of 150 to 275 examples. Whether "
         "there are two kinds is undecided on `d1` (300 examples), `d2` (300 examples) and `d3` (300 examples). There, "
-        "kinds as far apart as on HotpotQA could have been missed where fewer than 25 % of the examples lose their evidence."
+        "kinds as far apart as on HotpotQA could have been missed where fewer than 25 % of the examples lose "
+        "their evidence."
     )
 
 
@@ -130,9 +131,9 @@ def test_groups_that_are_forms_come_first():
     ]
     assert said([kind("one", "two kinds")], shares=shares) == (
         "on `one` the groups are largely forms of questions: choice questions are 50 % of the Question-Anchored "
-        "examples and 25 % of the others. On `two` the groups are largely forms of questions: how-many questions are 71 % of "
-        f"the Answer-Anchored examples and 20 % of the others. Of 500 examples, {GAP} Two kinds of examples are seen on "
-        "`one` (500 examples)."
+        "examples and 25 % of the others. On `two` the groups are largely forms of questions: how-many questions "
+        f"are 71 % of the Answer-Anchored examples and 20 % of the others. Of 500 examples, {GAP} Two kinds of examples are "
+        "seen on `one` (500 examples)."
     )
 
 
