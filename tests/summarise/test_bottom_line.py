@@ -132,8 +132,8 @@ def test_groups_that_are_forms_come_first():
     assert said([kind("one", "two kinds")], shares=shares) == (
         "on `one` the groups are largely forms of questions: choice questions are 50 % of the Question-Anchored "
         "examples and 25 % of the others. On `two` the groups are largely forms of questions: how-many questions "
-        f"are 71 % of the Answer-Anchored examples and 20 % of the others. Of 500 examples, {GAP} Two kinds of examples "
-        "are seen on `one` (500 examples)."
+        f"are 71 % of the Answer-Anchored examples and 20 % of the others. Of 500 examples, {GAP} Two kinds of "
+        "examples are seen on `one` (500 examples)."
     )
 
 
