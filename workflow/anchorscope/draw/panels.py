@@ -138,12 +138,9 @@ def looks(style: Style, count: int) -> list[dict]:
 
 
 def _width(panel: Axes) -> float:
-    """Inches of the sheet for a panel, with its numbers, without the titles of rows that are more than a line."""
-    figure = cast(Figure, panel.figure)  # no panel here is in a subfigure, and each is one of a grid
-    columns = cast(SubplotSpec, panel.get_subplotspec()).get_gridspec().ncols
-    folds = max(other.get_ylabel().count("\n") for other in figure.axes)
-    line = 2.1 * _letter("axes.labelsize")  # lines are about as high as two letters are wide
-    return (figure.get_figwidth() - folds * line) / columns
+    """Inches of the sheet for a panel, with its numbers."""
+    columns = cast(SubplotSpec, panel.get_subplotspec()).get_gridspec().ncols  # every panel is one of a grid
+    return cast(Figure, panel.figure).get_figwidth() / columns
 
 
 def _draw_curve(panel: Axes, rows: pl.DataFrame, value: str, *, ends: tuple[str, str], look: dict, label: str) -> None:
@@ -283,22 +280,29 @@ def grid(
                 panel.axhline(level, color="0.6", linewidth=0.8, zorder=0)
             curves = any(np.isfinite(line.get_ydata()).any() for line in panel.get_lines()[:-1])
             if not (curves or panel.patches or panel.images):
-                panel.text(0.5, 0.5, nothing, transform=panel.transAxes, ha="center", color="0.5")
+                said = _folded(nothing, 0.8 * _width(panel), "axes.labelsize")
+                panel.text(0.5, 0.5, said, transform=panel.transAxes, ha="center", color="0.5", in_layout=False)
         shares = _put_on_one_scale(panels) if sharey == "scale" else np.ones(len(rows))
         height = view.style.height * (first_height + row_height * (shares.sum() - 1))
         figure.set_figheight(height)
         _name_rows(panels, rows, beside)
         _name_columns(panels, columns, below)
-        _raise_titles(panels)
         add_legend(figure, together, last, key)
         # With what a reader must know before taking the figure for the published one.
         lines = "\n".join([heading, *notes(summary, view.models, view.datasets), view.note]).splitlines()
         figure.suptitle("\n".join(_folded(line, width, "figure.titlesize") for line in lines), color="0.35")
         least = LOWEST * view.style.height * min(first_height, row_height) * shares.min()
-        while _squeezed(figure, least) and figure.get_figheight() < HIGHEST * height:
-            figure.set_figheight(1.2 * figure.get_figheight())
+        _lay_out(figure, least, HIGHEST * height)
+        if _fold_titles(panels[0]):
+            _lay_out(figure, least, HIGHEST * height)
         figure.set_layout_engine(None)  # the layout is final, whatever the format; "none" would draw every file twice
     return figure
+
+
+def _lay_out(figure: Figure, least: float, highest: float) -> None:
+    """Find a place for everything on a sheet that grows until each panel has so many inches of height."""
+    while _squeezed(figure, least) and figure.get_figheight() < highest:
+        figure.set_figheight(1.2 * figure.get_figheight())
 
 
 def _squeezed(figure: Figure, least: float) -> bool:
@@ -342,30 +346,37 @@ def write_over(panel: Axes, text: str) -> None:
     panel.set_title(text, loc="left", fontsize="small")
 
 
-def _raise_titles(panels: np.ndarray) -> None:
-    """Titles of panels stand above the texts over them."""
-    if any(panel.get_title(loc="left") for panel in panels.flat):
-        for panel in panels.flat:
-            panel.set_title(f"{panel.get_title()}\n" if panel.get_title() else "")
-
-
 def _name_columns(panels: np.ndarray, columns: Sequence[Strip], below: str) -> None:
     """Titles of columns whose panel has none of its own, and of the x axes, which count layers in whole numbers."""
     figure = panels[0, 0].figure
+    raised = "\n" * any(panel.get_title(loc="left") for panel in panels[0])  # above what stands over a panel
     for upper, lower, (title, shown) in zip(panels[0], panels[-1], columns, strict=True):
-        if not upper.get_title():
-            upper.set_title(_folded(title, _room_above(upper), "axes.titlesize"))
-        lower.set_xlabel(shown.get("below", below))
+        if title and not upper.get_title():
+            upper.set_title(title + raised)
+        lower.set_xlabel(_folded(shown.get("below", below), 0.95 * _width(lower), "axes.labelsize"))
     if below == LAYER:
         ticks = max(3, int(2 * figure.get_figwidth() / len(columns)))
         for panel in panels.flat:
             panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=ticks))
 
 
-def _room_above(panel: Axes) -> float:
-    """Inches for the title of a panel; the rest is for the numbers of the y axes."""
-    alone = len(panel.get_shared_y_axes().get_siblings(panel)) == 1
-    return 0.85 * _width(panel) - NUMBERS * alone
+def _fold_titles(panels: np.ndarray) -> bool:
+    """Fold the titles of a row of panels that are wider than the room which the layout leaves them; whether one is."""
+    width = panels[0].figure.get_figwidth()
+    middles = [width * (panel.get_position().x0 + panel.get_position().x1) / 2 for panel in panels]
+    borders = [
+        -middles[0],
+        *middles,
+        2 * width - middles[-1],
+    ]  # the sheet's edges, as if another panel were behind them
+    folded = False
+    for panel, before, middle, after in zip(panels, borders, middles, borders[2:], strict=False):
+        room = 0.97 * min(middle - before, after - middle)
+        if panel.title.get_window_extent().width > room * panel.figure.dpi:
+            lines, raised = panel.get_title().rstrip("\n"), panel.get_title().endswith("\n")
+            panel.title.set_text(_folded(lines, room, "axes.titlesize") + "\n" * raised)
+            folded = True
+    return folded
 
 
 def add_legend(figure: Figure, together: int, last: str = "", key: Sequence[str] | None = None) -> None:
