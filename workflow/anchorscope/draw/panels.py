@@ -240,6 +240,7 @@ def grid(
     together: int = len(ANCHOR_LETTERS),
     last: str = NULL_LABEL,
     nothing: str = "not probed",
+    narrowest: float = NARROWEST,
 ) -> Figure:
     """A figure: `draw` draws in each panel, and gets it with what it shows.
 
@@ -249,7 +250,7 @@ def grid(
     `nothing`, and why.
     """
     columns = view.by_model(summary) if columns is None else columns
-    width = max(view.style.width, NARROWEST * len(columns))
+    width = max(view.style.width, narrowest * len(columns))
     height = view.style.height * (first_height + row_height * (len(rows) - 1))
     with matplotlib.rc_context(view.style.params):
         figure = Figure(figsize=(width, height), dpi=matplotlib.rcParams["savefig.dpi"], layout="constrained")
@@ -301,7 +302,7 @@ def _label(panels: np.ndarray, rows: Sequence[Strip], columns: Sequence[Strip], 
             panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=ticks))
 
 
-def name_panel(panel: Axes, title: str, columns: int) -> None:
+def name_panel(panel: Axes, title: str, columns: float) -> None:
     """The title over a panel, folded to its width where there are so many columns."""
     width = cast(Figure, panel.figure).get_figwidth()  # no panel here is in a subfigure
     panel.set_title(_folded(title, 0.85 * width / columns, "axes.titlesize"))  # the rest is for the axes' numbers
