@@ -15,11 +15,14 @@ from anchorscope.experiments.names import (
     EQUAL_LOGIT,
     EVERYONE,
     FLIPS,
+    GAIN,
+    LOGIT,
     LOGPROB,
     MEAN,
     ONE_MODE,
     OTHER_PROMPT,
     READERS,
+    SIGNED,
     SUBJECT,
     TWO_MODES,
     UNSURE,
@@ -29,11 +32,14 @@ from anchorscope.experiments.saliency import FLOWS, LABELS
 from anchorscope.summarise.grouping import POPULARITY
 
 LEVELS = {"question": 40.0, "answer": 10.0, "gap": 30.0, None: 70.0}
+GAINS = {SIGNED: 25.0, LOGIT: -15.0}
 REFERENCE = 2  # the layer with the best AUC
 
 
 def level(measure: str, condition: str, anchor: str | None) -> float:
     """The value in the first layer; it falls by one with every layer, and the control has a tenth."""
+    if measure == GAIN:
+        return GAINS[condition]
     sign = -1 if measure == DELTA_P else 1
     return sign * LEVELS[anchor] * (0.1 if condition == "patch_random" else 1.0)
 
@@ -53,7 +59,10 @@ def make_experiments(layers: dict[str, int], datasets: list[str], weights: str =
             for stratum in strata.get(measure, ("all", EQUAL_LOGIT))
             for anchor in (("gap",) if stratum == EQUAL_LOGIT else anchors)
         ],
-        "awareness": [("auc", reader, "all", None) for reader in (*READERS, OTHER_PROMPT)],
+        "awareness": [
+            *(("auc", reader, "all", None) for reader in (*READERS, OTHER_PROMPT)),
+            *((GAIN, reader, "all", None) for reader in GAINS),
+        ],
     }
     made = {
         name: [

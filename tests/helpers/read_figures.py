@@ -39,3 +39,27 @@ def outside(figure: Figure) -> list[str]:
         if one is not other and boxes[one].padded(-1).overlaps(boxes[other].padded(-1))
     ]
     return off + over
+
+
+def clashing(figure: Figure) -> list[tuple[str, str]]:
+    """Pairs of texts that lie on one another: names and numbers of axes, titles, notes in panels and the legend."""
+    renderer = figure._get_renderer()
+    shown = [panel for panel in figure.axes if panel.get_visible()]
+    texts = [*figure.legends[0].get_texts(), *(text for panel in shown for text in (panel.title, *panel.texts))]
+    for axis in (axis for panel in shown for axis in (panel.xaxis, panel.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        ticks = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+        texts += [axis.label, *(tick.label1 for tick in ticks if tick.label1.get_visible())]
+    boxes = []
+    for text in texts:
+        own = text.get_text()
+        text.set_text(own.strip())  # what keeps room for another title is not seen
+        if text.get_text():
+            boxes.append((own, text.get_window_extent(renderer).padded(-2)))
+        text.set_text(own)
+    return [
+        (one, other)
+        for number, (one, box) in enumerate(boxes)
+        for other, earlier in boxes[:number]
+        if box.overlaps(earlier)
+    ]

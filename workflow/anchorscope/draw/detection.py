@@ -1,170 +1,201 @@
 """The figures of detection: every method's AUC, what carries over to other datasets, reliability and risk."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from anchorscope.detect.methods import LEARNT, METHOD_KINDS, METHOD_TITLES, METHODS, OTHERS, PROBE
-from anchorscope.draw.panels import COLUMN, Tables, View, grid, looks
+from anchorscope.draw.blocks import draw_as_high, draw_blocks, mark, name_block
+from anchorscope.draw.panels import GREY, Draw, Series, Strip, Tables, View, grid, name_panel
 
 AT_PROBE, CHANCE = "the plain probe's AUC", 0.5
 CURVE_METHODS = ("mean_logprob", "p_true", PROBE, "stacked", "mop", "pr")
-LINE = 0.055  # of the style's row height, for one method
-FEWEST_DRAWN = 5  # examples in a bin that is drawn
-MAP_LINE = 0.09  # of the style's row height, for one row of a map
-ON_PAGE, IN_COLUMN = (5, 22), (3, 13)  # maps side by side, and letters of a title in one line
-DARK = 0.82  # AUC from which numbers are white
+FEWEST_DRAWN = 5  # answers behind a point that is drawn
+LINE = 0.038  # of the style's row height, for the name of a method, or a line of what its kind is called
+HEADING = 20  # letters in a line of what a kind is called
+SAID, KEPT = "P(hallucinated), %", "answers kept, %"
+NAMES, NARROW = 1.0, 0.6  # inches that the methods' names take, and a panel
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where methods lie on the y axis, each kind below what it is called."""
+
+    methods: dict[str, float]
+    kinds: dict[str, float]  # by title
+    top: float
+
+    def name(self, panel: Axes) -> None:
+        """Names at the y axis; those of kinds are bold."""
+        names = [METHOD_TITLES[name] for name in self.methods]
+        panel.set_yticks([*self.kinds.values(), *self.methods.values()], [*self.kinds, *names])
+        for label in panel.get_yticklabels()[: len(self.kinds)]:
+            label.set_fontweight("bold")
+        panel.set_ylim(0, self.top)
+        panel.grid(False, axis="y")
+
+
+def places_of(methods: Collection[str]) -> Places:
+    """The methods in their order from top to bottom."""
+    heights: dict[str, float] = {}
+    kinds: dict[str, float] = {}
+    top = 0.4
+    for kind, title in reversed(METHOD_KINDS.items()):
+        mine = [name for name, method in METHODS.items() if method.kind == kind and name in methods]
+        for name in reversed(mine):
+            heights[name] = top + 0.5
+            top += 1
+        if mine:
+            lines = textwrap.wrap(title, HEADING)
+            kinds["\n".join(lines)] = top + len(lines) / 2
+            top += len(lines) + 0.4
+    return Places(heights, kinds, top)
 
 
 def draw_detection(tables: Tables, view: View) -> Figure:
-    """The AUC of every method with its interval, a row of panels for each model, a column for each dataset."""
-    table = tables["detection"]
-    rows = view.of(table)
-    methods = [name for name in METHODS if name in set(rows["method"])]
-    heights = {name: len(methods) - place for place, name in enumerate(methods)}
-    height = max(1.0, LINE * len(methods) + 0.15)
+    """The AUC of every method with its interval."""
+    rows = view.of(tables["detection"])
+    places = places_of(set(rows["method"]))
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
-        _draw_areas(panel, rows.filter(**cell), heights, view)
-        panel.set_yticks(list(heights.values()), [METHOD_TITLES[name] for name in heights])
+        mine, colour = rows.filter(model=cell["model"], dataset=cell["dataset"]), cell["look"]["color"]
+        heights = [places.methods[method] for method in mine["method"]]
+        panel.hlines(heights, mine["auc_low"], mine["auc_high"], color=colour)
+        panel.plot(mine["auc"], heights, color=colour, marker="o", linestyle="")
+        for area in mine.filter(method=PROBE)["auc"]:
+            panel.axvline(area, color=GREY, linestyle="--", linewidth=0.8, zorder=0, label=AT_PROBE)
 
-    return grid(
+    heading = "how well each method tells hallucinated from right answers, out of fold, with 95 % intervals"
+    return _by_method(view, tables["detection"], places, draw, heading=heading)
+
+
+def _by_method(view: View, table: pl.DataFrame, places: Places, draw: Draw, *, heading: str) -> Figure:
+    """A figure with the methods at the y axis, and a panel for each dataset: models side by side where they fit."""
+    models = view.by_model(table)
+    beside = min(len(models), max(1, int((view.style.width - NAMES) / (NARROW * len(view.datasets)))))
+    columns: list[Strip] = [
+        ("", {**dataset, "look": look, "title": title, "beside": number})
+        for number in range(beside)
+        for dataset, look, title in view.one_per_dataset()
+    ]
+    ticks = max(2, int(3 * (view.style.width - NAMES) / len(columns)))
+
+    def draw_named(panel: Axes, cell: dict[str, Any]) -> None:
+        number = cell["start"] + cell["beside"]
+        panel.set_visible(number < len(models))
+        if number < len(models):
+            title, model = models[number]
+            draw(panel, {**cell, **model})
+            places.name(panel)
+            panel.axvline(CHANCE, color="0.6", linewidth=0.8, zorder=0, label="chance")
+            panel.xaxis.set_major_locator(MaxNLocator(nbins=ticks, steps=[1, 2, 5, 10]))
+            panel.xaxis.set_minor_locator(MultipleLocator(0.1))
+            panel.grid(True, axis="x", which="both")
+            panel.tick_params(labelbottom=True)
+            panel.set_xlabel("AUC")
+            name_panel(panel, cell["title"], len(columns) + 2)  # names of methods take about as much as two panels
+            if cell["dataset"] == list(view.datasets)[-1]:
+                last = panel.figure.axes.index(panel) + 1
+                name_block(panel.figure.axes[last - len(view.datasets) : last], title)
+
+    return draw_as_high(
         view,
-        table,
-        view.by_model(table),
-        draw,
-        columns=view.by_dataset("{}"),
-        heading="how well each method tells hallucinated from right answers, out of fold, with 95 % intervals",
-        below="AUC",
-        level=None,
-        first_height=height,
-        row_height=height,
-        sharex=True,
-        together=1,
-        ylim=(0.3, len(methods) + 0.7),
-        last=AT_PROBE,
+        LINE * places.top,
+        lambda height: grid(
+            view,
+            table,
+            [("", {"start": start}) for start in range(0, len(models), beside)],
+            draw_named,
+            columns=columns,
+            heading=heading,
+            below="",
+            level=None,
+            first_height=height,
+            row_height=height,
+            sharex=True,
+            together=1,
+            last=AT_PROBE,
+            narrowest=NARROW,
+        ),
     )
-
-
-def _draw_areas(panel: Axes, rows: pl.DataFrame, heights: Mapping[str, int], view: View) -> None:
-    """A point and its interval for each method, coloured by its kind, and a line where the plain probe is."""
-    for wanted, look, title in view.series("kind", METHOD_KINDS):
-        mine = rows.filter(**wanted)
-        if mine.is_empty():
-            continue
-        places = [heights[method] for method in mine["method"]]
-        panel.hlines(places, mine["auc_low"], mine["auc_high"], color=look["color"])
-        panel.plot(mine["auc"], places, color=look["color"], marker="o", linestyle="", label=title)
-    for area in rows.filter(method=PROBE)["auc"]:
-        panel.axvline(area, color="0.35", linestyle="--", linewidth=0.8, zorder=0, label=AT_PROBE)
-    panel.axvline(CHANCE, color="0.6", linewidth=0.8, zorder=0)
-    panel.grid(False, axis="y")
-    borders = np.flatnonzero(np.diff([list(METHOD_KINDS).index(METHODS[name].kind) for name in heights]))
-    from_side_to_side = panel.get_yaxis_transform()
-    panel.hlines(len(heights) - borders - 0.5, 0, 1, color="0.85", linewidth=0.6, zorder=0, transform=from_side_to_side)
 
 
 def draw_transfer(tables: Tables, view: View) -> Figure:
-    """The AUC of every trained method on each dataset (columns) after training on each of them (rows)."""
-    table = view.of(tables["transfer"])
-    methods = [name for name in LEARNT if name in set(table["method"])]
-    tested_on = {name: title for name, title in view.datasets.items() if name in set(table["dataset"])}
-    trained_on = {**tested_on, **({OTHERS: "all others"} if len(tested_on) > 1 else {})}
-    across, letters = IN_COLUMN if view.style.width == COLUMN else ON_PAGE
-    columns = min(len(methods), across)
-    starts = range(0, len(methods), columns)  # of each row of a model's maps
-    models = view.by_model(tables["detection"])
-    lines = [
-        (title if len(models) > 1 else "", {**model, "start": start}) for title, model in models for start in starts
-    ]
+    """The AUC of every trained method on each dataset after training on it, on each other one, and on all others."""
+    table = view.of(tables["transfer"]).filter(pl.col("method").is_in(LEARNT))
+    places = places_of(set(table["method"]))
+    known = table.drop_nulls("auc")
+    known = known.with_columns(place=pl.col("method").replace_strict(places.methods, return_dtype=pl.Float64))
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
-        place = cell["start"] + cell["column"]
-        panel.set_visible(place < len(methods))
-        if place < len(methods):
-            method = methods[place]
-            _draw_map(panel, table.filter(model=cell["model"], method=method), list(trained_on), list(tested_on))
-            panel.set_title(textwrap.fill(METHOD_TITLES[method], letters), fontsize="small")
-            if place + columns >= len(methods) and models[-1][1]["model"] == cell["model"]:  # the lowest of a column
-                panel.tick_params(axis="x", labelbottom=True, rotation=90)
-                panel.xaxis.set_in_layout(cell["start"] == starts[-1])  # the other labels stand where there is no map
-        panel.set_yticks(range(len(trained_on)), trained_on.values())
-        panel.set_xticks(range(len(tested_on)), tested_on.values())
+        mine = known.filter(model=cell["model"], dataset=cell["dataset"])
+        own, others = (mine.filter(trained_on=one) for one in (cell["dataset"], OTHERS))
+        both = own.join(others, on="place")
+        panel.hlines(both["place"], both["auc"], both["auc_right"], color="0.75", zorder=0)
+        for wanted, look, title in view.one_per_dataset():
+            some, colour, shape = mine.filter(trained_on=wanted["dataset"]), look["color"], look["marker"]
+            filled = wanted["dataset"] == cell["dataset"]
+            panel.plot(some["auc"], some["place"], **mark(colour, shape, filled=filled))
+            panel.plot([], [], **mark(colour, shape, filled=False), label=f"trained on {title}")
+        panel.plot([], [], **mark(GREY, "o", filled=True), label="filled: on the same dataset")
+        label = "trained on all others" if len(others) else None
+        panel.plot(others["auc"], others["place"], color="0.15", marker="|", markersize=5, linestyle="", label=label)
 
-    titles = ", ".join(title for title, _ in models)
-    alone = "" if len(tested_on) > 1 else "\none dataset: there is nothing to carry over"
-    shared = "\nblank: the datasets share too much to learn from one for the other"
+    alone = "" if table["dataset"].n_unique() > 1 else "\none dataset: there is nothing to carry over"
+    shared = "\nno mark: the datasets share too much to learn from one for the other"
     blank = shared if table["auc"].null_count() else ""
-    height = max(0.2, MAP_LINE * len(trained_on))
-    return grid(
-        view,
-        tables["detection"],
-        lines,
-        draw,
-        columns=[("", {"column": column}) for column in range(columns)],
-        heading=f"{titles}: AUC in %, trained on (rows) and tested on (columns){alone}{blank}",
-        below="",
-        level=None,
-        first_height=height + 0.15,
-        row_height=height,
-        sharex=True,
-    )
-
-
-def _draw_map(panel: Axes, rows: pl.DataFrame, trained_on: list[str], datasets: list[str]) -> None:
-    """A square for each pair of datasets, the darker the better, with its AUC in percent."""
-    found = rows.drop_nulls("auc").select("trained_on", "dataset", "auc")
-    known = {(teacher, tested): auc for teacher, tested, auc in found.iter_rows()}
-    values = np.array([[known.get((teacher, tested), np.nan) for tested in datasets] for teacher in trained_on])
-    panel.imshow(values, cmap="Blues", vmin=CHANCE, vmax=1.0, aspect="auto", interpolation="nearest")
-    panel.grid(False)
-    for (row, column), value in np.ndenumerate(values):
-        if np.isfinite(value):
-            colour = "white" if value > DARK else "0.15"
-            panel.text(column, row, f"{100 * value:.0f}", ha="center", va="center", fontsize="x-small", color=colour)
+    heading = f"what a method loses, tested on the dataset above, when it was trained on others{alone}{blank}"
+    return _by_method(view, tables["detection"], places, draw, heading=heading)
 
 
 def draw_reliability(tables: Tables, view: View) -> Figure:
     """Whether probabilities are what they say, and how many hallucinated answers are left when doubtful ones go."""
-    bins, curves = view.of(tables["reliability"]), view.of(tables["coverage"])
-    said, kept = "P(hallucinated), %", "answers kept, %"
-    columns = [
-        (f"{title}, {kind}", {**model, "below": below})
-        for title, model in view.by_model(tables["detection"])
-        for kind, below in (("reliability", said), ("risk by coverage", kept))
-    ]
+    bins = view.of(tables["reliability"]).filter(pl.col("n") >= FEWEST_DRAWN, pl.col("method").is_in(CURVE_METHODS))
+    kept = view.of(tables["coverage"]).filter(pl.col("kept") >= FEWEST_DRAWN, pl.col("method").is_in(CURVE_METHODS))
+    tables_of = {
+        SAID: bins.select("model", "dataset", "method", x="p", y="hallucinated_share"),
+        KEPT: kept.select("model", "dataset", "method", x="coverage", y="risk"),
+    }
+    highest = max([1, *(105 * kept["risk"])])
 
     def draw(panel: Axes, cell: dict[str, Any]) -> None:
-        below = cell.pop("below")
-        every = curves.filter(**cell)
-        for method, look in zip(CURVE_METHODS, looks(view.style, len(CURVE_METHODS)), strict=True):
-            if below == said:
-                mine = bins.filter(pl.col("n") >= FEWEST_DRAWN, method=method, **cell)
-                panel.plot(100 * mine["p"], 100 * mine["hallucinated_share"], **look)
-            else:
-                mine = every.filter(method=method)
-                label = METHOD_TITLES[method] if len(mine) else None
-                panel.plot(100 * mine["coverage"], 100 * mine["risk"], **{**look, "marker": ""}, label=label)
-        if below == kept:
-            panel.axhline(0, color="0.6", linewidth=0.8, zorder=0)
-        elif not every.is_empty():
+        said = cell["shown"] == SAID
+        mine = tables_of[cell["shown"]].filter(model=cell["model"], dataset=cell["dataset"])
+        for wanted, look, title in _curve_looks(view):
+            some, look = mine.filter(**wanted), {**look, "marker": look["marker"] if said else ""}
+            panel.plot(100 * some["x"], 100 * some["y"], **look, label=title if len(some) else None)
+        if said and len(mine):
             panel.plot([0, 100], [0, 100], color="0.6", linewidth=0.8, marker="", zorder=0)
+        panel.set(xlim=(-4, 104), ylim=(-4, 104) if said else (-0.04 * highest, highest))
 
-    return grid(
+    return draw_blocks(
         view,
         tables["detection"],
-        view.by_dataset("{}, hallucinated, %"),
+        [("reliability", {"shown": SAID, "below": SAID}), ("risk", {"shown": KEPT, "below": KEPT})],
+        view.by_dataset("{}, hallucinated,\u00a0%"),
         draw,
-        columns=columns,
-        heading=f"left: how many were hallucinated, by what was said, in ten bins of at least {FEWEST_DRAWN} answers; "
-        "right: how many are, among the answers that a method doubts least",
+        heading="reliability: how many were hallucinated, by what was said; risk: how many are, among the answers that "
+        f"a method doubts least; of at least {FEWEST_DRAWN} answers each",
         level=None,
-        below="",
-        row_height=0.7,
+        sharey=False,
+        row_height=0.5,
         together=1,
     )
+
+
+def _curve_looks(view: View) -> list[Series]:
+    """The plain probe is strong and dark; what the model itself says is dashed."""
+    others = view.series("method", {name: METHOD_TITLES[name] for name in CURVE_METHODS if name != PROBE})
+    lines = {"output": "--", "pathways": "-."}
+    curves = [
+        (wanted, {**look, "linestyle": lines.get(METHODS[wanted["method"]].kind, "-"), "linewidth": 0.8}, title)
+        for wanted, look, title in others
+    ]
+    plain = {"color": "0.15", "linestyle": "-", "marker": "o"}
+    return [({"method": PROBE}, plain, METHOD_TITLES[PROBE]), *curves]

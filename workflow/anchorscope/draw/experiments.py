@@ -1,6 +1,8 @@
-"""The figures of the other experiments: both groupings side by side, a row of panels for each dataset."""
+"""The figures of the other experiments: under both groupings, every dataset in its colour."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -8,80 +10,142 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from anchorscope.draw.blocks import draw_as_high, draw_blocks, mark, name_block
 from anchorscope.draw.panels import (
-    ANCHOR_LETTERS,
     FEW,
+    GREY,
+    NARROWEST,
     Draw,
+    Series,
     Strip,
     Tables,
     View,
     draw_curves,
     grid,
-    looks,
+    name_dotted,
 )
-from anchorscope.experiments.names import ACCURACY, EQUAL_LOGIT, LOGPROB, MEAN, RULE_NAMES, SUBJECT, UNSURE
+from anchorscope.experiments.names import (
+    ACCURACY,
+    AUC,
+    EQUAL_LOGIT,
+    GAIN,
+    LOGIT,
+    LOGPROB,
+    MEAN,
+    RULE_NAMES,
+    SHUFFLED,
+    SIGNED,
+    STATES,
+    SUBJECT,
+    UNSURE,
+)
 from anchorscope.models.manifest import SALMON
 
-AWARENESS_TITLES = {
-    "states": "clean states",
-    "signed": "clean logit alone",
-    "logit": "clean logit and its size",
-    "other_prompt": "clean states, group of the other prompt",
-    "shuffled": "clean states, shuffled groups",
-}
-FLOW_TITLES = {"exact": "exact question words", "random": "as many other words"}
-SHIFT = 0.2  # of a bar from the middle of its place
+SHUFFLED_GROUPS = "shuffled groups"
 BOTH_RULES = "flip: groups by verdict flip; honest: groups of the other prompt and its own probe"
-NOTHING = "too few in a group, or not probed"
+NOTHING = "too few\nin a group,\nor not probed"
+GROUPS = {"Q": {"anchor": "question", "stratum": "all"}, "A": {"anchor": "answer", "stratum": "all"}}
+GAPS = {
+    "Q − A": {"anchor": "gap", "stratum": "all"},
+    "Q − A at equal clean logit": {"anchor": "gap", "stratum": EQUAL_LOGIT},
+}
+APART = 0.18  # of a dataset's line: how far its two marks lie from the middle
+LINE = 0.05  # of the style's row height, for a dataset
+
+
+@dataclass(frozen=True)
+class Known:
+    """Something that the model knows, or does, of each group's questions."""
+
+    title: str  # of the x axis
+    measure: str
+    marks: Mapping[str, dict[str, str]]  # the two of each dataset: rows by label
+
+
+KNOWN = (
+    Known("right answers, %", ACCURACY, GROUPS),
+    Known("right answers,\nQ − A, points", ACCURACY, GAPS),
+    Known('"I don\'t know", %', UNSURE, GROUPS),
+    Known("log probability", LOGPROB, GROUPS),
+    Known("log₁₀ popularity", SUBJECT, GROUPS),
+    Known("log₁₀ popularity,\nQ − A", SUBJECT, GAPS),
+)
 
 
 def draw_patching(tables: Tables, view: View) -> Figure:
-    """How often verdicts flip when the exact words are replaced, and when other words are."""
-    titles = {"patch_question": "exact words replaced", "patch_random": "other words replaced"}
-    return _by_layer(tables["patching"], view, "flips", titles, unit="% flipped")
+    """How often verdicts flip when the exact words are replaced, and below, when other words are."""
+    lines = {"patch_question": "exact words: flipped,\u00a0%", "patch_random": "other words: flipped,\u00a0%"}
+    heading = "how often verdicts flip when words of the question are replaced"
+    return _by_layer(tables["patching"], view, "flips", lines, heading)
 
 
 def draw_answer_only(tables: Tables, view: View) -> Figure:
-    """How far confidence moves without the question, and after another one."""
-    titles = {"answer_only": "the answer alone", "answer_after_other": "the answer after another question"}
-    return _by_layer(tables["answer_only"], view, "delta_p", titles, unit="ΔP")
+    """How far confidence moves without the question, and below, after another one."""
+    lines = {"answer_only": "ΔP, answer alone", "answer_after_other": "ΔP, after another question"}
+    heading = "how far confidence moves without the question, and after another one"
+    return _by_layer(tables["answer_only"], view, "delta_p", lines, heading)
 
 
-def _by_layer(table: pl.DataFrame, view: View, measure: str, conditions: Mapping[str, str], unit: str) -> Figure:
-    """Both groups by layer under a condition, and lighter under its control."""
-    rows = view.of(table).filter(pl.col("layer").is_not_null(), measure=measure, stratum="all").sort("layer")
-    (main, title), (control, name_of_control) = conditions.items()
-
-    def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
-        mine = rows.filter(condition=main, **cell).with_columns(sure=pl.col("n") >= FEW)
-        groups = view.series("anchor", ANCHOR_LETTERS)
-        draw_curves(panel, mine, [(anchor, look, f"{letter}, {title}") for anchor, look, letter in groups], "value")
-        for anchor, look, letter in groups:
-            beside = rows.filter(condition=control, **anchor, **cell)
-            if not beside.is_empty():
-                lighter = {"color": look["color"], "alpha": 0.6, "linestyle": ":", "marker": ""}
-                label = f"{letter}, {name_of_control}"
-                panel.plot(beside["layer"], beside["value"].cast(pl.Float64), **lighter, label=label)
-
-    lines = view.by_dataset(f"{{}}, {unit}")
-    return _both_rules(view, table, lines, draw, heading=BOTH_RULES)
-
-
-def draw_awareness(tables: Tables, view: View) -> Figure:
-    """How well each reader tells the group."""
-    table = tables["awareness"]
-    rows = view.of(table).filter(pl.col("layer").is_not_null(), measure="auc").with_columns(sure=pl.lit(True))
+def _by_layer(table: pl.DataFrame, view: View, measure: str, conditions: Mapping[str, str], heading: str) -> Figure:
+    """Both groups of every dataset by layer, a row of panels for each condition."""
+    rows = view.of(table).filter(pl.col("layer").is_not_null(), measure=measure, stratum="all")
+    rows = rows.with_columns(sure=pl.col("n") >= FEW)
     return _both_rules(
         view,
         table,
-        view.by_dataset("{}, AUC, %"),
-        lambda panel, cell: draw_curves(
-            panel, rows.filter(**cell), view.series("condition", AWARENESS_TITLES), "value"
-        ),
-        heading=f"which group an example is in, told by probes on what they see; {BOTH_RULES}",
-        level=50,
-        together=1,
+        [(title, {"condition": condition}) for condition, title in conditions.items()],
+        lambda panel, cell: draw_curves(panel, rows.filter(**cell), view.both_anchors(), "value"),
+        heading=f"{heading}; {BOTH_RULES}",
+        row_height=0.6,
     )
+
+
+def draw_awareness(tables: Tables, view: View) -> Figure:
+    """How well clean states tell the group, and how much better than clean logits do."""
+    table = tables["awareness"]
+    rows = view.of(table).filter(pl.col("layer").is_not_null()).with_columns(sure=pl.lit(True))
+    shuffled = rows.filter(measure=AUC, condition=SHUFFLED).sort("layer")
+    lines: list[Strip] = [
+        ("AUC of states, %", {"measure": AUC, "condition": STATES}),
+        ("states − logit, points", {"measure": GAIN, "condition": SIGNED}),
+        ("states − logit and size, points", {"measure": GAIN, "condition": LOGIT}),
+    ]
+
+    def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
+        draw_curves(panel, rows.filter(**cell), view.one_per_dataset(), "value")
+        if cell["measure"] == AUC:
+            for wanted, look, _ in view.one_per_dataset():
+                control = shuffled.filter(model=cell["model"], rule=cell["rule"], **wanted)
+                dotted = {"color": look["color"], "linestyle": ":", "linewidth": 0.8, "marker": ""}
+                panel.plot(control["layer"], control["value"], **dotted)
+            name_dotted(panel, SHUFFLED_GROUPS)
+        also = [50, *shuffled["value"].drop_nulls()] if cell["measure"] == AUC else [0]
+        panel.set(ylim=_reach(rows.filter(measure=cell["measure"], condition=cell["condition"]), *also))
+        panel.axhline(also[0], color=GREY, linewidth=0.8, zorder=0)
+
+    return _both_rules(
+        view,
+        table,
+        lines,
+        draw,
+        heading="how well probes tell an example's group from its clean states; below, by how much better than from "
+        f"its clean logit, and from the logit and its size (above 0: states tell more); {BOTH_RULES}",
+        level=None,
+        sharey="row",
+        row_height=0.6,
+        together=1,
+        last=SHUFFLED_GROUPS,
+    )
+
+
+def _reach(rows: pl.DataFrame, *also: float) -> tuple[float | None, float | None]:
+    """The ends of an axis that holds all intervals, where there are any."""
+    ends = [*rows["low"].drop_nulls(), *rows["high"].drop_nulls()]
+    if not ends:
+        return None, None
+    low, high = min(*ends, *also), max(*ends, *also)
+    margin = 0.05 * (high - low)
+    return low - margin, high + margin
 
 
 def draw_boundary(tables: Tables, view: View) -> Figure:
@@ -89,93 +153,110 @@ def draw_boundary(tables: Tables, view: View) -> Figure:
     table = tables["boundary"]
     at_reference = view.of(tables["layers"]).filter("is_reference", intervention="clean")
     rows = view.of(table).join(at_reference.select("model", "dataset", "layer"), on=["model", "dataset", "layer"])
-    known = rows.drop_nulls(["value", "low", "high"])
+    shown = [one for one in KNOWN if one is KNOWN[0] or one.measure in set(rows["measure"])]
+    deep = ceil(len(shown) * NARROWEST / view.style.width)  # rows of panels for each model and rule
+    across = ceil(len(shown) / deep)
+    blocks = [
+        (f"{title}, {rule}", {**model, "rule": rule}) for title, model in view.by_model(table) for rule in RULE_NAMES
+    ]
 
     def draw(panel: Axes, cell: dict[str, Any]) -> None:
-        pair, places = cell.pop("pair"), cell.pop("places")
-        for (name, chosen, look), offset in zip(pair, (-SHIFT, SHIFT), strict=True):
-            bars = [known.filter(**place, **chosen, **cell).head(1) for place in places.values()]
-            _draw_bars(panel, bars, offset=offset, look=look, label=name)
-        names = [place if len(place) <= 24 else f"{place[:23]}…" for place in places]
-        panel.set_xticks(range(len(places)), names, rotation=30, ha="right")
+        title, start, column = (cell.pop(name) for name in ("title", "start", "column"))
+        panel.set_visible(start + column < len(shown))
+        if start + column < len(shown):
+            _draw_known(panel, rows, shown[start + column], cell, view.one_per_dataset())
+        if start + column == 0:
+            name_block([panel], title)
 
-    lines = _boundary_lines(rows, view)
-    heading = f"at the reference layer, over all answers; {BOTH_RULES}"
-    return _both_rules(view, table, lines, draw, heading=heading, below="", sharex=False, sharey="row")
-
-
-def _boundary_lines(rows: pl.DataFrame, view: View) -> list[Strip]:
-    """The rows of panels that have something to show.
-
-    For each, the `pair` of bars side by side (name, rows and look), and the `places` of the bars with their rows.
-    """
-    first, second, third, fourth = looks(view.style, 4)
-    groups = [("Q", {"anchor": "question"}, first), ("A", {"anchor": "answer"}, second)]
-    gaps = [
-        ("Q − A", {"anchor": "gap", "stratum": "all"}, third),
-        ("Q − A at equal clean logit", {"anchor": "gap", "stratum": EQUAL_LOGIT}, fourth),
-    ]
-    thirds = [name for name in rows["stratum"].unique(maintain_order=True) if name not in ("all", EQUAL_LOGIT)]
-    lines: list[Strip] = []
-    for title, pair, measure, strata in (
-        ("right, %", groups, ACCURACY, ["all"]),
-        ("right, Q − A, points", gaps, ACCURACY, ["all"]),
-        ("right, %, by popularity", groups, ACCURACY, thirds),
-        ('"I don\'t know", %', groups, UNSURE, ["all"]),
-        ("log₁₀ popularity", groups, SUBJECT, ["all"]),
-        ("log₁₀ popularity, Q − A", gaps, SUBJECT, ["all"]),
-        ("log probability", groups, LOGPROB, ["all"]),
-    ):
-        places = {
-            f"{name} {stratum}".removesuffix(" all"): {"dataset": dataset, "measure": measure}
-            | ({} if pair is gaps else {"stratum": stratum})
-            for dataset, name in view.datasets.items()
-            for stratum in strata
-            if not rows.filter(dataset=dataset, measure=measure, stratum=stratum).is_empty()
-        }
-        if places:
-            lines.append((title, {"pair": pair, "places": places}))
-    return lines
+    return draw_as_high(
+        view,
+        LINE * len(view.datasets),
+        lambda height: grid(
+            view,
+            table,
+            [
+                ("", {**cell, "title": title, "start": at})
+                for title, cell in blocks
+                for at in range(0, len(shown), across)
+            ],
+            draw,
+            columns=[("", {"column": column}) for column in range(across)],
+            heading="what the model knows of each group's questions, at the reference layer, over all answers; "
+            f"{BOTH_RULES}",
+            below="",
+            level=None,
+            ylim=(0.4, len(view.datasets) + 0.6),
+            first_height=height,
+            row_height=height,
+            sharex=False,
+            nothing="",
+        ),
+    )
 
 
-def _draw_bars(panel: Axes, bars: Sequence[pl.DataFrame], offset: float, look: dict, label: str) -> None:
-    """Bars with their intervals, each a row or, where there is none, nothing."""
-    known = pl.concat([bar.with_columns(place=pl.lit(place + offset)) for place, bar in enumerate(bars)])
-    if not known.is_empty():
-        places = known["place"]
-        panel.bar(places, known["value"], width=1.9 * SHIFT, color=look["color"], label=label, linewidth=0, alpha=0.8)
-        panel.vlines(places, known["low"], known["high"], color="0.25", linewidth=1.2)
+def _draw_known(panel: Axes, rows: pl.DataFrame, one: Known, cell: Mapping[str, str], series: Sequence[Series]) -> None:
+    """Two marks with their intervals for each dataset, the upper filled, the lower hollow; else why there are none."""
+    known = rows.drop_nulls(["value", "low", "high"]).filter(measure=one.measure)
+    every = [known.filter(**chosen) for chosen in one.marks.values()]
+    shape, places = "D" if one.marks is GAPS else "o", range(len(series), 0, -1)
+    for (wanted, look, _), place in zip(series, places, strict=True):
+        pair = [some.filter(**wanted, **cell) for some in every]
+        for some, offset, filled in zip(pair, (APART, -APART), (True, False), strict=True):
+            heights = [place + offset] * len(some)
+            panel.hlines(heights, some["low"], some["high"], color=look["color"])
+            panel.plot(some["value"], heights, **mark(look["color"], shape, filled=filled))
+        if not any(map(len, pair)):
+            why, middle = _why_nothing(rows.filter(**wanted, **cell), one), panel.get_yaxis_transform()
+            panel.text(0.5, place, why, transform=middle, ha="center", va="center", color="0.6", size="small")
+    for label, filled in zip(one.marks, (True, False), strict=True):
+        panel.plot([], [], **mark(GREY, shape, filled=filled), label=label)
+    panel.set_yticks(places, [title for *_, title in series])
+    panel.set(xlabel=one.title, xlim=_reach(pl.concat(every), *([0] if one.marks is GAPS else [])))
+    panel.grid(False, axis="y")
+    if one.marks is GAPS:
+        panel.axvline(0, color=GREY, linewidth=0.8, zorder=0)
+
+
+def _why_nothing(rows: pl.DataFrame, one: Known) -> str:
+    if rows.is_empty():
+        return "not probed"
+    return "too few" if one.measure in set(rows["measure"]) else "not known"
 
 
 def draw_saliency(tables: Tables, view: View) -> Figure:
     """How the flow from the question to the answer is spread over examples, beside other flows."""
     table = tables["saliency"]
-    every = {**view.models, **{f"{model}{SALMON}": title for model, title in view.models.items()}}
-    samples = table.filter(pl.col("model").is_in(list(every)), measure=MEAN, stratum="all")
+    samples = table.filter(measure=MEAN, stratum="all")
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
-        curves = {name: samples.filter(condition=flow, **cell) for flow, name in FLOW_TITLES.items()}
-        salmon = {**cell, "model": f"{cell['model']}{SALMON}", "condition": "exact"}
-        curves["exact question words, random weights"] = samples.filter(**salmon)
-        for (name, row), look in zip(curves.items(), looks(view.style, len(curves)), strict=True):
-            if not row.is_empty():
-                reach, heights = density(row["sample"][0].to_numpy().astype(np.float64))
-                plain = {"color": look["color"], "linestyle": look["linestyle"], "marker": ""}
-                panel.plot(reach, heights, **plain, label=name)
+        look = cell["look"]
+        salmon = f"{cell['model']}{SALMON}"
+        for label, model, flow, line in (
+            ("exact question words", cell["model"], "exact", {"color": look["color"], "linestyle": "-"}),
+            ("as many other words", cell["model"], "random", {"color": look["color"], "linestyle": "--"}),
+            ("exact question words, random weights", salmon, "exact", {"color": GREY, "linestyle": ":"}),
+        ):
+            for sample in samples.filter(dataset=cell["dataset"], model=model, condition=flow)["sample"]:
+                panel.plot(*density(sample.to_numpy().astype(np.float64)), marker="", **line)
+                panel.plot([], [], marker="", **{**line, "color": GREY}, label=label)
+        panel.set_yticks([])
+        panel.set_ylim(0, None)
 
     return grid(
         view,
         table,
-        view.by_dataset("{}, density"),
+        [(title, {**dataset, "look": look}) for dataset, look, title in view.one_per_dataset()],
         draw,
-        heading="attention times gradient, from words to the answer, at the reference layer; one density per kind of "
-        "flow",
-        below="saliency, relative to its mean",
-        row_height=0.6,
-        sharex=False,
+        heading="how attention times gradient, from words to the answer, is spread over examples; at the reference "
+        "layer, one density per kind of flow",
+        below="saliency,\nmean = 1",
+        level=None,
+        first_height=0.6,
+        row_height=0.4,
         sharey=False,
         together=1,
-        nothing=NOTHING,
+        nothing="not measured",
+        narrowest=0.8,
     )
 
 
@@ -191,8 +272,6 @@ def density(sample: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _both_rules(view: View, table: pl.DataFrame, lines: Sequence[Strip], draw: Draw, **options: Any) -> Figure:
-    """A figure with a column of panels for each model under each rule."""
-    columns = [
-        (f"{title}, {rule}", {**model, "rule": rule}) for title, model in view.by_model(table) for rule in RULE_NAMES
-    ]
-    return grid(view, table, lines, draw, columns=columns, row_height=0.7, nothing=NOTHING, **options)
+    """A figure with a block of panels for each model under each rule."""
+    rules: list[Strip] = [(rule, {"rule": rule}) for rule in RULE_NAMES]
+    return draw_blocks(view, table, rules, lines, draw, nothing=NOTHING, **options)

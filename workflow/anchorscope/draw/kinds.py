@@ -83,7 +83,7 @@ FIGURE_KINDS = (
     ),
     FigureKind(
         name="awareness",
-        caption="How well clean states tell the group, and clean logits alone",
+        caption="How well clean states tell the group, and how much better than clean logits do",
         experiment=True,
     ),
     FigureKind(
@@ -102,7 +102,7 @@ DETECTION_KINDS = (
     ),
     FigureKind(
         name="transfer",
-        caption="What carries over from one dataset to another",
+        caption="What is lost when a method is trained on another dataset",
     ),
     FigureKind(
         name="reliability",

@@ -255,6 +255,7 @@ def grid(
     together: int = len(ANCHOR_LETTERS),
     last: str = NULL_LABEL,
     nothing: str = "not probed",
+    narrowest: float | None = None,
 ) -> Figure:
     """A figure: `draw` draws in each panel, and gets it with what it shows.
 
@@ -265,7 +266,8 @@ def grid(
     the `key`. Panels without a curve say that there is `nothing`, and why.
     """
     columns = view.by_model(summary) if columns is None else columns
-    width = max(view.style.width, (NARROWEST + NUMBERS * (not sharey)) * len(columns))
+    least_width = narrowest or NARROWEST + NUMBERS * (not sharey)
+    width = max(view.style.width, least_width * len(columns))
     height = view.style.height * (first_height + row_height * (len(rows) - 1))
     with matplotlib.rc_context(view.style.params):
         figure = Figure(figsize=(width, height), dpi=matplotlib.rcParams["savefig.dpi"], layout="constrained")
@@ -377,6 +379,12 @@ def _fold_titles(panels: np.ndarray) -> bool:
             panel.title.set_text(_folded(lines, room, "axes.titlesize") + "\n" * raised)
             folded = True
     return folded
+
+
+def name_panel(panel: Axes, title: str, columns: float) -> None:
+    """The title over a panel, folded to its width where there are so many columns."""
+    width = cast(Figure, panel.figure).get_figwidth()  # no panel here is in a subfigure
+    panel.set_title(_folded(title, 0.85 * width / columns, "axes.titlesize"))  # the rest is for the axes' numbers
 
 
 def add_legend(figure: Figure, together: int, last: str = "", key: Sequence[str] | None = None) -> None:
