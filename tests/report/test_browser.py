@@ -16,11 +16,14 @@ from markupsafe import Markup
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from anchorscope.draw.dark import PAGE, contrast
 from anchorscope.report.examples import examples_section
 from anchorscope.report.figures import Picture, figures_section, make_pictures
 from anchorscope.report.page import Section, page
 from read_figures import write_figure
+from small_things import one_at_a_time
 from synthetic_run import examples_of_run, make_accounts, make_deepest, make_layers, make_summary, sections
+from tokenizer_files import from_npm
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
@@ -35,6 +38,8 @@ POINTS = "[...document.querySelectorAll('#chart .points_marks path')].map((path)
 WIDTHS = (375, 1280)
 CHART_DRAWN = "#chart[data-columns] .points_marks path"
 CURVE_DRAWN = "#example svg[role=img]"
+AXE = "axe-core@4.14.0"
+UNFOLD = "document.querySelectorAll('details').forEach((part) => { part.open = true; })"
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: tests/install_chromium.sh installs it")
 
@@ -45,6 +50,20 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def axe(request) -> str:
+    """The script that finds what keeps people from reading a page, kept in pytest's own cache."""
+    folder = request.config.cache.mkdir("axe")
+    script = folder / "package/axe.min.js"
+    try:
+        with one_at_a_time("axe"):
+            if not script.is_file():
+                from_npm(folder, AXE)
+    except RuntimeError as error:
+        pytest.skip(f"{AXE} cannot be fetched: {error}")
+    return script.read_text(encoding="utf-8")
 
 
 @contextmanager
@@ -126,7 +145,7 @@ def test_a_real_runs_page_shows_its_summary_and_asks_for_nothing(browser, finish
     with opened(browser, finished / "results/report.html") as tab:
         found = expected(summary, {"tiny": "Tiny"}, {"one": "ONE", "two": "TWO"}, **FIRST)
         assert shown(tab) == found
-        choose(tab, "rule", "flip: anchors by verdict flip at each layer")
+        choose(tab, "rule", "flip")
         assert shown(tab) == expected(
             summary, {"tiny": "Tiny"}, {"one": "ONE", "two": "TWO"}, **{**FIRST, "rule": "flip"}
         )
@@ -145,21 +164,21 @@ def test_a_real_runs_page_shows_its_summary_and_asks_for_nothing(browser, finish
         ("position", "final", {"position": "final"}, list(MODELS), list(TITLES)),
         (
             "rule",
-            "fixed: anchors by verdict flip at the reference layer",
+            "fixed",
             {"rule": "fixed", "labels": "reference"},
             list(MODELS),
             list(TITLES),
         ),
         (
             "logits",
-            "without the common push (at the component and position of the claims only)",
+            "recentred",
             {"logits": "recentred"},
             list(MODELS),
             list(TITLES),
         ),
         (
             "intervention",
-            "control: as many other words cut",
+            "control: other words",
             {"intervention": "random_question"},
             list(MODELS),
             list(TITLES),
@@ -277,13 +296,121 @@ def _brightness(colour: str) -> float:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_page_does_not_scroll_sideways(browser, synthetic, width):
     with opened(browser, synthetic, width) as tab:
-        for details in tab.locator("details").all():
-            details.evaluate("node => { node.open = true; }")
+        tab.evaluate(UNFOLD)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
         assert tab.get_attribute("#chart", "data-columns") == ("1" if width == min(WIDTHS) else "2")
         box = tab.locator("#chart svg.marks").bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width
+
+
+def hindrances(tab: Page, axe: str) -> list[str]:
+    """What keeps people from reading a page, as far as a script can find it; everything is unfolded.
+
+    A shadow behind a table hides from the script what colour its text stands on, and so does what fades.
+    """
+    tab.evaluate(UNFOLD)
+    tab.add_style_tag(content=".wide { background: none !important; } * { transition: none !important; }")
+    tab.evaluate(axe)
+    found = tab.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+    return [
+        f"{one['id']}: {node['html'][:200]}"
+        for one in found
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_keeps_people_from_reading_the_page(browser, synthetic, axe, width, scheme):
+    with opened(browser, synthetic, width, scheme) as tab:
+        assert hindrances(tab, axe) == []
+        tab.add_style_tag(content=":root { --soft: var(--line); }")
+        assert any(said.startswith("color-contrast") for said in hindrances(tab, axe)), "the script can find some"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_option_of_a_menu_is_cut_off(browser, synthetic, width):
+    """A menu that is as wide as its options has the width that it would have if nothing held it back."""
+    with opened(browser, synthetic, width) as tab:
+        cut = """() => [...document.querySelectorAll("#menus select")].filter((menu) => {
+            const held = menu.clientWidth;
+            menu.style.cssText = "width: max-content; max-width: none";
+            return menu.clientWidth > held;
+        }).map((menu) => menu.name)"""
+        assert [name for name in tab.evaluate(cut) if name != "chosen_dataset"] == [], "a hostile title may be"
+
+
+@pytest.mark.slow
+def test_a_tooltip_goes_when_a_menu_changes(tab):
+    tab.locator("#chart .points_marks path").nth(5).hover(force=True)
+    tab.wait_for_selector("#vg-tooltip-element.visible")
+    tab.locator("select[name=chosen_rule]").press("f")
+    tab.wait_for_selector("#vg-tooltip-element:not(.visible)", state="attached")
+
+
+def test_the_legend_names_the_grey_bands(tab):
+    assert "if one mechanism" in tab.locator("#chart .role-legend-label text").all_text_contents()
+
+
+def test_curves_stand_out_in_the_dark_and_print_as_on_white(browser, synthetic):
+    strokes = "[...document.querySelectorAll('#chart .curves_marks path')].map((path) => getComputedStyle(path).stroke)"
+    with opened(browser, synthetic, scheme="dark") as tab:
+        dark = set(tab.evaluate(strokes))
+        tab.emulate_media(media="print")
+        printed = set(tab.evaluate(strokes))
+    with opened(browser, synthetic) as tab:
+        assert set(tab.evaluate(strokes)) == printed
+    assert len(dark) == len(printed) == len(TITLES)
+    assert min(contrast(_hex(colour), PAGE) for colour in dark) >= 4.5
+
+
+def _hex(colour: str) -> str:
+    red, green, blue = (int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(","))
+    return f"#{red:02x}{green:02x}{blue:02x}"
+
+
+def test_print_shows_what_is_folded_and_no_controls_light_on_any_screen(browser, synthetic):
+    seen = """() => {
+        const rows = [...document.querySelectorAll("details table tbody tr")];
+        return rows.filter((row) => !row.checkVisibility({contentVisibilityAuto: true})).length;
+    }"""
+    with opened(browser, synthetic, scheme="dark") as tab:
+        tab.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = false; })")
+        assert tab.evaluate(seen) > 0
+        tab.emulate_media(media="print")
+        # The table of one example's numbers is left out, as it is on every other one.
+        assert tab.evaluate(seen.replace("details table", "details table:not(#example table)")) == 0
+        for control in ("#contents", "#menus", "#explore", ".matches", "#chart summary"):
+            assert tab.locator(control).first.is_hidden(), control
+        assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert tab.evaluate("getComputedStyle(document.body).color") == "rgb(28, 30, 33)"
+        pages = tab.pdf().count(b"/Type /Page\n")
+        tab.add_style_tag(content="details:not([open])::details-content { content-visibility: hidden !important; }")
+        assert tab.pdf().count(b"/Type /Page\n") < pages, "what is folded takes pages"
+
+
+def test_nothing_goes_wrong_while_the_page_has_no_width(browser, synthetic):
+    with opened(browser, synthetic) as tab:
+        for style in ("#page { display: none; }", "#page { display: block; }"):
+            tab.add_style_tag(content=style)
+            tab.wait_for_timeout(500)
+        assert tab.locator(CURVE_DRAWN).is_visible()
+        assert tab.locator("#chart svg.marks").is_visible()
+
+
+def test_a_table_that_scrolls_keeps_the_name_of_a_row_in_sight_and_shows_that_there_is_more(browser, synthetic):
+    with opened(browser, synthetic, width=min(WIDTHS)) as tab:
+        box = tab.locator("#what-survives .wide").first
+        name = box.locator("tbody tr:nth-child(2) td").first
+        before = name.bounding_box()["x"]
+        more = box.screenshot()
+        box.evaluate("node => { node.scrollLeft = node.scrollWidth; }")
+        assert name.bounding_box()["x"] == before
+        assert box.screenshot() != more
+        edge = "node => node.scrollLeft + node.clientWidth >= node.scrollWidth - 1"
+        assert box.evaluate(edge)
 
 
 @pytest.mark.slow

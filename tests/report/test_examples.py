@@ -190,7 +190,7 @@ def test_the_command_that_the_page_names_writes_every_analysed_example(tmp_path)
         folder.mkdir(parents=True)
         (folder / "0000.parquet").write_bytes((tmp_path / "answers.parquet").read_bytes())
     (tmp_path / "results/deepest.parquet").write_bytes((tmp_path / "deepest.parquet").read_bytes())
-    command = unescape(re.search("<pre>(python .*?)</pre>", examples_section([]), re.S)[1])
+    command = unescape(re.search("<pre[^>]*>(python .*?)</pre>", examples_section([]), re.S)[1])
     subprocess.run([sys.executable, *shlex.split(command)[1:]], cwd=tmp_path, check=True)
     written = pl.read_csv(tmp_path / "every_example.csv")
     assert written.height == 4 * 400

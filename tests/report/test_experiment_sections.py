@@ -1,7 +1,6 @@
 """Every experiment has a section with its figure, what it shows, its verdicts and its numbers."""
 
 import re
-from html import unescape
 
 import pytest
 
@@ -29,19 +28,18 @@ def claims() -> dict:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_a_section_has_figure_sentence_verdicts_and_numbers(name):
+def test_a_section_has_figure_explanation_and_numbers_and_opens_with_its_verdicts(name):
     kind = next(kind for kind in FIGURE_KINDS if kind.name == name)
     picture = Picture(kind, "Small", source="data:,wide", narrow="data:,narrow", files=[Link("figures/x.png", "x.png")])
-    html = str(
-        experiment_section(
-            name, TABLES[name], [picture], claims(), models={"small": "Small <1B>"}, datasets={"popqa": "P"}
-        )
-    )
+    models = {"small": "Small <1B>"}
+    html = str(experiment_section(name, TABLES[name], [picture], models, datasets={"popqa": "P"}))
     text = " ".join(re.sub(r"<[^>]+>", " ", html).split())
     assert kind.caption.replace("'", "&#39;") in html
     assert EXPERIMENTS[name].shown.split("`")[0].split("'")[0].split("\n")[0] in text
     claim = EXPERIMENTS[name].claim
-    assert f"Claim {NUMBERS[name]}, {claim.statement}: undecided for Small <1B>." in unescape(text)
+    assert experiment_verdicts(claim, claims()["claims"], models) == (
+        f"Claim {NUMBERS[name]}, {claim.statement}: undecided for Small <1B>."
+    )
     judged = model_claims(claims()["claims"], "small", {}, {"small": "Small"}, {"popqa": "P"})
     flip, honest = next(one["lines"] for one in judged if one["claim"] == claim)
     assert (flip["about"], honest["about"]) == ("P, flip", "P, honest")

@@ -618,8 +618,9 @@ def test_a_run_says_what_made_it(finished):
     for file in ("answers/tiny/one/0001.parquet", "activations/tiny/two/0000/mlp.final.parquet"):
         assert made_from(finished / "results" / file)["computed"] == with_one_thread
     report = (finished / "results/report.html").read_text()
-    assert "<th>computed in</th><th>because</th><th>computed on</th><th>CPU threads</th>" in report
-    assert f"<td>float32</td><td>{why}</td><td>{escape(processor())}</td><td>1</td>" in report
+    computed = {"computed in": "float32", "because": why, "computed on": processor(), "CPU threads": 1}
+    for what, value in computed.items():
+        assert f'<th scope="row">{what}</th><td>{escape(str(value))}</td>' in report
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import vl_convert
 from markupsafe import Markup
 from matplotlib.colors import to_hex
 
+from anchorscope.draw.dark import for_dark
 from anchorscope.draw.figures import (
     FIRM,
     QUANTITY_COLUMNS,
@@ -18,9 +19,10 @@ from anchorscope.draw.figures import (
     intervention_title,
     limits,
 )
-from anchorscope.draw.panels import ANCHOR_LETTERS, FAINT, FEW, MARKED, View
-from anchorscope.extract.axes import COMPONENTS
+from anchorscope.draw.panels import ANCHOR_LETTERS, FAINT, FEW, GREY, MARKED, NULL_LABEL, Style, View
+from anchorscope.extract.axes import COMPONENTS, window_of
 from anchorscope.report.page import render
+from anchorscope.summarise.claims_page import LOGITS_TITLES
 
 CURVE_KEYS = ["model", "dataset", "component", "position", "rule", "logits", "intervention", "anchor"]
 CHANGES = [name for quantity in QUANTITY_COLUMNS.values() for name in (quantity.value, quantity.low, quantity.high)]
@@ -29,6 +31,8 @@ AT_REFERENCE = " at reference layers"
 RULE_CHOICES = RULE_TITLES | {
     f"{rule}{AT_REFERENCE}": f"{RULE_TITLES[rule]}, labelled at the reference layers" for rule in ("crossfit", "honest")
 }
+AT_HEADLINE = ", at the component and position of the claims"  # others have no such logits
+BAND, BAND_OPACITY = to_hex(GREY), 0.15
 DASHES = {"-": [1, 0], "--": [6, 3], ":": [1.5, 2.5], "-.": [6, 2.5, 1.5, 2.5]}
 SHAPES = {
     **{"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "+": "cross"},
@@ -70,9 +74,18 @@ CONFIG = {
 }
 
 
-def chart_section(spec: Mapping) -> Markup:
-    """The chart, the script that draws it, and how to read it."""
-    return render("chart.html", few=FEW, spec=spec, vega=Markup(javascript()))
+def chart_section(spec: Mapping | None, style: Style) -> Markup:
+    """The chart, the script that draws it, and how to read it; or that there is none, where nothing was probed."""
+    colours = [BAND, *(to_hex(look["color"]) for look in style.looks)]
+    return render(
+        "chart.html",
+        few=FEW,
+        spec=spec,
+        colours={colour: for_dark(colour) for colour in colours},
+        meanings=RULE_CHOICES
+        | {LOGITS_TITLES[name]: f"{TAKEN_OUT[name]}{AT_HEADLINE}" for name in ("recentred", "residual")},
+        vega=Markup(javascript()),
+    )
 
 
 def javascript() -> str:
@@ -136,6 +149,8 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
     }
     chart = chart.add_params(*menus.values(), *(alt.param(f"all_{name}", value=some) for name, some in lists.items()))
     spec = chart.resolve_scale(x="independent").configure(**CONFIG).to_dict()
+    # Which Vega reads, and Altair does not know: the two legends stand below each other.
+    spec["config"]["legend"]["layout"] = {"bottom": {"anchor": "start", "direction": "vertical"}}
     return {**spec, "data": {"values": data.to_dicts()}}
 
 
@@ -158,18 +173,15 @@ def _menus(
         there = summary[column].unique(maintain_order=True).to_list()
         return sorted(there, key=lambda name: [*known, name].index(name))
 
-    places = summary.select("component", "position").n_unique()
-    only = "" if places == 1 else " (at the component and position of the claims only)"
     labels: dict[str, dict[str | None, str]] = {
         "model": {None: "all", **dict(zip(models, models, strict=True))},
         "dataset": {None: "all", **dict(zip(datasets, datasets, strict=True))},
         "component": {name: name for name in measured("component", COMPONENTS)},
         "position": {name: name for name in measured("position", TEXT_ORDER)},
-        "rule": {name: f"{name}: {title}" for name, title in RULE_CHOICES.items()},
-        # Where more than one component or position was measured, the headline alone has all kinds of logits.
-        "logits": {name: title if name == "measured" else f"{title}{only}" for name, title in TAKEN_OUT.items()},
+        "rule": {name: name for name in RULE_CHOICES},
+        "logits": {name: LOGITS_TITLES[name] for name in TAKEN_OUT},
         "quantity": {name: quantity.title for name, quantity in QUANTITY_COLUMNS.items()},
-        "intervention": {name: intervention_title(name) for name in measured("intervention")},
+        "intervention": {name: _short_title(name) for name in measured("intervention")},
     }
     return {
         key: alt.param(
@@ -180,6 +192,14 @@ def _menus(
         for key, menu in labels.items()
         if len(menu) > 1
     }
+
+
+def _short_title(intervention: str) -> str:
+    """An intervention in few words, for a menu."""
+    window = window_of(intervention)
+    if window is not None:
+        return "exact question words, " + (f"last {window} layers" if window > 1 else "one layer")
+    return intervention_title(intervention).replace(": as many other words", ": other words").removesuffix(" cut")
 
 
 def _flattened() -> list[alt.Transform]:
@@ -194,6 +214,7 @@ def _flattened() -> list[alt.Transform]:
         "number": "indexof(all_label, datum.series)",
         "colour": "all_colour[datum.number]",
         "marker": "all_marker[datum.number]",
+        "null": f"'{NULL_LABEL}'",
     }
     by_layer = {
         **{name: _chosen_quantity(part) for name, part in (("change", "value"), ("lower", "low"), ("upper", "high"))},
@@ -251,13 +272,15 @@ def _panel(styles: dict[str, dict], summary: pl.DataFrame) -> alt.LayerChart:
     )
     filled = base.encode(fill=alt.Fill("colour:N", scale=None))
     point = filled.encode(y=height("change"), shape=alt.Shape("marker:N", scale=None))
+    entry = alt.Legend(title=None, orient="bottom", symbolType="square", symbolSize=200)
+    one_mechanism = alt.Fill("null:N", scale=alt.Scale(domain=[NULL_LABEL], range=[BAND]), legend=entry)
     everything = [{"series": label} for label in styles]
     shown = alt.selection_point("shown", fields=["series"], bind="legend", toggle="true", clear=False, value=everything)
     near = alt.selection_point(
         "near", fields=["model", "series", "layer"], on="pointerover", clear="pointerout", empty=False
     )
     layers = [
-        base.mark_area(opacity=0.12, color="gray").encode(y=height("band_low"), y2="band_high:Q"),
+        base.mark_area(opacity=BAND_OPACITY).encode(y=height("band_low"), y2="band_high:Q", fill=one_mechanism),
         filled.mark_area(opacity=0.15).encode(y=height("firm_low"), y2="firm_high:Q"),
         # The first line is the one whose opacity the legend takes.
         line.mark_line(strokeWidth=1.6).encode(y=height("firm")).properties(name="curves").add_params(shown),

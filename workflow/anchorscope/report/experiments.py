@@ -1,4 +1,4 @@
-"""The other experiments on the report: for each its figure, what it shows, its verdicts and its numbers."""
+"""The other experiments on the report: for each its figure, what it shows and its numbers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,6 @@ import polars as pl
 from markupsafe import Markup
 
 from anchorscope.experiments.catalogue import EXPERIMENTS
-from anchorscope.report.claims import experiment_verdicts
 from anchorscope.report.figures import Picture
 from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named
@@ -19,7 +18,6 @@ def experiment_section(
     name: str,
     table: pl.DataFrame,
     pictures: Sequence[Picture],
-    claims: Mapping,
     models: Titles,
     datasets: Titles,
 ) -> Markup:
@@ -28,7 +26,7 @@ def experiment_section(
         "experiment.html",
         shown=EXPERIMENTS[name].shown,
         pictures=pictures,
-        verdicts=experiment_verdicts(EXPERIMENTS[name].claim, claims["claims"], models),
+        title=EXPERIMENTS[name].title,
         table=named(experiment_numbers(table.filter(pl.col("model").is_in(list(models)))), models, datasets),
     )
 

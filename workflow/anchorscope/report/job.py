@@ -15,7 +15,7 @@ from anchorscope.files.frames import read_frame
 from anchorscope.files.identity import read_json
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.report.chart import chart_section, family_chart
-from anchorscope.report.claims import claims_section
+from anchorscope.report.claims import claims_section, experiment_verdicts
 from anchorscope.report.detection import detection_section
 from anchorscope.report.examples import Answers, examples_section, read_examples
 from anchorscope.report.experiments import experiment_section
@@ -27,6 +27,17 @@ from anchorscope.report.figures import (
     files_section,
     honest_section,
     make_pictures,
+)
+from anchorscope.report.findings import (
+    anchor_counts,
+    answer_counts,
+    best_methods,
+    deepest_falls,
+    honest_gaps,
+    machines,
+    probe_areas,
+    survivals,
+    verdict_counts,
 )
 from anchorscope.report.opening import opening_section
 from anchorscope.report.page import Section, page
@@ -57,7 +68,8 @@ def write_report(
     sets = {name: " · ".join(models[one] for one in some) for name, some in figures.items()}
     pictures = make_pictures(by_set(files["figures"]), sets, target)
     summary = read_frame(files["summary"]).filter(pl.col("model").is_in(list(plain)))  # without salmons
-    chart = family_chart(summary, View(plain, datasets, headline=headline, style=read_style(files["style"])))
+    view = View(plain, datasets, headline=headline, style=read_style(files["style"]))
+    chart = None if summary.is_empty() else family_chart(summary, view)
     found = {name: read_frame(files[name]) for name in ("text", "layers", "series", "strata", "forms", "label_errors")}
     # Names of models and datasets are texts even where they look like numbers.
     texts = {"model": pl.String, "dataset": pl.String}
@@ -65,22 +77,34 @@ def write_report(
     answers = by_pair(files["answers"], list(product(models, datasets)))
     delta = dict(zip(answers, files["delta"], strict=True))
     examples = read_examples(files["deepest"], delta, answers, models=models, datasets=datasets, headline=headline)
+    made_by = read_json(files["provenance"])
     drawn = [picture for of_set in pictures.values() for picture in of_set]
     sections = [
-        Section("The honest gap", honest_section(drawn, claims["bottom_line"], models)),
-        Section("Claims", claims_section(claims, models, datasets)),
-        Section("What survives", survives_section(found, headline, models, datasets)),
-        Section("ΔP by layer", chart_section(chart)),
-        Section("Explore an example", examples_section(examples)),
-        Section("Figures", figures_section(pictures)),
+        Section(
+            "The honest gap",
+            honest_section(drawn, claims["bottom_line"], models),
+            honest_gaps(claims["numbers"], claims["bottom_line"], models),
+        ),
+        Section("Claims", claims_section(claims, models, datasets), verdict_counts(claims["claims"], models)),
+        Section(
+            "What survives",
+            survives_section(found, headline, models, datasets),
+            survivals(found, claims["one_mechanism"], headline, models),
+        ),
+        Section("ΔP by layer", chart_section(chart, view.style), deepest_falls(summary, headline, models, datasets)),
+        Section("Explore an example", examples_section(examples), anchor_counts(examples)),
+        Section("Figures", figures_section(pictures), probe_areas(found["layers"], headline, models)),
         *experiment_sections(files, drawn, claims, models=models, datasets=datasets),
         *detection_sections(files, sets, models=models, datasets=datasets, page=target),
-        Section("Numbers", numbers_section(found | counts, summary, headline, models, datasets)),
+        Section(
+            "Numbers",
+            numbers_section(found | counts, summary, headline, models, datasets),
+            answer_counts(counts["examples"], models),
+        ),
         Section(
             "What made it",
-            provenance_section(
-                read_json(files["provenance"]), models, datasets, file=Link.to(files["provenance"], target)
-            ),
+            provenance_section(made_by, models, datasets, file=Link.to(files["provenance"], target)),
+            machines(made_by, models),
         ),
         Section("Files", files_section(outputs, target)),
     ]
@@ -109,10 +133,10 @@ def experiment_sections(
                 name,
                 read_frame(files[name]),
                 pictures=[picture for picture in drawn if picture.kind.name == name],
-                claims=claims,
                 models=models,
                 datasets=datasets,
             ),
+            [experiment_verdicts(experiment.claim, claims["claims"], models)],
         )
         for name, experiment in EXPERIMENTS.items()
         if name in files
@@ -124,15 +148,16 @@ def detection_sections(files: Files, sets: Titles, models: Titles, datasets: Tit
     if not files["detection"]:
         return []
     pictures = make_pictures(by_set(files["detection_figures"]), sets, page)
+    tables = {Path(path).stem: read_frame(path) for path in files["detection"]}
     section = detection_section(
-        {Path(path).stem: read_frame(path) for path in files["detection"]},
+        tables,
         pictures=[picture for of_set in pictures.values() for picture in of_set],
         models=models,
         datasets=datasets,
         files=[Link.to(path, page) for path in files["detection"]],
         detectors=[Link.to(path, page) for path in files["detectors"]],
     )
-    return [Section("Detection", section)]
+    return [Section("Detection", section, best_methods(tables["detection"], models))]
 
 
 def page_remarks(questions: list[str], answers: Answers, models: Titles, datasets: Titles) -> list[str]:

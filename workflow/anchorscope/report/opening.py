@@ -36,7 +36,9 @@ def opening_section(
         if name in models
     ]
     warnings = [
-        f"{models[name]}: {said}" for name, own in numbers.items() if name in models for said in own["warnings"]
+        f"{models[name]}: {' '.join(own['warnings'])}"
+        for name, own in numbers.items()
+        if name in models and own["warnings"]
     ]
     published = [picture for picture in pictures if picture.kind.placement == "top"]
     return render("opening.html", models=shown, most=MOST_MODELS, published=published, notes=[*notes, *warnings])

@@ -1,7 +1,7 @@
 """One self-contained page: its sections, and the HTML, CSS and JavaScript of all, files in the folder `templates`."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,7 @@ class Section:
 
     title: str
     content: Markup
+    findings: Sequence[str] = ()  # sentences that it opens with
 
     @property
     def anchor(self) -> str:

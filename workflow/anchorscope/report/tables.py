@@ -17,15 +17,16 @@ Titles = Mapping[str, str]
 
 
 def named(frame: pl.DataFrame, models: Titles, datasets: Titles) -> pl.DataFrame:
-    """Rows in the order of the config, models and datasets by their titles."""
+    """Rows in the order of the config, models and datasets by their titles; one model alone needs no column."""
     titles = {name: names for name, names in (("model", models), ("dataset", datasets)) if name in frame.columns}
     order = [
         pl.col(name).replace_strict({one: rank for rank, one in enumerate(names)}, return_dtype=pl.Int32)
         for name, names in titles.items()
     ]
-    return frame.sort(*order, maintain_order=True).with_columns(
+    shown = frame.sort(*order, maintain_order=True).with_columns(
         pl.col(name).replace(names) for name, names in titles.items()
     )
+    return shown.drop("model", strict=False) if len(models) == 1 else shown
 
 
 def numbers_section(
@@ -191,20 +192,12 @@ def distance_table(layers: pl.DataFrame, strata: pl.DataFrame, headline: Headlin
 
 def provenance_section(provenance: Mapping, models: Titles, datasets: Titles, file: Link) -> Markup:
     """What made the run; `file` has all of it."""
-    shown = ("architecture", "parameters", "layers", "width", "stored_dtype", "weights", "revision")
-    manifests = [
-        {
-            "model": models[name],
-            **{key: str(manifest[key]) for key in shown},
-            **_computed(provenance["computed"][name]),
-            "source": _words(manifest["source"]),
-        }
-        for name, manifest in provenance["models"].items()
-    ]
-    origins = [{"dataset": datasets[name], "origin": _words(origin)} for name, origin in provenance["datasets"].items()]
+    manifests = [_described(provenance["models"][name], provenance["computed"][name]) for name in models]
+    origins = [{"dataset": title, "origin": _words(provenance["datasets"][name])} for name, title in datasets.items()]
     return render(
         "provenance.html",
-        models=pl.DataFrame(manifests),
+        models=list(models.values()),
+        properties={what: [manifest[what] for manifest in manifests] for what in manifests[0]},
         datasets=pl.DataFrame(origins),
         python=provenance["python"],
         libraries=" · ".join(f"{name} {version}" for name, version in sorted(provenance["libraries"].items())),
@@ -213,10 +206,20 @@ def provenance_section(provenance: Mapping, models: Titles, datasets: Titles, fi
     )
 
 
-def _computed(records: list[dict]) -> dict[str, str]:
+def _described(manifest: Mapping, computed: list[dict]) -> dict[str, str]:
+    """A model and what it was computed with."""
+    shown = ("architecture", "parameters", "layers", "width", "stored_dtype", "weights", "revision")
+    with_what = {"computed in": "dtype", "because": "dtype_because", "computed on": "device", "CPU threads": "threads"}
+    return {
+        **{key: f"{manifest[key]:,}" if key == "parameters" else str(manifest[key]) for key in shown},
+        **{title: computed_with(computed, key) for title, key in with_what.items()},
+        "source": _words(manifest["source"]),
+    }
+
+
+def computed_with(records: list[dict], key: str) -> str:
     """What a model was computed with; its jobs may have run on different machines."""
-    columns = {"computed in": "dtype", "because": "dtype_because", "computed on": "device", "CPU threads": "threads"}
-    return {title: ", ".join(dict.fromkeys(str(record[key]) for record in records)) for title, key in columns.items()}
+    return ", ".join(dict.fromkeys(str(record[key]) for record in records))
 
 
 def _words(values: Mapping) -> str:

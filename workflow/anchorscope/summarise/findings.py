@@ -36,6 +36,7 @@ from anchorscope.summarise.verdict_on_kinds import (
 )
 from anchorscope.summarise.wording import between, notes, signed, unprobed
 
+NOT_PROBED = "not probed, because its answers are too few or too one-sided."
 FEW_EXAMPLES = 100  # examples of a dataset below which little can be said
 MOST, LITTLE = 0.5, 0.25  # a form that makes up so much of one group, and so little of the other
 NAMED = 4  # datasets that are named one by one; more are counted
@@ -274,7 +275,7 @@ def bottom_line(
     """
     gaps = _gaps(model, claims, series)
     if gaps is None:
-        return "not probed, because its answers are too few or too one-sided."
+        return NOT_PROBED
     honest, recentred, judged = gaps.honest, gaps.recentred, gaps.datasets
     if honest.effect is None:
         return f"nothing can be said, because {honest.because}."

@@ -3,6 +3,7 @@ const menus = document.getElementById("menus");
 const spec = JSON.parse(document.getElementById("chart-spec").textContent);
 const param = (name) => spec.params.find((one) => one.name === name);
 const models = param("chosen_model").bind.options.length - 1;
+const hideTooltip = () => document.getElementById("vg-tooltip-element")?.classList.remove("visible");
 let drawn, waiting, width, drawing = Promise.resolve();
 
 function fit() {
@@ -24,9 +25,11 @@ function keep() {  // what was chosen until now
 }
 
 async function draw() {
+  if (!box.clientWidth) return;  // hidden: there is no width to fit
   const focused = document.activeElement?.name;
   if (drawn) keep();
   fit();
+  hideTooltip();
   menus.replaceChildren();
   drawn = await vegaEmbed(box, spec, {
     mode: "vega-lite", renderer: "svg", bind: "#menus", downloadFileName: "anchorscope",
@@ -36,10 +39,12 @@ async function draw() {
   for (const menu of menus.querySelectorAll("select")) {
     drawn.view.addSignalListener(menu.name, (name, value) => {
       param(name).value = value;
+      hideTooltip();  // its point may be gone
       if (name === "chosen_model") redraw();
     });
     if (menu.name === focused) menu.focus();
   }
+  box.querySelector("summary").ariaLabel = "Save the chart as a picture";
   box.dataset.columns = spec.columns;
 }
 

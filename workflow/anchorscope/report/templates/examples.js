@@ -197,9 +197,8 @@ function byLayer(lines) {
   const head = row("th", ["layer", ...lines.map(({title}) => title)]);
   const rows = Array.from(lines[0].values, (_, at) => row("td", [at, ...lines.map(({values}) => decimal(values[at]))]));
   const table = element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
-  return element(
-    "details", {}, element("summary", {className: "soft"}, "Numbers by layer"), element("div", {className: "wide"}, table),
-  );
+  const box = element("div", {className: "wide", tabIndex: 0, role: "region", ariaLabel: "Numbers by layer"}, table);
+  return element("details", {}, element("summary", {className: "soft"}, "Numbers by layer"), box);
 }
 
 // ---- The page answers

@@ -29,7 +29,5 @@ function unfold() {
 addEventListener("scroll", mark, { passive: true });
 addEventListener("resize", mark);
 addEventListener("hashchange", unfold);
-// What is folded on the screen is printed all the same.
-addEventListener("beforeprint", () => document.querySelectorAll("section > details").forEach((part) => (part.open = true)));
 unfold();
 mark();
