@@ -192,11 +192,11 @@ def distance_table(layers: pl.DataFrame, strata: pl.DataFrame, headline: Headlin
 
 def provenance_section(provenance: Mapping, models: Titles, datasets: Titles, file: Link) -> Markup:
     """What made the run; `file` has all of it."""
-    manifests = [_described(manifest, provenance["computed"][name]) for name, manifest in provenance["models"].items()]
-    origins = [{"dataset": datasets[name], "origin": _words(origin)} for name, origin in provenance["datasets"].items()]
+    manifests = [_described(provenance["models"][name], provenance["computed"][name]) for name in models]
+    origins = [{"dataset": title, "origin": _words(provenance["datasets"][name])} for name, title in datasets.items()]
     return render(
         "provenance.html",
-        models=[models[name] for name in provenance["models"]],
+        models=list(models.values()),
         properties={what: [manifest[what] for manifest in manifests] for what in manifests[0]},
         datasets=pl.DataFrame(origins),
         python=provenance["python"],
