@@ -22,7 +22,7 @@ from anchorscope.draw.panels import (
     View,
     draw_curves,
     grid,
-    name_dotted,
+    name_lines,
 )
 from anchorscope.experiments.names import (
     ACCURACY,
@@ -118,7 +118,7 @@ def draw_awareness(tables: Tables, view: View) -> Figure:
                 control = shuffled.filter(model=cell["model"], rule=cell["rule"], **wanted)
                 dotted = {"color": look["color"], "linestyle": ":", "linewidth": 0.8, "marker": ""}
                 panel.plot(control["layer"], control["value"], **dotted)
-            name_dotted(panel, SHUFFLED_GROUPS)
+            name_lines(panel, SHUFFLED_GROUPS, ":")
         also = [50, *shuffled["value"].drop_nulls()] if cell["measure"] == AUC else [0]
         panel.set(ylim=_reach(rows.filter(measure=cell["measure"], condition=cell["condition"]), *also))
         panel.axhline(also[0], color=GREY, linewidth=0.8, zorder=0)
