@@ -167,6 +167,9 @@ def draw_boundary(tables: Tables, view: View) -> Figure:
             _draw_known(panel, rows, shown[start + column], cell, view.one_per_dataset())
         if start + column == 0:
             name_block([panel], title)
+        if deep == 1 and not panel.get_subplotspec().is_last_row():  # the same x axes as below
+            panel.set_xlabel("")
+            panel.tick_params(labelbottom=False)
 
     return draw_as_high(
         view,
