@@ -35,7 +35,7 @@ HIGHEST = 3.0  # times as high as without them
 FEW = 20  # groups of fewer examples are drawn faint, and so are layers whose probe is no better than chance
 FAINT = 0.25
 GREY = "0.4"
-MARKED = (3, 8)  # at least and at most about how many layers of a curve have a marker, the more the wider its panel
+LEAST_MARKED, MARKED = 3, 8  # about how many layers of a curve have a marker, the more the wider its panel
 COLUMN = 3.3  # inches: one column of a two-column page
 COLUMN_SCALE = 0.85  # type and lines are that much smaller there, and the smallest type still 5.6 points
 NARROWEST = 1.05  # inches per panel; the figure becomes wider where that takes more room
@@ -148,7 +148,7 @@ def _draw_curve(panel: Axes, rows: pl.DataFrame, value: str, *, ends: tuple[str,
     rows = rows.sort("layer")
     layer, sure = rows["layer"].to_numpy(), rows["sure"].to_numpy()
     middle, low, high = (rows[name].cast(pl.Float64).to_numpy().astype(float) for name in (value, *ends))
-    step = max(1, len(layer) // int(np.clip(4 * _width(panel), *MARKED)))
+    step = max(1, len(layer) // int(np.clip(4 * _width(panel), LEAST_MARKED, MARKED)))
     others = sum(not str(line.get_label()).startswith("_") for line in panel.get_lines())
     marks = slice(others % step, None, step)
     panel.plot(layer, middle, markevery=marks, **look, alpha=FAINT)
@@ -349,13 +349,14 @@ def write_over(panel: Axes, text: str) -> None:
 
 
 def _name_columns(panels: np.ndarray, columns: Sequence[Strip], below: str) -> None:
-    """Titles of columns whose panel has none of its own, and of the x axes, which count layers in whole numbers."""
+    """Titles of columns and x axes whose panels have none of their own; layers are counted in whole numbers."""
     figure = panels[0, 0].figure
     raised = "\n" * any(panel.get_title(loc="left") for panel in panels[0])  # above what stands over a panel
     for upper, lower, (title, shown) in zip(panels[0], panels[-1], columns, strict=True):
         if title and not upper.get_title():
             upper.set_title(title + raised)
-        lower.set_xlabel(_folded(shown.get("below", below), 0.95 * _width(lower), "axes.labelsize"))
+        if not lower.get_xlabel():
+            lower.set_xlabel(_folded(shown.get("below", below), 0.95 * _width(lower), "axes.labelsize"))
     if below == LAYER:
         ticks = max(3, int(2 * figure.get_figwidth() / len(columns)))
         for panel in panels.flat:
