@@ -167,7 +167,7 @@ def draw_boundary(tables: Tables, view: View) -> Figure:
             _draw_known(panel, rows, shown[start + column], cell, view.one_per_dataset())
         if start + column == 0:
             name_block([panel], title)
-        if deep == 1 and not panel.get_subplotspec().is_last_row():  # the same x axes as below
+        if deep == 1 and cell != blocks[-1][1]:  # the same x axes as below
             panel.set_xlabel("")
             panel.tick_params(labelbottom=False)
 
