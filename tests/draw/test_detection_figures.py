@@ -156,6 +156,14 @@ def test_with_one_dataset_transfer_says_that_there_is_nothing_to_carry_over(tmp_
     assert "trained on all others" not in {text.get_text() for text in figure.legends[0].get_texts()}
 
 
+def test_where_nothing_was_probed_every_panel_says_so(tables):
+    none = {name: table.clear() for name, table in tables.items()}
+    for kind in DETECTION_KINDS:
+        figure = DRAW[kind.name](none, View({"small": "Small"}, DATASETS, style=read_style(column=True)))
+        assert all("not probed" in texts(panel) for panel in figure.axes), kind.name
+        assert min(panel.get_position().height for panel in figure.axes) * figure.get_figheight() > 0.5, kind.name
+
+
 def test_a_style_without_markers_still_has_points(tables):
     figure = DRAW["transfer"](tables, View({"small": "Small"}, DATASETS, style=read_style("ggplot")))
     points = [line for line in figure.axes[0].get_lines() if line.get_linestyle() == "None"]

@@ -18,6 +18,7 @@ AT_PROBE, CHANCE = "the plain probe's AUC", 0.5
 CURVE_METHODS = ("mean_logprob", "p_true", PROBE, "stacked", "mop", "pr")
 FEWEST_DRAWN = 5  # answers behind a point that is drawn
 LINE = 0.038  # of the style's row height, for the name of a method, or a line of what its kind is called
+LOWEST_TOP = 8.0  # lines of a panel, at least
 HEADING = 20  # letters in a line of what a kind is called
 SAID, KEPT = "P(hallucinated), %", "answers kept, %"
 NAMES, NARROW = 1.0, 0.6  # inches that the methods' names take, and a panel
@@ -55,7 +56,7 @@ def places_of(methods: Collection[str]) -> Places:
             lines = textwrap.wrap(title, HEADING)
             kinds["\n".join(lines)] = top + len(lines) / 2
             top += len(lines) + 0.4
-    return Places(heights, kinds, top)
+    return Places(heights, kinds, max(top, LOWEST_TOP))
 
 
 def draw_detection(tables: Tables, view: View) -> Figure:
@@ -131,7 +132,8 @@ def draw_transfer(tables: Tables, view: View) -> Figure:
     table = view.of(tables["transfer"]).filter(pl.col("method").is_in(LEARNT))
     places = places_of(set(table["method"]))
     known = table.drop_nulls("auc")
-    known = known.with_columns(place=pl.col("method").replace_strict(places.methods, return_dtype=pl.Float64))
+    heights = pl.Series("place", [places.methods[method] for method in known["method"]], dtype=pl.Float64)
+    known = known.with_columns(heights)
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
         mine = known.filter(model=cell["model"], dataset=cell["dataset"])

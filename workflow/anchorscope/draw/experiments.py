@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.gridspec import SubplotSpec
 
 from anchorscope.draw.blocks import draw_as_high, draw_blocks, mark, name_block
 from anchorscope.draw.panels import (
@@ -168,7 +167,7 @@ def draw_boundary(tables: Tables, view: View) -> Figure:
             _draw_known(panel, rows, shown[start + column], cell, view.one_per_dataset())
         if start + column == 0:
             name_block([panel], title)
-        if deep == 1 and not cast(SubplotSpec, panel.get_subplotspec()).is_last_row():  # the same x axes as below
+        if deep == 1 and cell != blocks[-1][1]:  # the same x axes as below
             panel.set_xlabel("")
             panel.tick_params(labelbottom=False)
 
