@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from markupsafe import Markup
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from anchorscope.draw.dark import PAGE, contrast
 from anchorscope.report.examples import examples_section
@@ -118,6 +118,10 @@ def shown(tab: Page) -> set[tuple]:
     return {tuple(point[name] for name in names) for point in tab.evaluate(POINTS)}
 
 
+def legend_entry(tab: Page, label: str) -> Locator:
+    return tab.locator("#chart .role-legend-label text").get_by_text(label, exact=True)
+
+
 def expected(summary: pl.DataFrame, models: dict[str, str], datasets: dict[str, str], **chosen: str) -> set[tuple]:
     """The same from the summary."""
     rows = summary.filter(pl.col("anchor").is_in(["question", "answer"]), **chosen).drop_nulls("delta_p")
@@ -217,8 +221,7 @@ def test_a_point_tells_its_numbers(tab):
 @pytest.mark.slow
 def test_a_click_on_the_legend_hides_a_series_and_another_shows_it_again(tab):
     everything = shown(tab)
-    entry = tab.locator("#chart .role-legend-label text").first
-    assert entry.text_content() == "Q PopQA"
+    entry = legend_entry(tab, "Q PopQA")
     for left in (
         {point for point in everything if (point[1], point[2]) != ("PopQA", "question")},
         everything,
@@ -231,7 +234,7 @@ def test_a_click_on_the_legend_hides_a_series_and_another_shows_it_again(tab):
 @pytest.mark.slow
 def test_what_was_chosen_stays_when_the_window_or_the_models_change(tab):
     choose(tab, "component", "attn")
-    tab.locator("#chart .role-legend-label text").first.click()
+    legend_entry(tab, "Q PopQA").click()
     choose(tab, "model", "Small")
     tab.set_viewport_size({"width": 375, "height": 900})
     tab.wait_for_function("document.querySelector('#chart svg.marks').clientWidth < 375")
@@ -351,7 +354,7 @@ def test_a_tooltip_goes_when_a_menu_changes(tab):
 
 
 def test_the_legend_names_the_grey_bands(tab):
-    assert "if one mechanism" in tab.locator("#chart .role-legend-label text").all_text_contents()
+    assert legend_entry(tab, "if one mechanism").count() == 1
 
 
 def test_curves_stand_out_in_the_dark_and_print_as_on_white(browser, synthetic):
