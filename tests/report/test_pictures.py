@@ -14,7 +14,7 @@ from PIL import Image
 
 from anchorscope.draw.dark import for_dark
 from anchorscope.draw.panels import PALETTE, read_style, save
-from anchorscope.report.figures import LARGEST, by_set, figure_uri
+from anchorscope.report.figures import LARGEST, by_set, figures_section, make_pictures
 from anchorscope.report.pictures import FALLBACKS, small_svg, svg_uri
 from read_figures import write_figure
 from synthetic_run import make_accounts, make_deepest, make_layers, make_summary
@@ -154,10 +154,18 @@ def test_a_hostile_title_stays_a_text_and_the_address_holds_nothing_that_html_or
 
 def test_a_figure_that_is_too_large_as_an_svg_is_shown_as_a_picture_of_points(tmp_path):
     Image.fromarray(np.full((4, 6, 3), 200, dtype=np.uint8)).save(tmp_path / "lines.png")
-    for points, kind in ((10, "svg+xml,"), (LARGEST // 4, "webp;base64,")):
+    for points, wide, narrow in (
+        (10, "data:image/svg+xml,", "data:image/svg+xml,"),
+        (LARGEST // 4, "data:image/webp;", ""),
+    ):
         path = f"<path d='M 0 0 {'L 1 2 ' * points}'/>"
-        (tmp_path / "lines.svg").write_text(f"<svg xmlns='http://www.w3.org/2000/svg'>{path}</svg>")
-        assert figure_uri(tmp_path / "lines").startswith(f"data:image/{kind}")
+        for width in ("", "_column"):
+            (tmp_path / f"lines{width}.svg").write_text(f"<svg xmlns='http://www.w3.org/2000/svg'>{path}</svg>")
+        (picture,) = make_pictures({"one": [tmp_path / "lines"]}, {"one": "One"}, tmp_path / "report.html")["one"]
+        assert picture.source.startswith(wide)
+        assert picture.narrow.startswith(narrow)
+        assert bool(picture.narrow) == bool(narrow)
+        assert str(figures_section({"one": [picture]})).count("<source") == bool(narrow)
 
 
 def test_figures_are_found_once_whatever_their_widths_and_formats():

@@ -55,7 +55,7 @@ from synthetic_run import (
 HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(1)> & \"quotes\" 'too'"
 FOUR = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
 MACROS = ENVIRONMENT.get_template("macros.html").module
-TEN_MEGABYTES = 10 * 10**6
+TWELVE_MEGABYTES = 12 * 10**6
 
 
 class Read(HTMLParser):
@@ -484,7 +484,7 @@ def test_the_page_of_a_finished_run_says_what_its_tables_say(finished):
 
 
 @pytest.mark.slow
-def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten_megabytes(tmp_path):
+def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_twelve_megabytes(tmp_path):
     layers = {"small": 16, "middle": 28, "large": 36, "largest": 64}
     tables = {
         "summary": make_summary(layers, list(FOUR)),
@@ -500,7 +500,7 @@ def test_four_models_of_the_published_depths_on_four_datasets_take_less_than_ten
     parts = [*sections(tmp_path, layers, FOUR), Section("Figures", figures_section(pictures))]
     drawn = [picture for of_set in pictures.values() for picture in of_set]
     opening = opening_section({}, {}, {}, {}, pictures=drawn, notes=[])
-    assert len(page(opening, parts).encode()) < TEN_MEGABYTES
+    assert len(page(opening, parts).encode()) < TWELVE_MEGABYTES
 
 
 def test_a_model_of_two_layers_has_no_layer_twice_on_its_axis():

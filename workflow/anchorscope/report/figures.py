@@ -42,14 +42,14 @@ class Picture:
     kind: FigureKind
     models: str  # their titles
     source: str  # a data URI
-    narrow: str  # another for narrow screens
+    narrow: str  # another for narrow screens, or nothing
     files: list[Link]
 
 
-def figure_uri(figure: Path) -> str:
-    """A figure as a data URI: its SVG, which knows a dark screen, or if that is too large its PNG."""
+def figure_svg(figure: Path) -> str:
+    """A figure's SVG, which knows a dark screen, as a data URI; nothing where that is too large."""
     uri = svg_uri(small_svg(figure.with_suffix(".svg").read_text(encoding="utf-8")))
-    return uri if len(uri) <= LARGEST else png_uri(figure.with_suffix(".png").read_bytes())
+    return uri if len(uri) <= LARGEST else ""
 
 
 def png_uri(png: bytes) -> str:
@@ -94,12 +94,13 @@ def figures_section(pictures: Mapping[str, list[Picture]]) -> Markup:
 
 def _picture(wide: Path, models: str, page: Path | str) -> Picture:
     narrow = wide.with_name(f"{wide.name}_column")
+    svg = figure_svg(wide)
     files = [figure.with_suffix(end) for figure in (wide, narrow) for end in (".pdf", ".svg", ".png")]
     return Picture(
         kind=KINDS_BY_NAME[wide.name],
         models=models,
-        source=figure_uri(wide),
-        narrow=figure_uri(narrow),
+        source=svg or png_uri(wide.with_suffix(".png").read_bytes()),
+        narrow=svg and figure_svg(narrow),
         files=[Link.to(file, page) for file in files],
     )
 
