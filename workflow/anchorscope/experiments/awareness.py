@@ -73,7 +73,7 @@ AWARENESS = Experiment(
     claim=Claim(
         "awareness",
         10,
-        "the group can be told from clean states better than from the clean logit alone",
+        "the group can be told from clean states better than from the clean logit and its size",
         "AUC in percent, states minus clean logits, mean over layers",
     ),
     rows=lambda given: awareness_rows(given.measured, given.resamples),

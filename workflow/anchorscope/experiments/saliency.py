@@ -76,9 +76,13 @@ def _modes(claim: JudgedClaim, table: pl.DataFrame, readable: bool) -> JudgedCla
     others = chances.get(("random", ONE_MODE), 100.0)
     verdict = "supported" if exact < LEVEL else "contradicted" if two < LEVEL else "undecided"
     parts = [
-        Part("chance of such a dip with one mode, %", verdict, exact),
-        Part("of so small a dip with two clear modes, %", verdict, two),
-        Part("with one mode, for as many other words, %", "supported" if others >= LEVEL else "undecided", others),
+        Part("how often one mode dips as much, %", verdict, exact),
+        Part("how often two clear modes dip as little, %", verdict, two),
+        Part(
+            "how often one mode dips as much as other words do, %",
+            "supported" if others >= LEVEL else "undecided",
+            others,
+        ),
     ]
     return replace(claim, verdict=weakest(part.verdict for part in parts), effect=exact, parts=parts)
 
@@ -87,7 +91,7 @@ SALIENCY = Experiment(
     title="Saliency",
     shown="""Whether the flow from the exact question words to the answer has two modes over examples, beside the
 flow from as many other words.""",
-    claim=Claim("saliency", 11, "saliency has two modes", "chance of such a dip with one mode, in percent"),
+    claim=Claim("saliency", 11, "saliency has two modes", "the dip between two modes, against simulated samples"),
     rows=lambda given: saliency_rows(given.measured, given.reference, given.seed),
     columns=SAMPLE,
     judge=_modes,

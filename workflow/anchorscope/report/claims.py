@@ -15,15 +15,17 @@ from anchorscope.summarise.claims_page import (
     ABOUT_KINDS,
     ABOUT_ONE_MECHANISM,
     EXPLAINED,
+    IN_PERCENT,
     LANDMARKS,
     LOGITS_TITLES,
     decimals_of,
+    effect_text,
     kinds_rows,
     landmark_rows,
     one_mechanism_rows,
 )
 from anchorscope.summarise.findings import QUALITIES
-from anchorscope.summarise.wording import between, signed, with_ends
+from anchorscope.summarise.wording import between, with_ends
 
 
 def claims_section(claims: Mapping, models: Titles, datasets: Titles) -> Markup:
@@ -98,11 +100,11 @@ def _lines(
         decimals = decimals_of(part["title"])
         yield {
             "about": ", ".join(about),
-            "part": part["title"],
+            "part": part["title"].removesuffix(IN_PERCENT),
             "verdict": part["verdict"],
             "in_logits": None if other == row["verdict"] else other,
             "ends": [end for end in (part["low"], part["effect"], part["high"]) if end is not None],
-            "text": row.get("because") if part["effect"] is None else signed(part["effect"], decimals),
+            "text": row.get("because") if part["effect"] is None else effect_text(part["title"], part["effect"]),
             "interval": None if part["low"] is None else between(part["low"], part["high"], decimals),
             "examples": sum(counts) or None,
         }
@@ -111,7 +113,10 @@ def _lines(
 def experiment_verdicts(claim: Claim, judged: Sequence[Mapping], models: Titles) -> str:
     """A sentence on what an experiment's claim comes to for each model; by the honest rule where it has groups."""
     rows = [row for row in judged if row["claim"] == claim.number and row["rule"] in (HONEST, None)]
-    said = "; ".join(f"{row['verdict']} for {models.get(row['model'], row['model'])}" for row in whole_rows(rows))
+    verdicts: dict[str, list[str]] = {}
+    for row in whole_rows(rows):
+        verdicts.setdefault(row["verdict"], []).append(models.get(row["model"], row["model"]))
+    said = "; ".join(f"{verdict} for {' and '.join(dict.fromkeys(some))}" for verdict, some in verdicts.items())
     return f"Claim {claim.number}, {claim.statement}: {said or 'not judged'}."
 
 

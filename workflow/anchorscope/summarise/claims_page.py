@@ -30,6 +30,7 @@ run together call two kinds that are none with at most 5 %. The last column: the
 from the others as on HotpotQA, that this many examples would have shown four times in five."""
 LANDMARKS = """The published values were read from the figures and are good to about 10 points; the measured ones are
 from the rule `flip`, as there. A range spans datasets and layers."""
+IN_PERCENT = ", %"  # ends the title of a part that is a share
 
 
 def _range(low: float | None, high: float | None) -> str:
@@ -98,14 +99,18 @@ def decimals_of(title: str) -> int:
     return 2 if "popularity" in title else 1
 
 
+def effect_text(title: str, effect: float) -> str:
+    """The effect of a part: a share in percent where its title says so, else a difference with its sign."""
+    return f"{effect:.0f} %" if title.endswith(IN_PERCENT) else signed(effect, decimals_of(title))
+
+
 def part_text(part: Part) -> str:
     """The effect of a part with its interval; a verdict that is not support stands out."""
     if part.effect is None:
         return "–"
-    decimals = decimals_of(part.title)
-    found = signed(part.effect, decimals)
+    found = effect_text(part.title, part.effect)
     if part.low is not None:
-        found = f"{found} ({signed_between(part.low, part.high, decimals)})"
+        found = f"{found} ({signed_between(part.low, part.high, decimals_of(part.title))})"
     return found if part.verdict == "supported" else f"{found}, {part.verdict}"
 
 
