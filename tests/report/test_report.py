@@ -137,7 +137,7 @@ def test_the_page_begins_with_four_numbers_of_each_model_and_a_table_where_there
     [
         ({}, "is −4.9 when another prompt measures it, and −2.0 without the push"),
         ({"recentred": [-0.5, -1.2, 0.1]}, "is −4.9 when another prompt measures it, and cannot be told from zero"),
-        ({"honest": [-0.5, -1.2, 0.1]}, "−20.5 points, as published, cannot be told from zero when another prompt"),
+        ({"honest": [-0.5, -1.2, 0.1]}, "−20.5 points by the published rule cannot be told from zero when"),
     ],
 )
 def test_one_sentence_says_what_is_left_of_the_published_gap(changed, said):

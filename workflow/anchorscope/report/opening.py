@@ -11,7 +11,7 @@ from anchorscope.summarise.wording import between, signed
 
 MOST_MODELS = 4  # of which each has a card; more are a table
 GAPS = {  # a number's name, its title, what it means, and the section that it comes from
-    "published": ("gap as published", "points of ΔP: one probe labels and measures", "figures"),
+    "published": ("published rule", "one probe labels and measures", "figures"),
     "honest": ("honest", "one prompt labels, another measures", "the-honest-gap"),
     "recentred": ("without the push", "less what the cut does to all examples alike", "the-honest-gap"),
 }
@@ -50,9 +50,10 @@ def outcome_sentence(own: Mapping) -> str | None:
     if own["published"] is None or not own["honest"] or None in own["honest"] or None in own["recentred"]:
         return None
     published, honest, recentred = signed(own["published"]), signed(own["honest"][0]), signed(own["recentred"][0])
+    gap = f"The gap of {published} points by the published rule"
     if own["honest"][2] >= 0:
-        return f"The gap of {published} points, as published, cannot be told from zero when another prompt measures it."
-    left = f"The gap of {published} points, as published, is {honest} when another prompt measures it, and"
+        return f"{gap} cannot be told from zero when another prompt measures it."
+    left = f"{gap} is {honest} when another prompt measures it, and"
     if own["recentred"][2] >= 0:
         return f"{left} cannot be told from zero without the push that the cut gives to all examples."
     return f"{left} {recentred} without the push that the cut gives to all examples."
