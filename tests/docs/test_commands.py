@@ -84,6 +84,7 @@ class Place:
         shutil.copytree(finished / "results/probes/tiny/one", kept)
         asked = {"question": "who wrote Emma", "answer": "Jane Austen"}
         (self.run / "questions.jsonl").write_text(json.dumps(asked) + "\n")
+        (self.run / "docs").symlink_to(ROOT / "docs")  # the gallery's tables
         self.vectors = torch.randn(len(COMPONENTS), 30, len(PASSES), len(POSITIONS), 3, 8)
         keys = [{"id": str(number), "right": True, "subject": None, "popularity": None} for number in range(3)]
         folder = results / "activations/smollm2-135m/nq-mini/0000"

@@ -17,7 +17,7 @@ from anchorscope.report.findings import (
     verdict_counts,
 )
 from anchorscope.report.page import Section, page
-from anchorscope.summarise.findings import NOT_PROBED
+from anchorscope.summarise.findings import WHY_NOT_PROBED
 from synthetic_run import HEADLINE, make_layers, make_provenance, make_series, make_summary, make_text
 
 BOTH = {"small": "Small", "large": "Large (random weights)"}
@@ -65,7 +65,7 @@ def test_verdicts_are_counted_once_for_each_claim_on_all_datasets_of_a_model():
     assert verdict_counts(rows, BOTH | {"none": "None"}) == [
         "Small: 2 of 4 claims supported, 1 contradicted, 1 undecided.",
         "Large (random weights): 1 of 2 claims supported, 1 contradicted, 0 undecided.",
-        f"None: {NOT_PROBED}",
+        f"None: {WHY_NOT_PROBED}",
     ]
 
 
@@ -82,7 +82,7 @@ def test_what_survives_is_counted_in_datasets():
     assert survivals({"text": text, "series": series}, beyond, HEADLINE, BOTH) == [
         "Small, by 95 % intervals: the probe tells more than the words on 1 of 2 datasets; the honest gap stays below "
         "zero without the push on 1 of 2 datasets; the honest gap is beyond one mechanism on 0 of 1 datasets.",
-        f"{BOTH['large']}: {NOT_PROBED}",
+        f"{BOTH['large']}: {WHY_NOT_PROBED}",
     ]
 
 
@@ -97,13 +97,13 @@ def test_the_deepest_fall_is_the_lowest_of_all_datasets():
     assert deepest_falls(summary, HEADLINE, BOTH, DATASETS) == [
         "Small: by the honest rule, ΔP is lowest on NQ, at layer 3: −77.7 for Question-Anchored examples and +2.2 for "
         "the others.",
-        f"{BOTH['large']}: {NOT_PROBED}",
+        f"{BOTH['large']}: {WHY_NOT_PROBED}",
     ]
     above = summary.with_columns(delta_p=pl.lit(0.5))
     assert deepest_falls(above, HEADLINE, {"small": "Small"}, DATASETS) == [
         "Small: by the honest rule, ΔP is below zero in no layer."
     ]
-    assert deepest_falls(summary.clear(), HEADLINE, {"small": "Small"}, DATASETS) == [f"Small: {NOT_PROBED}"]
+    assert deepest_falls(summary.clear(), HEADLINE, {"small": "Small"}, DATASETS) == [f"Small: {WHY_NOT_PROBED}"]
 
 
 def test_examples_of_each_group_are_added_up_over_datasets():
@@ -116,7 +116,7 @@ def test_examples_of_each_group_are_added_up_over_datasets():
     only_answers = PairExamples("Third", "NQ", rows, total=9, means={"answer": {"n": 9}})
     assert anchor_counts([*probed, unprobed, only_answers]) == [
         "Small: 1,400 of 3,000 examples are Question-Anchored.",
-        f"Large: {NOT_PROBED}",
+        f"Large: {WHY_NOT_PROBED}",
         "Third: 0 of 9 examples are Question-Anchored.",
     ]
 
@@ -127,7 +127,7 @@ def test_areas_are_those_of_the_reference_layer_over_datasets():
     layers = layers.with_columns(auc=pl.when(lower).then(0.7).otherwise("auc"))
     assert probe_areas(layers, HEADLINE, BOTH) == [
         "Small: the best layer's probe has an AUC of 0.70 … 0.85, and of 0.60 with the question cut.",
-        f"{BOTH['large']}: {NOT_PROBED}",
+        f"{BOTH['large']}: {WHY_NOT_PROBED}",
     ]
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from anchorscope.draw.dark import for_dark
 from anchorscope.draw.panels import PALETTE, read_style, save
-from anchorscope.report.figures import LARGEST, by_set, figures_section, make_pictures
+from anchorscope.report.figures import LARGEST_SVG, by_set, figures_section, make_pictures
 from anchorscope.report.pictures import FALLBACKS, small_svg, svg_uri
 from read_figures import write_figure
 from synthetic_run import make_accounts, make_deepest, make_layers, make_summary
@@ -156,7 +156,7 @@ def test_a_figure_that_is_too_large_as_an_svg_is_shown_as_a_picture_of_points(tm
     Image.fromarray(np.full((4, 6, 3), 200, dtype=np.uint8)).save(tmp_path / "lines.png")
     for points, wide, narrow in (
         (10, "data:image/svg+xml,", "data:image/svg+xml,"),
-        (LARGEST // 4, "data:image/webp;", ""),
+        (LARGEST_SVG // 4, "data:image/webp;", ""),
     ):
         path = f"<path d='M 0 0 {'L 1 2 ' * points}'/>"
         for width in ("", "_column"):

@@ -101,7 +101,7 @@ FRAMES = {
             "text/content_words.py",
             "please tell give",
             "please tell",
-            {"normalize", "answer", "extract", "saliency", *ASKING, *OF_FORMS},
+            {"normalize", "answer", "extract", "saliency", "summarise", "draw", *ASKING, *OF_FORMS},
         ),
         ("files/logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
         ("draw/panels.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "report"}),
@@ -136,7 +136,7 @@ def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, 
 # Which stages may use which room. A stage that begins to use another one is a change of the flow.
 STAGES = {
     "text": {
-        *("normalize", "answer", "extract", "read_text", "saliency", "train_detector"),
+        *("normalize", "answer", "extract", "read_text", "saliency", "train_detector", "summarise", "draw"),
         *(*OF_FORMS, *ASKING, "score_methods", "carry_over"),
     },
     "questions": {"fetch_questions", "normalize"},

@@ -13,7 +13,7 @@ LEAST_ON_WHITE = 3.0  # contrast of colours in figures
 BENT = 0.75  # how much faster contrast grows on white than in the dark, which has less room for it
 # For the colours of datasets, in their order: colour-blind readers tell these apart, too (a test simulates them).
 DARK_PALETTE = ("#187dff", "#f26d17", "#3ec77a", "#c759b8", "#e8d5ed", "#cb8dbf", "#f3b5fa", "#9da4f9")
-GREY = 0.1  # red, green and blue of a grey lie no farther apart
+GREYISH = 0.1  # red, green and blue of a grey lie no farther apart
 
 
 def contrast(colour: str, other: str) -> float:
@@ -37,7 +37,7 @@ def for_dark(colour: str) -> str:
     if colour in PALETTE:
         return DARK_PALETTE[PALETTE.index(colour)]
     red_green_blue = to_rgb(colour)
-    if max(red_green_blue) - min(red_green_blue) <= GREY:
+    if max(red_green_blue) - min(red_green_blue) <= GREYISH:
         page, text = np.array(to_rgb(PAGE)), np.array(to_rgb(TEXT))
         return to_hex(text + np.mean(red_green_blue) * (page - text))
     stands_out = LEAST * (contrast(colour, "white") / LEAST_ON_WHITE) ** BENT

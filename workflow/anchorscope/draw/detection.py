@@ -25,7 +25,7 @@ NAMES, NARROW = 1.0, 0.6  # inches that the methods' names take, and a panel
 
 
 @dataclass(frozen=True)
-class Places:
+class MethodPlaces:
     """Where methods lie on the y axis, each kind below what it is called."""
 
     methods: dict[str, float]
@@ -42,7 +42,7 @@ class Places:
         panel.grid(False, axis="y")
 
 
-def places_of(methods: Collection[str]) -> Places:
+def places_of(methods: Collection[str]) -> MethodPlaces:
     """The methods in their order from top to bottom."""
     heights: dict[str, float] = {}
     kinds: dict[str, float] = {}
@@ -56,7 +56,7 @@ def places_of(methods: Collection[str]) -> Places:
             lines = textwrap.wrap(title, HEADING)
             kinds["\n".join(lines)] = top + len(lines) / 2
             top += len(lines) + 0.4
-    return Places(heights, kinds, max(top, LOWEST_TOP))
+    return MethodPlaces(heights, kinds, max(top, LOWEST_TOP))
 
 
 def draw_detection(tables: Tables, view: View) -> Figure:
@@ -76,7 +76,7 @@ def draw_detection(tables: Tables, view: View) -> Figure:
     return _by_method(view, tables["detection"], places, draw, heading=heading)
 
 
-def _by_method(view: View, table: pl.DataFrame, places: Places, draw: Draw, *, heading: str) -> Figure:
+def _by_method(view: View, table: pl.DataFrame, places: MethodPlaces, draw: Draw, *, heading: str) -> Figure:
     """A figure with the methods at the y axis, and a panel for each dataset: models side by side where they fit."""
     models = view.by_model(table)
     beside = min(len(models), max(1, int((view.style.width - NAMES) / (NARROW * len(view.datasets)))))

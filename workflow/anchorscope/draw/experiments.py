@@ -44,7 +44,7 @@ from anchorscope.models.manifest import SALMON
 SHUFFLED_GROUPS = "shuffled groups"
 BOTH_RULES = "flip: groups by verdict flip; honest: groups of the other prompt and its own probe"
 NOTHING = "too few\nin a group,\nor not probed"
-GROUPS = {"Q": {"anchor": "question", "stratum": "all"}, "A": {"anchor": "answer", "stratum": "all"}}
+BOTH_GROUPS = {"Q": {"anchor": "question", "stratum": "all"}, "A": {"anchor": "answer", "stratum": "all"}}
 GAPS = {
     "Q − A": {"anchor": "gap", "stratum": "all"},
     "Q − A at equal clean logit": {"anchor": "gap", "stratum": EQUAL_LOGIT},
@@ -63,11 +63,11 @@ class Known:
 
 
 KNOWN = (
-    Known("right answers, %", ACCURACY, GROUPS),
+    Known("right answers, %", ACCURACY, BOTH_GROUPS),
     Known("right answers,\nQ − A, points", ACCURACY, GAPS),
-    Known('"I don\'t know", %', UNSURE, GROUPS),
-    Known("log probability", LOGPROB, GROUPS),
-    Known("log₁₀ popularity", SUBJECT, GROUPS),
+    Known('"I don\'t know", %', UNSURE, BOTH_GROUPS),
+    Known("log probability", LOGPROB, BOTH_GROUPS),
+    Known("log₁₀ popularity", SUBJECT, BOTH_GROUPS),
     Known("log₁₀ popularity,\nQ − A", SUBJECT, GAPS),
 )
 

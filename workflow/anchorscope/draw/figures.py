@@ -41,7 +41,7 @@ from anchorscope.files.arguments import is_list, is_text
 from anchorscope.files.faults import shortened
 from anchorscope.models.manifest import SALMON
 from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge_accounts
-from anchorscope.text.forms import CHOICE, HOW_MANY, WHEN, YES_NO
+from anchorscope.text.forms import CHOICE, HOW_MANY, WHEN, YES_OR_NO
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ UNCHANGED = "unchanged"
 ANCHOR_TITLES = {"question": "Question-Anchored", "answer": "Answer-Anchored"}
 ANSWERS = {False: "right answer", True: "hallucinated"}  # points of the first are filled, those of the second hollow
 # Points have a shape for questions that leave few answers to choose from, and for dates and numbers.
-FORM_SHAPES = {"yes or no": ("^", [YES_NO]), "choice": ("s", [CHOICE]), "when, how many": ("P", [WHEN, HOW_MANY])}
+FORM_SHAPES = {"yes or no": ("^", [YES_OR_NO]), "choice": ("s", [CHOICE]), "when, how many": ("P", [WHEN, HOW_MANY])}
 KIND_CURVES = ("all examples", "if evidence is kept", "if it is lost")
 OTHER_FORMS, OTHER_SHAPE = "other questions", "o"
 ROOMY = 300  # points in a panel; more of them are smaller and more transparent

@@ -16,7 +16,7 @@ from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS, FigureKind
 from anchorscope.report.page import render
 from anchorscope.report.pictures import small_svg, svg_uri
 
-LARGEST = 400_000  # characters of an SVG's data URI
+LARGEST_SVG = 400_000  # characters of an SVG's data URI
 WIDTH = 1400  # pixels: sharp at the width of the page, a third of the bytes of the file
 QUALITY = 85  # of 100
 KINDS_BY_NAME = {kind.name: kind for kind in (*FIGURE_KINDS, *DETECTION_KINDS)}
@@ -49,7 +49,7 @@ class Picture:
 def figure_svg(figure: Path) -> str:
     """A figure's SVG, which knows a dark screen, as a data URI; nothing where that is too large."""
     uri = svg_uri(small_svg(figure.with_suffix(".svg").read_text(encoding="utf-8")))
-    return uri if len(uri) <= LARGEST else ""
+    return uri if len(uri) <= LARGEST_SVG else ""
 
 
 def png_uri(png: bytes) -> str:

@@ -14,7 +14,7 @@ from anchorscope.report.claims import whole_rows
 from anchorscope.report.examples import PairExamples
 from anchorscope.report.tables import Titles, computed_with, deepest_layers
 from anchorscope.summarise.claims import AGAINST, NOT_APPLICABLE
-from anchorscope.summarise.findings import NOT_PROBED
+from anchorscope.summarise.findings import WHY_NOT_PROBED
 from anchorscope.summarise.wording import between, plain, signed, with_interval
 
 
@@ -45,7 +45,7 @@ def verdict_counts(judged: Sequence[Mapping], models: Titles) -> list[str]:
             f"{counts['supported']} of {counts.total()} claims supported, {counts['contradicted']} contradicted, "
             f"{counts['undecided']} undecided."
         )
-        found.append(f"{title}: {said if own else NOT_PROBED}")
+        found.append(f"{title}: {said if own else WHY_NOT_PROBED}")
     return found
 
 
@@ -63,7 +63,7 @@ def survivals(tables: Tables, one_mechanism: Sequence[Mapping], headline: Headli
             "the honest gap is beyond one mechanism": pl.Series(beyond, dtype=pl.Boolean),
         }
         said = [f"{what} on {known.sum()} of {len(known)} datasets" for what, known in asked.items() if len(known)]
-        found.append(f"{title}, by 95 % intervals: {'; '.join(said)}." if said else f"{title}: {NOT_PROBED}")
+        found.append(f"{title}, by 95 % intervals: {'; '.join(said)}." if said else f"{title}: {WHY_NOT_PROBED}")
     return found
 
 
@@ -73,7 +73,7 @@ def deepest_falls(summary: pl.DataFrame, headline: Headline, models: Titles, dat
 
     def said(rows: list[dict]) -> str:
         if not rows:
-            return NOT_PROBED
+            return WHY_NOT_PROBED
         (row, *_) = rows
         if row["ΔP_Q"] >= 0:
             return "by the honest rule, ΔP is below zero in no layer."
@@ -95,7 +95,7 @@ def anchor_counts(pairs: Iterable[PairExamples]) -> list[str]:
     return [
         f"{title}: {own['question']:,} of {own.total():,} examples are Question-Anchored."
         if own
-        else f"{title}: {NOT_PROBED}"
+        else f"{title}: {WHY_NOT_PROBED}"
         for title, own in counts.items()
     ]
 
@@ -106,7 +106,7 @@ def probe_areas(layers: pl.DataFrame, headline: Headline, models: Titles) -> lis
 
     def said(own: pl.DataFrame) -> str:
         if own.is_empty():
-            return NOT_PROBED
+            return WHY_NOT_PROBED
         clean, cut = (_span(own.filter(intervention=name)["auc"].to_list()) for name in ("clean", EXACT))
         return f"the best layer's probe has an AUC of {clean}, and of {cut} with the question cut."
 

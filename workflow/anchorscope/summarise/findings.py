@@ -35,19 +35,19 @@ from anchorscope.summarise.verdict_on_kinds import (
     judge_accounts,
 )
 from anchorscope.summarise.wording import between, notes, signed, unprobed
-from anchorscope.text.forms import HOW_MANY, WHICH_WHAT, YES_NO
+from anchorscope.text.forms import HOW_MANY, WHICH_WHAT, YES_OR_NO
 
-NOT_PROBED = "not probed, because its answers are too few or too one-sided."
+WHY_NOT_PROBED = "not probed, because its answers are too few or too one-sided."
 FEW_EXAMPLES = 100  # examples of a dataset below which little can be said
 MOST, LITTLE = 0.5, 0.25  # a form that makes up so much of one group, and so little of the other
 NAMED = 4  # datasets that are named one by one; more are counted
-VERDICTS = {
+VERDICT_SENTENCES = {
     TWO_KINDS: "Two kinds of examples are seen",
     BY_DEGREES: "Examples differ by degrees, not by kind,",
     ONE_MECHANISM: "One mechanism is enough",
     UNDECIDED: "Whether there are two kinds is undecided",
 }
-FORM_WORDS = {YES_NO: "yes-or-no", WHICH_WHAT: "which-or-what", HOW_MANY: "how-many"}  # the others are words
+FORM_WORDS = {YES_OR_NO: "yes-or-no", WHICH_WHAT: "which-or-what", HOW_MANY: "how-many"}  # the others are words
 QUALITIES = {
     "question_form": "the form of the question",
     "answer_form": "the form of the answer",
@@ -278,7 +278,7 @@ def bottom_line(
     """
     gaps = _gaps(model, claims, series)
     if gaps is None:
-        return NOT_PROBED
+        return WHY_NOT_PROBED
     honest, recentred, judged = gaps.honest, gaps.recentred, gaps.datasets
     if honest.effect is None:
         return f"nothing can be said, because {honest.because}."
@@ -348,7 +348,7 @@ def _control(model: str, claims: Sequence[JudgedClaim]) -> str:
 
 def _verdicts(own: Sequence[dict]) -> Iterator[str]:
     """Each verdict with the datasets that it is reached on, and what so many examples could not have shown."""
-    for verdict, words in VERDICTS.items():
+    for verdict, words in VERDICT_SENTENCES.items():
         rows = [row for row in own if row["verdict"] == verdict]
         if rows:
             told = _told(rows) if verdict == TWO_KINDS else ()

@@ -12,10 +12,10 @@ import regex
 from anchorscope.text.content_words import AUXILIARIES, FUNCTION_WORDS, QUOTED, WORD
 from anchorscope.text.normal_words import MONTH, bare_words
 
-YES_NO, CHOICE, WHO, WHEN, WHERE, HOW_MANY = "yes_no", "choice", "who", "when", "where", "how_many"
+YES_OR_NO, CHOICE, WHO, WHEN, WHERE, HOW_MANY = "yes_no", "choice", "who", "when", "where", "how_many"
 WHICH_WHAT, NUMBER, DATE, IN_QUESTION, OTHER = "which_what", "number", "date", "in_question", "other"
-QUESTION_FORMS = (YES_NO, CHOICE, WHO, WHEN, WHERE, HOW_MANY, WHICH_WHAT, OTHER)
-ANSWER_FORMS = (YES_NO, NUMBER, DATE, IN_QUESTION, OTHER)
+QUESTION_FORMS = (YES_OR_NO, CHOICE, WHO, WHEN, WHERE, HOW_MANY, WHICH_WHAT, OTHER)
+ANSWER_FORMS = (YES_OR_NO, NUMBER, DATE, IN_QUESTION, OTHER)
 FORM_COLUMNS = ("question_form", "answer_form", "answer_in_question")  # of tables with a row per example
 
 # What stands in quotes or brackets is a name as a whole: "Trick or Treat" offers nothing to choose from.
@@ -124,7 +124,7 @@ def question_form(question: str) -> str:
     if _offers_alternatives(asked):
         return CHOICE
     if _begins_with_auxiliary(asked):
-        return YES_NO
+        return YES_OR_NO
     return _asked_with(asked) or _asked_with(_Asked(TOKEN.findall(text))) or OTHER
 
 
@@ -241,7 +241,7 @@ def answer_form(exact: str, question: str) -> str:
     """One of `ANSWER_FORMS`, of the exact answer to a question."""
     text = exact.strip(" .,;!?\"'“”‘’*")
     if bare_words(text) in (["yes"], ["no"]):
-        return YES_NO
+        return YES_OR_NO
     counted = text.isdigit() and question_form(question) == HOW_MANY  # "1500" need not be a year
     if DATES.fullmatch(text) and not counted:
         return DATE
