@@ -88,6 +88,7 @@ def test_only_the_states_under_the_second_prompt_change(bench, finished, tokeniz
         assert run[0] == "first" or ((other[run] - states).abs().amax((0, 2)) > 10 * rounding).all()
 
 
+@pytest.mark.slow
 def test_the_bundled_pairs_honest_gaps_are_those_of_the_finished_run(bench, finished, monkeypatch):
     monkeypatch.chdir(finished)
     config = bench.settings(Path("results"))

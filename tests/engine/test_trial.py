@@ -48,7 +48,7 @@ def test_every_error_is_found_and_a_sound_model_is_packed(family, dtype, outlier
         assert trial.packed_fault() is None, "the errors are gone again"
 
 
-@pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
+@pytest.mark.parametrize("dtype", [DTYPES[0], pytest.param(DTYPES[1], marks=pytest.mark.slow)], ids=str)
 def test_errors_are_found_in_a_model_of_many_layers(dtype):
     """What is not to be seen must not grow from layer to layer, until nothing is a number and nothing is compared."""
     torch.manual_seed(0)
