@@ -261,7 +261,7 @@ def is_grey(band) -> bool:
     return len(band.get_paths()) and to_hex(band.get_facecolor()[0]) == to_hex("0.4")
 
 
-def test_the_honest_figure_has_replicate_its_null_and_the_control(figures):
+def test_the_honest_figure_has_both_groups_their_null_and_the_control(figures):
     figure = figures["honest"]
     *rows, control = np.reshape(figure.axes, (len(DATASETS) + 1, len(MODELS)))
     assert [over(panels[0]) for panels in (*rows, control)] == [*DATASETS.values(), "control"]

@@ -367,11 +367,8 @@ def _fold_titles(panels: np.ndarray) -> bool:
     """Fold the titles of a row of panels that are wider than the room which the layout leaves them; whether one is."""
     width = panels[0].figure.get_figwidth()
     middles = [width * (panel.get_position().x0 + panel.get_position().x1) / 2 for panel in panels]
-    borders = [
-        -middles[0],
-        *middles,
-        2 * width - middles[-1],
-    ]  # the sheet's edges, as if another panel were behind them
+    # Beyond each edge of the sheet, as if another panel were there.
+    borders = [-middles[0], *middles, 2 * width - middles[-1]]
     folded = False
     for panel, before, middle, after in zip(panels, borders, middles, borders[2:], strict=False):
         room = 0.97 * min(middle - before, after - middle)

@@ -17,6 +17,7 @@ from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.probe.quality import sigmoid
 from anchorscope.report.page import SIGNS, render
+from anchorscope.summarise.findings import FORM_WORDS
 from anchorscope.summarise.grouping import LABELLED_UNDER, mean_logits
 from anchorscope.text.forms import QUESTION_FORMS
 
@@ -147,6 +148,7 @@ def examples_section(pairs: Sequence[PairExamples]) -> Markup:
             "pairs": [_described(pair) for pair in pairs],
             "examples": examples,
             "anchors": ANCHORS,
+            "forms": FORM_WORDS,
             "signs": {name: SIGNS[name] for name in JUDGED.values()},
         },
         filters={name: options for name, options in filters.items() if len(options) > 1},

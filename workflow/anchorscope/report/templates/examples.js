@@ -1,5 +1,5 @@
 // The explorer of single examples. Texts come from questions and models, so they only ever become text nodes.
-const {pairs, examples, anchors, signs} = JSON.parse(document.getElementById("examples-data").textContent);
+const {pairs, examples, anchors, forms, signs} = JSON.parse(document.getElementById("examples-data").textContent);
 const form = document.getElementById("explore");
 const matching = document.getElementById("matching");
 const list = document.getElementById("matches");
@@ -115,7 +115,7 @@ function show(example, button) {
   chosen = example;
   if (!example) return article.replaceChildren(element("p", {className: "soft"}, "No example matches these filters."));
   const {pair} = example;
-  const about = [pair.model, pair.dataset, `${example.form.replace("_", " ")} question`, anchors[example.anchor]];
+  const about = [pair.model, pair.dataset, `${forms[example.form] ?? example.form} question`, anchors[example.anchor]];
   article.replaceChildren(
     element("p", {className: "soft"}, about.filter(Boolean).join(" · ")),
     element("p", {className: "question"}, ...marked(example.question)),
