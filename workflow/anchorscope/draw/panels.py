@@ -26,10 +26,11 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import atomic
+from anchorscope.files.bundled import RESOURCES
 from anchorscope.files.faults import fault_of_file, shortened
 from anchorscope.summarise.wording import mark_random, notes
 
-BUNDLED_STYLE = Path(__file__).resolve().parents[2] / "resources" / "figures.mplstyle"
+BUNDLED_STYLE = RESOURCES / "figures.mplstyle"
 LOWEST = 0.33  # of the style's height: where titles and legend leave a panel less, the figure grows
 HIGHEST = 3.0  # times as high as without them
 FEW = 20  # groups of fewer examples are drawn faint, and so are layers whose probe is no better than chance
