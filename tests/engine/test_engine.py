@@ -301,7 +301,8 @@ def test_the_commands_import_nothing_beyond_torch_transformers_numpy_and_pyarrow
         "tokenizers",
         "tqdm",
     }  # without which torch and transformers cannot be installed
-    for path in reachable(PACKAGE / "__main__.py", read_sources([])):
+    sources = read_sources([])
+    for path in reachable(PACKAGE / "__main__.py", sources) | reachable(PACKAGE / "commands/extract.py", sources):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

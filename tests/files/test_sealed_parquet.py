@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from anchorscope.answer.answers import ANSWERS_SCHEMA
-from anchorscope.damage import find_damage
+from anchorscope.commands.damage import find_damage
 from anchorscope.extract import store
 from anchorscope.extract.axes import HEADLINE
 from anchorscope.extract.store import ActivationReader, ActivationWriter, file_of
@@ -238,7 +238,7 @@ def test_damage_is_found_behind_a_link_and_a_folder_without_files_is_named(tmp_p
     (tmp_path / "results").mkdir()
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk/0000.parquet").write_bytes(b"junk")
-    command = [sys.executable, "-m", "anchorscope.damage", "results"]
+    command = [sys.executable, "-m", "anchorscope", "damage", "results"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "There is no Parquet file in results.\n")
     (tmp_path / "results/activations").symlink_to(tmp_path / "disk")
@@ -254,5 +254,5 @@ def test_a_file_that_its_disk_does_not_give_back_is_damaged(tmp_path):
 
 
 def test_extraction_needs_no_polars():
-    code = "import sys; sys.modules['polars'] = None; import anchorscope.extract.job, anchorscope.damage"
+    code = "import sys; sys.modules['polars'] = None; import anchorscope.extract.job, anchorscope.commands.damage"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 OPTIONS = ["--cores", "2", "--configfile", "test.yaml"]
-RESUME = [sys.executable, "workflow/resume.py"]
+RESUME = [sys.executable, "-m", "anchorscope", "resume"]
 seeing_processes = pytest.mark.skipif(
     not Path("/proc/self/cwd").exists(), reason="these tests look for processes in /proc"
 )
@@ -54,13 +54,14 @@ def table() -> list[str]:
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen:
     """Start or resume the run in `folder`, in a process group of its own; what it says goes to `said.txt`."""
-    command = [*RESUME, *arguments, *OPTIONS]
+    command = [*RESUME, "--", *arguments, *OPTIONS]
     with open(folder / "said.txt", "a", encoding="utf-8") as said:
         return subprocess.Popen(command, cwd=folder, stdout=said, stderr=said, start_new_session=True)
 
 
-def resume(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([*RESUME, *arguments, *OPTIONS], cwd=folder, capture_output=True, text=True)
+def resume(folder: Path, *arguments: str, own: Sequence[str] = ()) -> subprocess.CompletedProcess:
+    """Resume the run in `folder`; `own` are options that are not Snakemake's."""
+    return subprocess.run([*RESUME, *own, "--", *arguments, *OPTIONS], cwd=folder, capture_output=True, text=True)
 
 
 def state(process: int) -> str:

@@ -26,6 +26,7 @@ from faults import (
     FULL,
     KILLS,
     OPTIONS,
+    RESUME,
     alive,
     differences,
     disturb,
@@ -137,7 +138,7 @@ def test_a_run_from_another_machine_is_resumed_only_when_that_is_said_to_have_en
     assert "was started on elsewhere, and whether it is still alive cannot be seen" in resumed.stderr
     assert resume(folder, "--dry-run").returncode == 0
     assert list((folder / ".snakemake/locks").iterdir()), "a dry run touches nothing"
-    resumed = resume(folder, "--ended-elsewhere")
+    resumed = resume(folder, own=["--ended-elsewhere"])
     assert resumed.returncode == 0, resumed.stderr
     assert "Nothing to be done" in resumed.stdout + resumed.stderr
 
@@ -162,7 +163,7 @@ def test_a_full_disk_for_temporary_files_is_named_before_any_job(disk):
 
 def test_a_run_on_a_disk_that_is_only_read_is_not_resumed(disk):
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-    command = [sys.executable, str(ROOT / "workflow/resume.py"), "--cores", "1"]
+    command = [*RESUME, "--", "--cores", "1", "--snakefile", str(ROOT / "Snakefile")]
     done = subprocess.run(command, cwd=disk, capture_output=True, text=True)
     assert done.returncode == 1
     said = f"resume: {disk} cannot be written (Read-only file system); make it writable, or make room there, and"

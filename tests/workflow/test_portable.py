@@ -12,7 +12,7 @@ import torch
 from transformers import PreTrainedConfig
 
 import as_other_machines
-from anchorscope import __main__ as command
+from anchorscope.commands import models as command
 from anchorscope.engine.batches import run_batches
 from anchorscope.files import atomic
 from anchorscope.models import loading
@@ -163,13 +163,13 @@ except RuntimeError as error:
     assert "so jobs cannot share its GPUs" in str(error)
 else:
     raise AssertionError("two jobs could have had one GPU")
-sys.argv[1:] = ["--help"]
-runpy.run_path("workflow/resume.py", run_name="__main__")
+sys.argv[1:] = ["resume", "--help"]
+runpy.run_module("anchorscope", run_name="__main__")
 """
     words = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "[snakemake arguments]" in done.stdout
+    assert "anything that Snakemake takes" in done.stdout
 
 
 def test_a_run_answers_questions_and_keeps_states(tokenizer, tmp_path):

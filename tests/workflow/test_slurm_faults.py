@@ -6,7 +6,6 @@ All faults are tried through both profiles, with and without accounting.
 import os
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from cluster_run import PROFILES, config, finish, settle, start
-from faults import tried
+from faults import RESUME, tried
 from slurm_cluster import NODES, Cluster, ask, missing, until
 from small_run import write_config
 
-RESUME = [sys.executable, "workflow/resume.py"]
 SHARD = "results/activations/tiny/one/0000/resid.answer_last.parquet"
 ANSWERS = "results/answers/tiny/one/0000.parquet"
 OUTAGE = 30  # seconds
@@ -160,7 +158,7 @@ def test_a_killed_run_is_resumed_and_its_jobs_are_cancelled(chosen, finished, fo
     job, _ = running_job()
     run.kill()
     run.wait()
-    said = finish(start(folder, profile, plugins, SHARD, program=RESUME), folder)
+    said = finish(start(folder, profile, plugins, SHARD, program=[*RESUME, "--"]), folder)
     assert "cancelled 1 Slurm jobs" in said
     assert "JobState=CANCELLED" in ask("scontrol", "show", "job", job)
     assert (folder / SHARD).read_bytes() == (finished / SHARD).read_bytes()

@@ -806,10 +806,12 @@ def test_a_stage_refuses_a_damaged_file_and_names_it_at_the_end_of_its_log(rerun
 
 @pytest.mark.slow
 def test_damage_is_found_and_one_command_makes_everything_again_byte_for_byte(rerun, finished):
-    (page,) = re.findall(r"^python (-m anchorscope\.damage .*)$", (ROOT / "docs/formats.md").read_text(), re.M)
+    (page,) = re.findall(r"^anchorscope (damage .*)$", (ROOT / "docs/formats.md").read_text(), re.M)
 
     def look() -> subprocess.CompletedProcess:
-        return subprocess.run([sys.executable, *page.split()], cwd=rerun, capture_output=True, text=True)
+        return subprocess.run(
+            [sys.executable, "-m", "anchorscope", *page.split()], cwd=rerun, capture_output=True, text=True
+        )
 
     files = {"results/answers/tiny/one/0000.parquet": "bit-flipped", "results/series.parquet": "empty"}
     for file, kind in files.items():

@@ -1,13 +1,10 @@
 """What a run of a model takes, from its config alone: memory, disk and time.
 
-`python -m anchorscope.needs CONFIG.json ...` prints one line per config, for four datasets of 4,000 questions each, all
-analysed, in bfloat16, and what this machine lacks for it. docs/models.md says where the numbers come from.
+For four datasets of 4,000 questions each, all analysed, in bfloat16. docs/models.md says where the numbers come from.
 """
 
-import argparse
 import math
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -145,16 +142,3 @@ def print_needs(configs: list[Path]) -> None:
     for name, some in found.items():
         missing = lacks(some, machine)
         print(f"{name}: this machine {'lacks ' + ', '.join(missing) if missing else 'has what it takes'}.")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        prog="python -m anchorscope.needs",
-        description=f"Say what a run of a model takes, with {DATASETS} datasets of {QUESTIONS} questions in bfloat16 "
-        "on a GPU, and what this machine lacks for it.",
-    )
-    parser.add_argument("configs", nargs="+", type=Path, metavar="CONFIG.json", help="a model's config.json")
-    try:
-        print_needs(parser.parse_args().configs)
-    except ValueError as error:
-        sys.exit(str(error))

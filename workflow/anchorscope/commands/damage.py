@@ -1,7 +1,7 @@
-"""Which Parquet files of a run are damaged.
+"""`anchorscope damage`: which Parquet files of a run are damaged.
 
-`python -m anchorscope.damage results` reads every Parquet file in a folder and its subfolders completely. It prints one
-sentence for each damaged file, and then the command that makes them all again.
+Every one in a folder and its subfolders is read completely. There is one sentence for each damaged file, and then the
+command that makes them all again.
 """
 
 import argparse
@@ -41,7 +41,9 @@ def check_results(folder: Path) -> int:
     return 1
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Find damaged Parquet files.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="the results of a run")
-    sys.exit(check_results(parser.parse_args().folder))
+
+
+def run(options: argparse.Namespace) -> None:
+    sys.exit(check_results(options.folder))

@@ -1,4 +1,4 @@
-"""Resume a run that was killed: `python workflow/resume.py`, then whatever `snakemake` was given.
+"""`anchorscope resume`: continue a run that was killed, with whatever `anchorscope run` or `snakemake` was given.
 
 `snakemake --unlock` and `--rerun-incomplete` are the last two steps. Before them, this refuses while the run may still
 be alive, and ends the jobs that it left, here and on a Slurm cluster: they would write the same files. Finished files
@@ -20,7 +20,8 @@ from typing import NoReturn
 
 import psutil
 
-SNAKEMAKE = [sys.executable, "-m", "snakemake"]
+from anchorscope.commands.workflow import SNAKEMAKE, add_snakemake_arguments, become_snakemake, snakemake_words
+
 SECONDS_TO_END = 5
 SECONDS_TO_CANCEL = 300
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -194,32 +195,32 @@ def unlock(folder: Path, arguments: list[str]) -> None:
     say("removed the lock of the killed run")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__, usage="%(prog)s [snakemake arguments]")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ended-elsewhere", action="store_true", help="the run was killed on another machine")
-    parser.add_argument("--directory", "-d", type=Path, default=Path(), help="as for snakemake: where the run works")
-    parser.add_argument("--dry-run", "--dryrun", "-n", action="store_true", help="only show what would be run")
-    own, _ = parser.parse_known_args()
-    arguments = [word for word in sys.argv[1:] if word != "--ended-elsewhere"]
+    add_snakemake_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--directory", "-d", type=Path, default=Path())
+    parser.add_argument("--dry-run", "--dryrun", "-n", action="store_true")
+    own, _ = parser.parse_known_args(options.arguments)
+    words = snakemake_words(options.arguments)
     folder = own.directory.resolve()
     if os.name != "posix":
         refuse("This system has no locks that end with a process; see docs/reliability.md for the steps by hand.")
     if own.dry_run:
-        os.execv(sys.executable, [*SNAKEMAKE, *arguments])
+        become_snakemake(words)
     hold(folder)
     refuse_if_alive(folder)
-    if not own.ended_elsewhere:
+    if not options.ended_elsewhere:
         refuse_if_elsewhere(folder)
     cancel_cluster_jobs(folder)
     end_orphans(folder)
     cancel_cluster_jobs(folder)  # one of the orphans may have submitted another
     remove_leftovers(folder)
-    unlock(folder, arguments)
-    if "--rerun-incomplete" not in arguments:
-        arguments.append("--rerun-incomplete")
+    unlock(folder, words)
+    if "--rerun-incomplete" not in words:
+        words.append("--rerun-incomplete")
     say("starting snakemake")
-    os.execv(sys.executable, [*SNAKEMAKE, *arguments])
-
-
-if __name__ == "__main__":
-    main()
+    become_snakemake(words)

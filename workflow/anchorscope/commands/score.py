@@ -1,0 +1,34 @@
+"""`anchorscope score`: how likely answers are hallucinated."""
+
+import argparse
+from pathlib import Path
+
+from anchorscope.commands.models import add_model_arguments
+
+EXAMPLE_LINE = '{"question": "who wrote Emma", "answer": "Jane Austen"}'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model_arguments(parser)
+    parser.add_argument("--detector", type=Path, required=True, help="results/detectors/{model}.safetensors")
+    parser.add_argument(
+        "--model", type=Path, required=True, help="results/models/{model}.json, or a folder with safetensors"
+    )
+    parser.add_argument("--output", type=Path, help="a file for the scores, in place of the standard output")
+    parser.add_argument("questions", help=f"lines such as {EXAMPLE_LINE}, - for standard input, or a .csv")
+
+
+def run(options: argparse.Namespace) -> None:
+    from anchorscope.detect.score_file import score_file
+    from anchorscope.files.logs import configure_logging
+
+    configure_logging(options.log)
+    score_file(
+        options.questions,
+        options.detector,
+        options.model,
+        target=options.output,
+        dtype=options.dtype,
+        threads=options.threads,
+        batch_tokens=options.batch_tokens,
+    )
