@@ -1,42 +1,77 @@
-"""The default run: a real language model on the bundled questions, from nothing to the figure.
+"""A real language model on the bundled questions, from nothing to the figure.
 
-In every run of the tests on a few dozen questions of one set; all of it with --all, which then also looks at numbers.
+In every run of the tests the tiny run, by the command `anchorscope` that a wheel installs, in an empty folder. With
+--all also the default run, in a copy of the project, whose numbers are looked at.
 """
 
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
 
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
+from packaging.requirements import Requirement
 from transformers import AutoConfig
 
 from anchorscope.draw.kinds import kinds_drawn
 from anchorscope.needs import needs
+from installed import build, build_from_source, install_anew, install_beside, names_in
 from small_run import SNAKEMAKE, copy_project, jobs
 from small_things import ROOT
 
 MIDDLE = range(15, 19)  # of SmolLM2's 30 layers
-SLICE = {"questions": 40, "shard_size": 40, "bootstrap_draws": 100}
 WHOLE = pytest.param("whole", marks=pytest.mark.slow)
-of_the_whole = pytest.mark.parametrize("default_run", [WHOLE], indirect=True)
+ANEW = pytest.param("tiny, with nothing else installed", marks=pytest.mark.slow)
+of_the_whole = pytest.mark.parametrize("command", [WHOLE], indirect=True)
+of_the_tiny = pytest.mark.parametrize("command", ["tiny", ANEW], indirect=True)
+DETECTOR = "results/detectors/smollm2-135m.safetensors"
+IMPORTED_AS = {"vl-convert-python": "vl_convert", "pillow": "altair"}  # matplotlib, which all need, needs pillow
+ANSWERS = {"Paris": "what is the capital of France", "Lisbon": "what is the capital of Peru"}
 
 
-@pytest.fixture(scope="module", params=["a slice", WHOLE])
-def default_run(request, tmp_path_factory):
-    """A finished default run in a copy of the project, or a slice of one."""
-    folder = copy_project(tmp_path_factory.mktemp("default"))
-    if request.param != "whole":
-        config = yaml.safe_load((folder / "config.yaml").read_text())
-        config["datasets"] = {"nq-mini": config["datasets"]["nq-mini"]}
-        (folder / "config.yaml").write_text(yaml.safe_dump(config | SLICE, sort_keys=False))
-    done = subprocess.run([*SNAKEMAKE, "--cores", "all"], cwd=folder, capture_output=True, text=True)
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("built")
+    wheel = build_from_source(folder)
+    assert names_in(wheel) == names_in(build("wheel", ROOT, folder / "direct"))
+    assert wheel.stat().st_size < 3_000_000
+    return wheel
+
+
+def run(command: list[Path | str], folder: Path, **options) -> subprocess.CompletedProcess:
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=alone, **options)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done
+
+
+@pytest.fixture(scope="module", params=["tiny", ANEW, WHOLE])
+def command(request, tmp_path_factory) -> list[Path | str]:
+    """What a run is made by."""
+    if request.param == "whole":
+        return [*SNAKEMAKE, "--cores", "all"]
+    install = install_beside if request.param == "tiny" else install_anew
+    return [install(request.getfixturevalue("wheel"), tmp_path_factory.mktemp("environment")) / "anchorscope", "run"]
+
+
+@pytest.fixture(scope="module")
+def default_run(command, tmp_path_factory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("default")
+    if command[-1] == "run":
+        run([command[0], "init", ".", "--from", "tiny"], folder)
+    else:
+        copy_project(folder)
+    run(command, folder)
     yield folder
     shutil.rmtree(folder)  # its activations take a gigabyte
 
@@ -107,9 +142,37 @@ def test_the_report_holds_the_figures_and_asks_for_nothing_from_outside(default_
         assert address.startswith(("data:", "#")) or (results / address).is_file(), address
 
 
-def test_a_second_run_does_nothing(default_run):
-    done = subprocess.run([*SNAKEMAKE, "--cores", "all"], cwd=default_run, capture_output=True, text=True)
-    assert not jobs(done)
+def test_a_second_run_does_nothing(default_run, command):
+    assert not jobs(run(command, default_run))
+
+
+@of_the_tiny
+def test_an_answer_is_scored_without_the_packages_of_the_workflow(default_run, command):
+    run([*command, "--", DETECTOR], default_run)
+    rows = [{"question": question, "answer": answer} for answer, question in ANSWERS.items()]
+    (default_run / "asked.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["run"]
+    absent = [IMPORTED_AS.get(name, name) for name in (Requirement(text).name for text in needed)]
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); from anchorscope.__main__ import main; main()"
+    python = [command[0].with_name("python"), "-c", code]
+    model = ["--detector", DETECTOR, "--model", "results/models/smollm2-135m.json"]
+    said = run([*python, "score", *model, "asked.jsonl"], default_run).stdout
+    right, wrong = (json.loads(line)["hallucinated"] for line in said.splitlines())
+    assert 0 < right < wrong < 1
+    done = subprocess.run([*python, "run"], cwd=default_run, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.endswith("pip install 'anchorscope[run]'\n")
+
+
+@of_the_tiny
+def test_the_report_is_made_again_by_the_command_that_is_told(default_run, command):
+    (default_run / "results/report.html").unlink()
+    done = run([command[0], "report"], default_run)
+    told = done.stderr.splitlines()[0]
+    assert told.startswith("snakemake results/report.html --cores all --snakefile ")
+    assert (default_run / "results/report.html").exists()
+    again = run([command[0].with_name("python"), "-m", *shlex.split(told), "--dry-run"], default_run)
+    assert not jobs(again)
 
 
 def test_no_output_names_this_machine(default_run):
@@ -137,9 +200,9 @@ def test_weights_and_activations_take_the_disk_that_the_config_lets_expect(defau
 
 @of_the_whole
 def test_the_readmes_extract_command_keeps_the_examples_that_the_rule_keeps(default_run):
-    (command,) = re.findall(r"^python (-m anchorscope .*)$", (ROOT / "README.md").read_text(), re.M)
+    (words,) = re.findall(r"^python (-m anchorscope .*)$", (ROOT / "README.md").read_text(), re.M)
     environment = {**os.environ, "PYTHONPATH": str(default_run / "workflow")}
-    subprocess.run([sys.executable, *command.split()], cwd=default_run, env=environment, check=True)
+    subprocess.run([sys.executable, *words.split()], cwd=default_run, env=environment, check=True)
     rule = default_run / "results/activations/smollm2-135m/nq-mini/0000/resid.answer_last.parquet"
     found, expected = (
         set(pl.read_parquet(file, columns=["id"])["id"])

@@ -33,6 +33,7 @@ if not sys.stderr.isatty():
 from anchorscope.draw.kinds import DETECTION_KINDS, kinds_drawn
 from anchorscope.experiments import READS
 from anchorscope.files.atomic import temporary_fault
+from anchorscope.files.bundled import LIBRARY
 from anchorscope.files.identity import VERSIONED, canonical_json, read_json, sha256_of_file
 from anchorscope.fingerprint import fingerprint, read_sources
 from anchorscope.models.gpus import gpu_count

@@ -6,7 +6,7 @@
 #      results/provenance.json   settings, code, models, datasets, libraries and devices that made the run
 
 # The report's code is fingerprinted without these.
-TEMPLATES = ROOT / "workflow" / "anchorscope" / "report" / "templates"
+TEMPLATES = LIBRARY / "anchorscope" / "report" / "templates"
 
 
 rule report:
