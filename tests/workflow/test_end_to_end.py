@@ -157,8 +157,9 @@ def test_an_answer_is_scored_without_the_packages_of_the_workflow(default_run, c
     python = [command[0].with_name("python"), "-c", code]
     model = ["--detector", DETECTOR, "--model", "results/models/smollm2-135m.json"]
     said = run([*python, "score", *model, "asked.jsonl"], default_run).stdout
-    right, wrong = (json.loads(line)["hallucinated"] for line in said.splitlines())
-    assert 0 < right < wrong < 1
+    scored = [json.loads(line) for line in said.splitlines()]
+    assert all(0 < row.pop("hallucinated") < 1 for row in scored)
+    assert scored == rows
     done = subprocess.run([*python, "run"], cwd=default_run, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.endswith("pip install 'anchorscope[run]'\n")

@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from anchorscope.commands.models import add_model_arguments
-
-EXAMPLE_LINE = '{"question": "who wrote Emma", "answer": "Jane Austen"}'
+from anchorscope.detect.score_file import EXAMPLE_LINE, score_file
+from anchorscope.files.logs import configure_logging
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,9 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from anchorscope.detect.score_file import score_file
-    from anchorscope.files.logs import configure_logging
-
     configure_logging(options.log)
     score_file(
         options.questions,

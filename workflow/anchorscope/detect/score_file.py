@@ -1,4 +1,7 @@
-"""Scores answers in JSON Lines or CSV: each row comes back with the probability that its answer is hallucinated."""
+"""Scores answers in JSON Lines or CSV: each row comes back with the probability that its answer is hallucinated.
+
+What takes seconds to import is imported after everything that can be said without.
+"""
 
 import json
 import math
@@ -6,11 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from anchorscope.detect.detector import load_detector
 from anchorscope.files.atomic import write_text
 from anchorscope.files.faults import check_file, fault_of_file
-from anchorscope.models.describe import describe
-from anchorscope.models.loading import leave_gpus, load_fetched_tokenizer, load_model
 from anchorscope.models.manifest import Manifest
 from anchorscope.questions.local_rows import json_rows, name_row, read_csv
 from anchorscope.text.normal_words import tidy
@@ -38,8 +38,16 @@ def score_file(
     if target is not None:
         target = _checked(target)
     rows = read_rows(questions)
+    check_file(detector, "name a detector such as results/detectors/mine.safetensors")
+    manifest = None if model.is_dir() else _manifest(model)
+
+    from anchorscope.detect.detector import load_detector
+    from anchorscope.models.describe import describe
+    from anchorscope.models.loading import leave_gpus, load_fetched_tokenizer, load_model
+
     loaded = load_detector(detector)
-    described = _described(model)
+    # Weights in a folder are not traced back to anything.
+    described = manifest or describe(model, name=model.resolve().name, source={"folder": str(model)})
     if described.revision and described.revision != loaded.about.revision:
         raise ValueError(
             f"The detector is for the weights {loaded.about.revision} of {loaded.about.model}, but {model} has "
@@ -121,9 +129,6 @@ def _fault(row: dict) -> str | None:
     return f"has a key {SCORE!r} already; rename it, for the score goes there" if SCORE in row else None
 
 
-def _described(model: Path) -> Manifest:
-    """The manifest of a model, or what a folder holds, whose weights nothing is traced back to."""
-    if model.is_dir():
-        return describe(model, name=model.resolve().name, source={"folder": str(model)})
+def _manifest(model: Path) -> Manifest:
     check_file(model, "name a model's folder, or its manifest such as results/models/mine.json")
     return Manifest.read(model)
