@@ -74,6 +74,12 @@ rule figures:
         figure_files(FIGURES),
 
 
+rule detectors:
+    """A detector of every model to take away, without the comparison of methods."""
+    input:
+        detector_files(),
+
+
 rule detect:
     """Methods of detecting hallucinations side by side: tables, figures, detectors to take away, and the report."""
     input:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -28,7 +29,7 @@ from small_things import ROOT
 
 COMMANDS = list(dict.fromkeys(command for page in PAGES for command in commands(page)))
 SNIPPETS = [(page, text) for page in PAGES for text in blocks(page, "python")]
-RESUME = "workflow/resume.py"
+ANCHORSCOPE = [sys.executable, "-m", "anchorscope"]
 PLANS_NOTHING = ("--unlock", "--list-target-rules")  # such a command runs as it stands
 # In place of the sizes that the pages measured with; the last of two equal options counts.
 SMALL = {
@@ -83,7 +84,8 @@ class Place:
         kept = results / "probes/smollm2-135m/nq-mini"
         shutil.copytree(finished / "results/probes/tiny/one", kept)
         asked = {"question": "who wrote Emma", "answer": "Jane Austen"}
-        (self.run / "questions.jsonl").write_text(json.dumps(asked) + "\n")
+        for name in ("questions", "answers"):
+            (self.run / f"{name}.jsonl").write_text(json.dumps(asked) + "\n")
         (self.run / "docs").symlink_to(ROOT / "docs")  # the gallery's tables
         self.vectors = torch.randn(len(COMPONENTS), 30, len(PASSES), len(POSITIONS), 3, 8)
         keys = [{"id": str(number), "right": True, "subject": None, "popularity": None} for number in range(3)]
@@ -108,10 +110,11 @@ def run(words: list[str], folder: Path, *paths: Path) -> str:
 def planned(command: str, project: Path, *plugins: Path) -> str:
     """A dry run, with what it says. Profiles, config files and targets are there and fit together; what they submit
     is tested on a real Slurm."""
-    program = [sys.executable, RESUME] if command.startswith(f"python {RESUME}") else SNAKEMAKE
-    given = shlex.split(command.removeprefix(f"python {RESUME}").removeprefix("snakemake"))
+    program, *given = shlex.split(command)
     dry = [] if set(given) & set(PLANS_NOTHING) else ["--dry-run"]
-    return run([*program, *given, *dry], project, *plugins)
+    if program == "snakemake":
+        return run([*SNAKEMAKE, *given, *dry], project, *plugins)
+    return run([*ANCHORSCOPE, *given, *([] if "--" in given else ["--"]), *dry], project, *plugins)
 
 
 def plan(command: str, place: Place, request: pytest.FixtureRequest) -> None:
@@ -119,30 +122,34 @@ def plan(command: str, place: Place, request: pytest.FixtureRequest) -> None:
     if "--workflow-profile" not in command:
         planned(command, place.project)
     else:  # resuming there is tested on a real Slurm; its options are those of a command that begins a run
-        command = command.replace(f"python {RESUME}", "snakemake")
+        command = command.replace("anchorscope resume --", "snakemake")
         planned(command, place.project, request.getfixturevalue("plugins"))
 
 
-def run_module(command: str, place: Place, request: pytest.FixtureRequest) -> None:
-    words = shlex.split(command)[1:]
-    folder = {"anchorscope": place.run, "anchorscope.damage": place.finished, "anchorscope.needs": ROOT}[words[1]]
-    said = run([sys.executable, *words], folder)
-    if words[1:3] == ["anchorscope", "score"]:
-        (line,) = (line for line in said.splitlines() if line.startswith("{"))
-        assert 0 < json.loads(line)["hallucinated"] < 1
-    elif words[1] == "anchorscope":
-        folders = (folder / words[-1], place.finished / "results/activations/tiny/one/0000")
-        files = [some / "resid.answer_last.parquet" for some in folders]
-        found, expected = (set(pl.read_parquet(file, columns=["id"])["id"]) for file in files)
-        assert found == expected
-    elif words[1] == "anchorscope.damage":
-        assert "are whole" in said
-    else:
-        head, rule, row, _, verdict = said.splitlines()
-        page = (ROOT / "docs/models.md").read_text()
-        assert f"\n{head}\n{rule}\n" in page
-        assert row.split(" | ", 1)[1] in page, "which has the model's title"
-        assert "this machine " in verdict
+def run_command(command: str, place: Place, request: pytest.FixtureRequest) -> None:
+    words = shlex.split(command.removeprefix("python -m "))[1:]
+    folders = {"damage": place.finished, "needs": ROOT, "init": request.getfixturevalue("tmp_path")}
+    folder = folders.get(words[0], place.run)
+    said = run([*ANCHORSCOPE, *words], folder)
+    match words[0]:
+        case "score":
+            (line,) = (line for line in said.splitlines() if line.startswith("{"))
+            assert 0 < json.loads(line)["hallucinated"] < 1
+        case "extract":
+            folders = (folder / words[-1], place.finished / "results/activations/tiny/one/0000")
+            files = [some / "resid.answer_last.parquet" for some in folders]
+            found, expected = (set(pl.read_parquet(file, columns=["id"])["id"]) for file in files)
+            assert found == expected
+        case "damage":
+            assert "are whole" in said
+        case "init":
+            assert (folder / words[1] / "config.yaml").is_file()
+        case "needs":
+            head, rule, row, _, verdict = said.splitlines()
+            page = (ROOT / "docs/models.md").read_text()
+            assert f"\n{head}\n{rule}\n" in page
+            assert row.split(" | ", 1)[1] in page, "which has the model's title"
+            assert "this machine " in verdict
 
 
 def run_benchmark(command: str, place: Place, request: pytest.FixtureRequest) -> None:
@@ -191,17 +198,24 @@ def install(command: str, place: Place, request: pytest.FixtureRequest) -> None:
     assert (request.getfixturevalue("plugins") / "snakemake_executor_plugin_slurm").is_dir()
 
 
+def name_what_there_is(command: str, place: Place, request: pytest.FixtureRequest) -> None:
+    """Wheels are installed by the tests of a whole run; that versions are these is seen here."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wheel = f"anchorscope-{project['version']}-py3-none-any.whl[run]"
+    assert shlex.split(command)[-1] in (wheel, *(ROOT / "requirements.lock").read_text().split())
+
+
 # Those of every run of the tests: what costs hardly anything, one plan, one benchmark, and one command of the package.
-QUICK = r"make|mkdir|\. |python -m anchorscope\.damage|snakemake --cores all$|python benchmarks/bench_store\.py$"
+QUICK = r"make|mkdir|\. |pip|anchorscope damage|snakemake --cores all$|python benchmarks/bench_store\.py$"
 WAYS = {
-    r"snakemake .*": plan,
-    r"python workflow/resume\.py .*": plan,
-    r"python -m anchorscope.*": run_module,
+    r"(snakemake|anchorscope (run|detect|report|resume))( .*)?": plan,
+    r"(python -m )?anchorscope (--help|(init|extract|score|needs|damage|compare) .*)": run_command,
     r"python benchmarks/\w+\.py.*": run_benchmark,
     r"pytest .*": collect,
     r"make \S+": make,
     r"(git clone|mkdir) .*|\. \.venv/bin/activate": run_in_shell,
     r"pip install --requirement requirements-cluster\.lock": install,
+    r"pip install (--no-deps|\"anchorscope).*": name_what_there_is,
 }
 
 

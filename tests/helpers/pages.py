@@ -11,7 +11,7 @@ PAGES = [
 ]
 FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.M | re.S)
 SHELLS = ("", "bash", "sh", "shell", "console")
-PROGRAMS = ("snakemake", "python", "make", "pytest")
+PROGRAMS = ("anchorscope", "snakemake", "python", "make", "pytest")
 
 
 def blocks(page: Path, kind: str) -> list[str]:

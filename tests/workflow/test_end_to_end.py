@@ -69,6 +69,9 @@ def default_run(command, tmp_path_factory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("default")
     if command[-1] == "run":
         run([command[0], "init", ".", "--from", "tiny"], folder)
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+        del config["datasets"]["popqa-mini"]  # one of them shows as much in half the time
+        (folder / "config.yaml").write_text(yaml.safe_dump(config | {"bootstrap_draws": 100}, sort_keys=False))
     else:
         copy_project(folder)
     run(command, folder)

@@ -137,11 +137,16 @@ def final_outputs():
     ]
 
 
+def detector_files():
+    """For each model a detector, with its card."""
+    return expand("results/detectors/{model}.{format}", model=MODELS, format=["safetensors", "md"])
+
+
 def detection_files():
-    """Everything that `detect` adds: tables, figures, and for each model a detector with its card."""
+    """Everything that `detect` adds: tables, figures and detectors."""
     return [
         *expand("results/{table}.{format}", table=DETECTION_TABLES, format=["parquet", "csv"]),
-        *expand("results/detectors/{model}.{format}", model=MODELS, format=["safetensors", "md"]),
+        *detector_files(),
         *figure_files(FIGURES, kinds=DETECTION_DRAWN),
     ]
 
