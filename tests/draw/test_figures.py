@@ -586,6 +586,7 @@ def test_what_could_not_be_probed_is_named():
     said = "Not probed, because the answers are too few or too one-sided: A on X, B (random weights) on X."
     assert unprobed(about, {"a": "A", "b": "B"}, {"x": "X"}) == said
     assert unprobed(about | {"not_probed": []}, {"a": "A"}, {"x": "X"}) == ""
+    assert unprobed(about, {"a": "A"}, {"y": "Y"}) == "", "of what is shown"
 
 
 def test_a_model_that_was_not_run_in_packs_is_named():

@@ -1,9 +1,9 @@
 """Anchorscope without the workflow.
 
-`load_summary` and `plot_family` read and draw a run's results. `extract` and `summarise` measure a model that is
-already loaded. `load_probes` reads the weights of a run's probes. `load_detector` reads a detector that a run has
-trained, whose `score` says how likely answers are hallucinated. Each is imported on first use, so that drawing needs no
-torch.
+`open`, which is also `anchorscope.open`, opens the results of a run, with all that is in them. `extract` and
+`summarise` measure a model that is already loaded. `load_summary`, `load_probes` and `load_detector` read one file of a
+run; a detector's `score` says how likely answers are hallucinated. `plot_family` draws any summary. Each is imported on
+first use, so that drawing needs no torch.
 """
 
 from importlib import import_module
@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from anchorscope.api.in_hand import extract, summarise
-    from anchorscope.api.results import load_summary
+    from anchorscope.api.results import Results, load_summary
+    from anchorscope.api.results import open as open
     from anchorscope.detect.detector import load_detector
     from anchorscope.draw.figures import plot_family
     from anchorscope.probe.kept import load_probes
 
-__all__ = ["extract", "load_detector", "load_probes", "load_summary", "plot_family", "summarise"]
+# Without `open`: whoever imports all of these still wants Python's own.
+__all__ = ["Results", "extract", "load_detector", "load_probes", "load_summary", "plot_family", "summarise"]
 HOMES = {
+    "Results": "anchorscope.api.results",
     "extract": "anchorscope.api.in_hand",
     "load_detector": "anchorscope.detect.detector",
     "load_probes": "anchorscope.probe.kept",
     "load_summary": "anchorscope.api.results",
+    "open": "anchorscope.api.results",
     "plot_family": "anchorscope.draw.figures",
     "summarise": "anchorscope.api.in_hand",
 }
@@ -34,4 +38,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*globals(), *HOMES])

@@ -1,10 +1,13 @@
 """Checks of what Python code is called with; each mistake is one sentence that names the argument."""
 
+import difflib
 import os
 import reprlib
 from collections.abc import Collection, Mapping
 from numbers import Integral
 from typing import Any
+
+from anchorscope.files.faults import shortened
 
 
 def is_text(value: object) -> bool:
@@ -32,6 +35,14 @@ def check_choices(name: str, value: Any, known: Collection[str], least: int = 0)
     """Refuse what is not a list of at least so many of the known names."""
     if not is_list(value) or len(value) < least or not all(isinstance(one, str) and one in known for one in value):
         raise ValueError(f"{name} is {reprlib.repr(value)}; it must be a list of some of {', '.join(known)}.")
+
+
+def check_known(whose: str, what: str, name: object, known: Collection[str]) -> None:
+    """Refuse a name that is not known; the sentence has those that are, and the one that may be meant."""
+    if not isinstance(name, str) or name not in known:
+        close = difflib.get_close_matches(shortened(name), known, n=1)
+        meant = f" (did you mean {close[0]}?)" if close else ""
+        raise ValueError(f"{whose} has no {what} {shortened(name)}{meant}; it has {', '.join(known) or 'none'}.")
 
 
 def check_texts(name: str, value: Any) -> None:

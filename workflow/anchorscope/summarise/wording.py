@@ -82,7 +82,9 @@ def unprobed(made: Mapping, models: Mapping[str, str], datasets: Mapping[str, st
     """
     titles = mark_random(models, {name: manifest["weights"] for name, manifest in made["models"].items()})
     left_out = [
-        f"{titles[model]} on {datasets[dataset]}" for model, dataset, _ in made["not_probed"] if model in titles
+        f"{titles[model]} on {datasets[dataset]}"
+        for model, dataset, _ in made["not_probed"]
+        if model in titles and dataset in datasets
     ]
     return f"Not probed, because the answers are too few or too one-sided: {', '.join(left_out)}." if left_out else ""
 
