@@ -1,5 +1,6 @@
 """The groups by form: every number against a slow, obvious loop, and truths in which only forms make a gap."""
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import product
 
@@ -44,7 +45,8 @@ def described(forms: list[str | None], inside: list[bool | None] | None = None) 
 
 
 def table_of(examples: pl.DataFrame, place: PlaceLogits, bootstrap_draws: int = BOOTSTRAP_DRAWS) -> pl.DataFrame:
-    return forms_table(examples, place, resample(examples["id"].to_list(), 1, bootstrap_draws, seed=0))
+    with ThreadPoolExecutor(2) as pool:
+        return forms_table(examples, place, resample(examples["id"].to_list(), 1, bootstrap_draws, seed=0), pool)
 
 
 def row_of(table: pl.DataFrame, grouping: str, form: str, rule: str = "honest", logits: str = "measured") -> dict:

@@ -1,6 +1,7 @@
 """Planted truths come back, and nulls stay null, through the same code that measures real runs."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -717,7 +718,8 @@ def test_labels_at_reference_layers_are_averaged_over_the_layers_near_the_best()
     signal = np.array([2.0, 2.0, 0.0])[:, None] * np.where(hallucinated, 1, -1)
     clean = (signal + generator.normal(size=(3, 300)))[None]
     drawn = resample([str(index) for index in range(300)], 1, 300, seed=0)
-    layers = reference_layers(clean, hallucinated, drawn)
+    with ThreadPoolExecutor(2) as pool:
+        layers = reference_layers(clean, hallucinated, drawn, pool)
     assert not layers.chosen[2]
     anchored = generator.random((1, 3, 300)) < 0.4
     delta = generator.normal(size=(1, 3, 300))

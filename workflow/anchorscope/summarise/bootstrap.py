@@ -6,6 +6,7 @@ its own folds and halves. A resample adds to it a random combination of the repe
 as other folds, and probes that learnt from other questions, would change.
 """
 
+import math
 import zlib
 from dataclasses import dataclass
 
@@ -49,7 +50,9 @@ def group_means(
     """
     masks = np.stack([counted & inside, counted & ~inside])
     rows = np.concatenate([masks[:, None], masks[:, None] * values], axis=1, dtype=weights.dtype)
-    sums = weights @ rows.reshape(-1, rows.shape[-1]).T  # the counts among them are whole numbers, so they are exact
+    sums = (
+        weights @ rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1]).T
+    )  # the counts among them are whole numbers, so they are exact
     sums = sums.reshape(len(weights), 2, 1 + len(values), -1).transpose(1, 2, 0, 3).astype(np.float64)
     sums = np.concatenate([sums, sums.sum(0, keepdims=True)])
     sizes = sums[:, 0]

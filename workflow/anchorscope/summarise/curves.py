@@ -6,6 +6,7 @@ very highest layer would depend on rounding.
 """
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -48,15 +49,15 @@ def curves(results: list[RoleResult], resamples: Resamples) -> dict[str, Curve]:
     everyone = np.stack([result.counted.sum(-1) for result in results])  # [roles, repeats, layers]
     inside = np.stack([(result.counted & result.question_anchored).sum(-1) for result in results])
     counts = {"question": inside, "answer": everyone - inside, "all": everyone}
-    once, drawn = (
-        np.stack([_means(result, weights) for result in results])
-        for weights in (np.ones((1, resamples.weights.shape[1])), resamples.weights)
-    )  # [roles, repeats, groups, values, resamples, layers]
+    everyone_once = np.ones((1, resamples.weights.shape[1]))
+    once = np.stack([_means(result, everyone_once, _values(result)) for result in results])
+    drawn = np.stack([_means(result, resamples.weights, _values(result)) for result in results])
+    judged = np.stack([_means(result, everyone_once, result.judged_right[None]) for result in results])
     factors = resamples.factors(results[0].share_learnt)
     found = {}
     for number, (anchor, count) in enumerate(counts.items()):
-        delta_p, delta_logit, judged_right, share = (
-            over_repeats(once[:, :, number, value], drawn[:, :, number, value], factors) for value in range(4)
+        share, delta_p, delta_logit = (
+            over_repeats(once[:, :, number, value], drawn[:, :, number, value], factors) for value in range(3)
         )
         found[anchor] = Curve(
             n=count.mean((0, 1)),
@@ -64,18 +65,27 @@ def curves(results: list[RoleResult], resamples: Resamples) -> dict[str, Curve]:
             delta_p=delta_p,
             delta_logit=delta_logit,
             share=share,
-            judged_right=judged_right.mean,
+            judged_right=known_mean(judged[:, :, number, 1, 0].mean(0)),
         )
     return {**found, "gap": _gap(found["question"], found["answer"], found["all"])}
 
 
-def _means(result: RoleResult, weights: np.ndarray) -> np.ndarray:
-    """Means of each value by group, and the group's share: [repeats, groups, values, resamples, layers]."""
-    values = np.stack([result.delta_p, result.delta_logit, result.judged_right.astype(np.float64)])
+def _values(result: RoleResult) -> np.ndarray:
+    """What is averaged in every resample: [quantities, repeats, layers, examples]."""
+    return np.stack([getattr(result, name) for name in QUANTITIES])
+
+
+def _means(result: RoleResult, weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Each group's share, then its mean of each value: [repeats, groups, 1 + values, resamples, layers].
+
+    Examples that count nowhere, as most do where the result is of one form, are left out of the products.
+    """
+    some = result.counted.any((0, 1))
+    weights = weights if some.all() else weights[:, some]
     by_repeat = []
     for repeat, (inside, counted) in enumerate(zip(result.question_anchored, result.counted, strict=True)):
-        means, shares = group_means(weights, inside, counted, values[:, repeat])
-        by_repeat.append(np.concatenate([means, shares[:, None]], axis=1))
+        means, shares = group_means(weights, inside[:, some], counted[:, some], values[:, repeat][..., some])
+        by_repeat.append(np.concatenate([shares[:, None], means], axis=1))
     return np.stack(by_repeat)
 
 
@@ -200,10 +210,14 @@ class ReferenceLayers:
     drawn: np.ndarray  # [resamples, layers], bool: by the AUC of each resample
 
 
-def reference_layers(clean: np.ndarray, hallucinated: np.ndarray, resamples: Resamples) -> ReferenceLayers:
+def reference_layers(
+    clean: np.ndarray, hallucinated: np.ndarray, resamples: Resamples, pool: ThreadPoolExecutor
+) -> ReferenceLayers:
     """From clean logits [repeats, layers, examples] of the probes behind P."""
     area = np.mean([auc(logits, hallucinated) for logits in clean], axis=0)
-    drawn = np.mean([resampled_auc(logits, hallucinated, resamples.weights) for logits in clean], axis=0)
+    rows = clean.reshape(-1, 1, clean.shape[-1])
+    by_row = pool.map(lambda row: resampled_auc(row, hallucinated, resamples.weights), rows)
+    drawn = np.stack(list(by_row)).reshape(*clean.shape[:2], -1).mean(0).T
     best = int(np.argmax(area))
     reach = float(drawn[:, best].std())
     return ReferenceLayers(area >= area[best] - reach, drawn >= drawn.max(1, keepdims=True) - reach)

@@ -87,31 +87,36 @@ def summary_tables(
     places = {Headline(*names): place for names, place in read_places(delta).items()}
     examples = delta.head(places[headline].folds.shape[1])  # one row of each, in the order of every unit and layer
     resamples = resample(examples["cluster"].to_list(), len(places[headline].folds), bootstrap_draws, seed)
-    best = reference_layers(places[headline].clean[FULL.name], examples["hallucinated"].to_numpy(), resamples)
-    units = [
-        _Unit(
-            headline=at,
-            intervention=intervention,
-            place=place,
-            logits=LOGITS if at == headline else LOGITS[:1],
-            reference=best if (at, intervention) == (headline, LABELLED_UNDER) else None,
-        )
-        for at, place in places.items()
-        for intervention in place.interventions
-    ]
     shown = delta.filter(**vars(headline))
     with ThreadPoolExecutor(threads) as pool:
-        by_unit = pool.map(lambda unit: _tables(unit, resamples, seed), units)
+        clean = places[headline].clean[FULL.name]
+        best = reference_layers(clean, examples["hallucinated"].to_numpy(), resamples, pool)
+        units = [
+            _Unit(
+                headline=at,
+                intervention=intervention,
+                place=place,
+                logits=LOGITS if at == headline else LOGITS[:1],
+                reference=best if (at, intervention) == (headline, LABELLED_UNDER) else None,
+            )
+            for at, place in places.items()
+            for intervention in place.interventions
+        ]
+        looks = [(number, *look) for number, unit in enumerate(units) for look in product(ROLES, unit.logits)]
+        by_look = pool.map(lambda look: list(_curves(units[look[0]], look[1], look[2], resamples, seed)), looks)
         kinds = pool.map(lambda at: _kinds(at, places[at], layers, resamples, seed), places)
-        strata = pool.submit(strata_table, shown, places[headline], resamples)
-        forms = pool.submit(forms_table, examples, places[headline], resamples)
-        summary, series, resampled = zip(*by_unit, strict=True)
+        strata = strata_table(shown, places[headline], resamples, pool)
+        forms = forms_table(examples, places[headline], resamples, pool)
+        found: list[list[Found]] = [[] for _ in units]
+        for (number, *_), some in zip(looks, by_look, strict=True):
+            found[number] += some
+        summary, series, resampled = zip(*map(_tables, units, found), strict=True)
     return {
         "summary": with_auc(pl.concat(summary, how="diagonal"), layers),
         "series": pl.concat(series),
         "kinds": pl.concat(kinds),
-        "strata": with_names(strata.result(), vars(headline)),
-        "forms": with_names(forms.result(), vars(headline)),
+        "strata": with_names(strata, vars(headline)),
+        "forms": with_names(forms, vars(headline)),
         "deepest": deepest_examples(shown, pl.concat(series), layers, headline),
         "resampled": pl.concat(
             table for unit, table in zip(units, resampled, strict=True) if unit.headline == headline
@@ -119,9 +124,8 @@ def summary_tables(
     }
 
 
-def _tables(unit: _Unit, resamples: Resamples, seed: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+def _tables(unit: _Unit, found: list[Found]) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The summary, the series and the resampled curves of one unit."""
-    found = list(_curves(unit, resamples, seed))
     tables = [curve_rows(curve, **names).with_columns(**band(means)) for names, curve, means in found]
     return (
         with_names(pl.concat(tables, how="diagonal"), unit.names),
@@ -130,18 +134,17 @@ def _tables(unit: _Unit, resamples: Resamples, seed: int) -> tuple[pl.DataFrame,
     )
 
 
-def _curves(unit: _Unit, resamples: Resamples, seed: int) -> Iterator[Found]:
-    """Every rule; at the headline with every kind of logits, and for its knockout with labels at reference layers."""
-    for rule, logits in product(ROLES, unit.logits):
-        results = group(unit.place, rule, unit.intervention, logits)
-        names = {"rule": rule, "labels": PLOTTED, "logits": logits}
-        if rule != "fixed" and results:
-            means = _one_mechanism(unit, rule, logits, seed)
-            for anchor, curve in curves(results, resamples).items():
-                yield {**names, "anchor": anchor}, curve, means.get(anchor)
-        if rule != "flip" and results and unit.reference and logits == "measured":
-            for anchor, curve in reference_curves(results, resamples, unit.reference).items():
-                yield {**names, "labels": REFERENCE, "anchor": anchor}, curve, None
+def _curves(unit: _Unit, rule: str, logits: str, resamples: Resamples, seed: int) -> Iterator[Found]:
+    """The curves of one rule and kind of logits; for the headline's knockout also with labels at reference layers."""
+    results = group(unit.place, rule, unit.intervention, logits)
+    names = {"rule": rule, "labels": PLOTTED, "logits": logits}
+    if rule != "fixed" and results:
+        means = _one_mechanism(unit, rule, logits, seed)
+        for anchor, curve in curves(results, resamples).items():
+            yield {**names, "anchor": anchor}, curve, means.get(anchor)
+    if rule != "flip" and results and unit.reference and logits == "measured":
+        for anchor, curve in reference_curves(results, resamples, unit.reference).items():
+            yield {**names, "labels": REFERENCE, "anchor": anchor}, curve, None
 
 
 def _one_mechanism(unit: _Unit, rule: str, logits: str, seed: int) -> dict[str, np.ndarray]:

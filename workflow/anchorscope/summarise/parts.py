@@ -4,6 +4,7 @@ Are the groups forms of questions? How many of each group have each form, and th
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -42,7 +43,9 @@ SCHEMA = {
 }
 
 
-def strata_table(delta: pl.DataFrame, place: PlaceLogits, resamples: Resamples) -> pl.DataFrame:
+def strata_table(
+    delta: pl.DataFrame, place: PlaceLogits, resamples: Resamples, pool: ThreadPoolExecutor
+) -> pl.DataFrame:
     """The curves of each stratum, one row per intervention, rule, anchor and layer; `delta` has the headline's rows.
 
     | stratum | |
@@ -52,7 +55,7 @@ def strata_table(delta: pl.DataFrame, place: PlaceLogits, resamples: Resamples) 
     | unpopular, middling, popular | thirds by popularity, where the dataset has it |
     | near, farther, farthest | thirds by the distance of the knocked-out state from clean ones, at the layer |
     """
-    tables = []
+    found = []
     for (intervention,), unit in delta.partition_by("intervention", as_dict=True, maintain_order=True).items():
         for rule in ("flip", HONEST):
             results = group(place, rule, intervention, "measured")
@@ -60,10 +63,12 @@ def strata_table(delta: pl.DataFrame, place: PlaceLogits, resamples: Resamples) 
                 some = [result.among(part) for result, part in zip(results, members, strict=True)]
                 if any(result.counted.any() for result in some):
                     names = {"intervention": intervention, "stratum": stratum, "rule": rule}
-                    tables += [
-                        curve_rows(curve, **names, anchor=anchor) for anchor, curve in curves(some, resamples).items()
-                    ]
-    return pl.concat(tables)
+                    found.append((names, pool.submit(curves, some, resamples)))
+    return pl.concat(
+        curve_rows(curve, **names, anchor=anchor)
+        for names, by_anchor in found
+        for anchor, curve in by_anchor.result().items()
+    )
 
 
 def _strata(unit: pl.DataFrame, results: list[RoleResult]) -> dict[str, list[np.ndarray]]:
@@ -86,7 +91,9 @@ def _thirds(values: np.ndarray, names: tuple[str, ...]) -> dict[str, np.ndarray]
     return {name: third == number for number, name in enumerate(names)}
 
 
-def forms_table(examples: pl.DataFrame, place: PlaceLogits, resamples: Resamples) -> pl.DataFrame:
+def forms_table(
+    examples: pl.DataFrame, place: PlaceLogits, resamples: Resamples, pool: ThreadPoolExecutor
+) -> pl.DataFrame:
     """One row per rule, logits, grouping and form; `examples` has one row per example, in the order of the logits.
 
     A gap is the mean over layers. That of a form is of its own examples, if there are enough. At `equal` form it is the
@@ -94,12 +101,13 @@ def forms_table(examples: pl.DataFrame, place: PlaceLogits, resamples: Resamples
     layer are left out there: `n` and `share` say how many examples are covered. The gap that is `covered` is of the
     same examples and layers, whatever their form.
     """
-    rows = [
-        {"rule": rule, "logits": logits, **row}
-        for rule, logits in LOOKED_AT
-        for row in _rows(examples, group(place, rule, LABELLED_UNDER, logits), resamples)
-    ]
-    return pl.DataFrame(rows, schema=SCHEMA)
+
+    def look(rule: str, logits: str) -> list[dict]:
+        results = group(place, rule, LABELLED_UNDER, logits)
+        return [{"rule": rule, "logits": logits, **row} for row in _rows(examples, results, resamples)]
+
+    by_look = pool.map(lambda looked_at: look(*looked_at), LOOKED_AT)
+    return pl.DataFrame([row for rows in by_look for row in rows], schema=SCHEMA)
 
 
 def _rows(examples: pl.DataFrame, results: list[RoleResult], resamples: Resamples) -> Iterator[dict]:
