@@ -21,7 +21,7 @@ from anchorscope.summarise.claims import (
 )
 from anchorscope.summarise.claims_page import claims_page
 from anchorscope.summarise.curves import Uncertain, curves, series_row
-from anchorscope.summarise.findings import beside_null, compare_landmark
+from anchorscope.summarise.findings import Comparison, beside_null, compare_landmark, published_beside_measured
 from anchorscope.summarise.grouping import LOGITS, RoleResult
 from anchorscope.summarise.verdict_on_kinds import COMPARED
 from small_things import ROOT
@@ -242,6 +242,22 @@ def test_landmarks_stand_beside_what_was_measured():
     assert compare_landmark(published[1], tolerance=10, flip=near, layouts={"n": "nq"})["agrees"] is None, (
         "not measured on that dataset"
     )
+
+
+def test_landmarks_are_compared_with_published_questions_only():
+    """A bundled dataset, and a user's own, stand beside a published one."""
+    place = {"rule": "flip", "logits": "measured", "intervention": "exact_question"}
+    rows = flip({(name, "question"): [value] for name, value in (("p", -40.0), ("mini", -90.0), ("mine", 20.0))})
+    sources = pl.col("dataset").replace_strict({"p": "hub", "mini": "bundled", "mine": "file"}).alias("source")
+    summary = rows.with_columns(sources, model=pl.lit("m"), **{name: pl.lit(value) for name, value in place.items()})
+    landmark = {"name": "first", "anchor": "question", "layers": [0, 0], "published": [-45, -30]}
+    published = {"tolerance": 10, "models": {"owner/m": [landmark]}}
+    layouts = {"p": "popqa", "mini": "nq", "mine": "own"}
+    models = {"m": {"source": {"hub": "owner/m"}}}
+    (found,) = published_beside_measured(Comparison([], layouts, published), summary, models)
+    assert (found["measured_low"], found["measured_high"], found["agrees"]) == (-40.0, -40.0, True)
+    (none,) = published_beside_measured(Comparison([], {"mini": "nq"}, published), summary, models)
+    assert none["agrees"] is None
 
 
 def test_the_shipped_landmarks_fit_the_published_models():

@@ -5,12 +5,15 @@ as if they were layers.
 """
 
 from collections.abc import Iterator
-from itertools import product
+from functools import cache
+from itertools import combinations, product
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
+from anchorscope.compare.judging import judge_differences
 from anchorscope.probe.anchor_rules import FULL, HALF_A, PROBES, SECOND_B
 from anchorscope.probe.examples import assign_folds, assign_halves
 from anchorscope.probe.logistic import fit
@@ -242,14 +245,10 @@ def other_questions(kind: str, draws: int) -> Iterator[tuple[dict, np.ndarray]]:
         yield states, side
 
 
-@pytest.mark.parametrize("kind", CHANGES)
-def test_intervals_hold_what_other_questions_and_other_probes_give_on_average(kind):
-    """The truth is the mean estimate over all sets of questions. 95 % is promised; the bounds allow for 200 draws.
-
-    Under `flip` probes share most of what they learnt from, so that three repeats tell less about other questions.
-    """
-    drawn = resample(names(OTHERS), REPEATS, RESAMPLES, seed=0)
-    found: dict[tuple[str, str], list[np.ndarray]] = {}
+@cache
+def runs_on_other_questions(kind: str) -> list[PlaceLogits]:
+    """The logits of 200 sets of questions, as many at once as if they were layers of a run."""
+    places = []
     for number, (states, side) in enumerate(other_questions(kind, draws=200)):
         seeds = [1000 * repeat + number for repeat in range(REPEATS)]
         scores = [cross_fitted(states, side, seed) for seed in seeds]
@@ -263,6 +262,19 @@ def test_intervals_hold_what_other_questions_and_other_probes_give_on_average(ki
             },
             folds=np.stack([split(side, seed)[0].numpy() for seed in seeds]),
         )
+        places.append(place)
+    return places
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_intervals_hold_what_other_questions_and_other_probes_give_on_average(kind):
+    """The truth is the mean estimate over all sets of questions. 95 % is promised; the bounds allow for 200 draws.
+
+    Under `flip` probes share most of what they learnt from, so that three repeats tell less about other questions.
+    """
+    drawn = resample(names(OTHERS), REPEATS, RESAMPLES, seed=0)
+    found: dict[tuple[str, str], list[np.ndarray]] = {}
+    for place in runs_on_other_questions(kind):
         for rule, logits in product(("flip", "honest"), LOGITS):
             gap = curves(group(place, rule, "exact_question", logits), drawn)["gap"].delta_p
             found.setdefault((rule, logits), []).append(np.stack([gap.mean, *interval(gap.resampled)]))
@@ -272,6 +284,31 @@ def test_intervals_hold_what_other_questions_and_other_probes_give_on_average(ki
         held[key] = float(((low <= mean.mean()) & (mean.mean() <= high)).mean())
     assert min(rate for (rule, _), rate in held.items() if rule == "honest") >= 0.92, held
     assert min(held.values()) >= 0.85, held
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_two_runs_on_other_questions_are_seldom_beyond_one_another(kind):
+    """Both curves of every pair of runs, of which 5 % may have a layer beyond."""
+    drawn = resample(names(OTHERS), REPEATS, RESAMPLES, seed=0)
+    runs = []
+    for place in runs_on_other_questions(kind):
+        both = curves(group(place, "flip", "exact_question", "measured"), drawn)
+        ends = {
+            anchor: (both[anchor].delta_p.mean, *interval(both[anchor].delta_p.resampled))
+            for anchor in ("question", "answer")
+        }
+        runs.append(
+            pl.concat(
+                pl.DataFrame(dict(zip(("value", "low", "high"), some, strict=True))).with_columns(what=pl.lit(anchor))
+                for anchor, some in ends.items()
+            )
+        )
+    beyond = []
+    for one, other in combinations(runs, 2):
+        there = other.select(other="value", other_low="low", other_high="high")
+        numbers = pl.concat([one, there], how="horizontal").with_columns(model=pl.lit("m"), dataset=pl.lit("d"))
+        beyond.append(judge_differences(numbers, at_once=len(numbers))["beyond"].any())
+    assert sum(beyond) <= 0.05 * len(beyond), f"{sum(beyond)} of {len(beyond)}"
 
 
 LOGIT_DRAWS, EXAMPLES = 200, 400

@@ -55,11 +55,11 @@ def claims_page(findings: Findings, claims: Iterable[Claim]) -> str:
         ("Published landmarks", LANDMARKS, landmark_rows(findings.landmarks)),
     ):
         if beside:
-            parts += [f"## {title}", explained, _table(list(beside[0]), beside)]
+            parts += [f"## {title}", explained, markdown_table(list(beside[0]), beside)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _table(titles: Sequence[str], rows: Sequence[Row]) -> str:
+def markdown_table(titles: Sequence[str], rows: Sequence[Row]) -> str:
     """What a row has nothing for is a dash; what has no title stands behind the others."""
     cells = [titles, *({**dict.fromkeys(titles), **row}.values() for row in rows)]
     lines = [f"| {' | '.join(map(number_text, some))} |" for some in cells]
@@ -77,7 +77,7 @@ def _claim_table(judged: list[JudgedClaim], effect: str) -> str:
         }
         for row in judged
     ]
-    return _table(list(rows[0]), rows)
+    return markdown_table(list(rows[0]), rows)
 
 
 def _parts_table(judged: list[JudgedClaim]) -> str:
@@ -91,7 +91,7 @@ def _parts_table(judged: list[JudgedClaim]) -> str:
         }
         for row in judged
     ]
-    return _table(["model", "dataset", "groups", "verdict", *titles], rows)
+    return markdown_table(["model", "dataset", "groups", "verdict", *titles], rows)
 
 
 def decimals_of(title: str) -> int:

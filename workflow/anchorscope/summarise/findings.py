@@ -187,8 +187,9 @@ def judge_kinds(accounts: pl.DataFrame, told_apart: pl.DataFrame, models: Sequen
 def published_beside_measured(comparison: Comparison, summary: pl.DataFrame, models: Mapping[str, dict]) -> list[dict]:
     """One row per landmark of each trained model of this run that the published figures show."""
     published, rows = comparison.published, []
+    asked = asked_as_published(summary, comparison.layouts)
     for name, manifest in models.items():
-        flip = summary.filter(model=name, rule="flip", logits="measured", intervention="exact_question")
+        flip = asked.filter(model=name, rule="flip", logits="measured", intervention="exact_question")
         rows += [
             {"model": name, **compare_landmark(landmark, published["tolerance"], flip=flip, layouts=comparison.layouts)}
             for landmark in published["models"].get(manifest["source"].get("hub"), [])
@@ -196,30 +197,39 @@ def published_beside_measured(comparison: Comparison, summary: pl.DataFrame, mod
     return rows
 
 
-def compare_landmark(landmark: dict, tolerance: float, flip: pl.DataFrame, layouts: dict[str, str]) -> dict:
-    """A landmark of a model: published and measured range over the datasets, and whether they agree.
+def asked_as_published(rows: pl.DataFrame, layouts: Mapping[str, str]) -> pl.DataFrame:
+    """The rows of datasets with published questions: neither bundled ones nor a user's own."""
+    wanted = [name for name, layout in layouts.items() if layout != "own"]
+    return rows.filter(pl.col("dataset").is_in(wanted), pl.col("source") != "bundled")
+
+
+def at_landmark(landmark: dict, flip: pl.DataFrame, layouts: Mapping[str, str]) -> pl.DataFrame:
+    """The rows of a model that a landmark is about: those of its layers, or the deepest one on its dataset.
 
     `flip` holds the model's headline summary under that rule; `layouts` says whose questions a dataset has.
     """
-    first, last = landmark["layers"]
-    low, high = landmark["published"]
     rows = flip.filter(anchor=landmark["anchor"]).drop_nulls("delta_p")
+    if "deepest" not in landmark:
+        return rows.filter(pl.col("layer").is_between(*landmark["layers"]))
+    wanted = [name for name, layout in layouts.items() if layout == landmark["deepest"]]
+    return rows.filter(pl.col("dataset").is_in(wanted)).sort("delta_p").head(1)
+
+
+def compare_landmark(landmark: dict, tolerance: float, flip: pl.DataFrame, layouts: Mapping[str, str]) -> dict:
+    """A landmark of a model: published and measured range over the datasets, and whether they agree."""
+    low, high = landmark["published"]
     published = {"landmark": landmark["name"], "published_low": low, "published_high": high}
-    if "deepest" in landmark:
-        wanted = [name for name, layout in layouts.items() if layout == landmark["deepest"]]
-        rows = rows.filter(pl.col("dataset").is_in(wanted)).sort("delta_p").head(1)
-        inside = rows.filter(pl.col("layer").is_between(first, last))
-    else:
-        rows = inside = rows.filter(pl.col("layer").is_between(first, last))
+    rows = at_landmark(landmark, flip, layouts)
     if rows.is_empty():
         return published | {"measured_low": None, "measured_high": None, "layers": None, "agrees": None}
     values, layers = rows["delta_p"].to_list(), rows["layer"].to_list()
     near = low - tolerance <= min(values) and max(values) <= high + tolerance
+    inside = rows["layer"].is_between(*landmark["layers"]).any()
     return published | {
         "measured_low": min(values),
         "measured_high": max(values),
         "layers": f"{min(layers)}–{max(layers)}",
-        "agrees": near and not inside.is_empty(),
+        "agrees": near and inside,
     }
 
 

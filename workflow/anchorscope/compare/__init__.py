@@ -1,0 +1,1 @@
+"""A run beside the published figures, and beside another run."""
