@@ -40,6 +40,7 @@ rule fetch:
     input:
         local(expand("results/models/{model}.json", model=MODELS)),
         expand("results/raw/{dataset}.parquet", dataset=DATASETS),
+        "results/licences.json",
 
 
 rule answers:

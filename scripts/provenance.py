@@ -6,6 +6,7 @@ Writes one JSON file that is the same whenever these are, wherever and whenever 
 import json
 
 from anchorscope.files.atomic import write_text
+from anchorscope.files.identity import read_json
 from anchorscope.files.logs import configure_logging
 from anchorscope.files.run_record import run_record
 
@@ -16,5 +17,6 @@ record = run_record(
     config=json.loads(snakemake.params.config),
     code=json.loads(snakemake.params.fingerprints),
     datasets=json.loads(snakemake.params.origins),
+    licences=read_json(snakemake.input.licences),
 )
 write_text(snakemake.output[0], json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n")

@@ -726,6 +726,13 @@ def test_a_style_file_sets_colours_sizes_and_type(tables, tmp_path):
     assert tuple(figure.get_size_inches()) == (5, 4)
 
 
+def test_no_style_starts_latex(summary, tmp_path):
+    own = tmp_path / "own.mplstyle"
+    own.write_text(f"{BUNDLED_STYLE.read_text()}\ntext.usetex: True\ntext.latex.preamble: \\input{{/etc/hostname}}\n")
+    save(plot_family(summary, style=own), tmp_path / "figure.svg", read_style(own))
+    assert "Layer" in (tmp_path / "figure.svg").read_text()
+
+
 def test_a_title_is_text_and_no_formula(summary, tmp_path):
     title = "Costs $5_a or 6^b$ & <more>"
     save(plot_family(summary, {"small": title}, {"nq": title}), tmp_path / "figure.svg", read_style())

@@ -315,6 +315,7 @@ def make_provenance(layers: dict[str, int], datasets: list[str]) -> dict:
         "models": dict.fromkeys(layers, manifest),
         "computed": {name: [computed] for name in layers},
         "datasets": {name: {"source": "file", "sha256": "0" * 64} for name in datasets},
+        "licences": {"models": dict.fromkeys(layers, "apache-2.0"), "datasets": dict.fromkeys(datasets, "mit")},
         "libraries": {"torch": "2"},
         "python": "3",
     }

@@ -247,6 +247,25 @@ def test_a_config_with_which_nothing_can_be_computed_is_refused(saved, settings,
         measured(saved)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"attn_implementation": "kernels-community/some-attention"},
+        {"_attn_implementation": {"": "sdpa", "text_config": "owner/some-attention"}},
+        {"text_config": {"experts_implementation": "owner/some-experts"}},
+    ],
+)
+def test_a_config_that_names_code_on_the_hub_is_refused(saved, settings):
+    reconfigure(saved, **settings)
+    with pytest.raises(ValueError, match=r"^config.json of mine says \w+_implementation is .*; code that comes with a"):
+        measured(saved)
+
+
+def test_a_config_that_names_an_attention_of_the_library_is_loaded(saved):
+    reconfigure(saved, attn_implementation="sdpa")
+    measured(saved)
+
+
 def test_a_tokenizer_with_a_setting_of_another_kind_is_refused(saved):
     file = saved / "tokenizer_config.json"
     file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | {"model_max_length": [1]}))

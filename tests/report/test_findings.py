@@ -17,6 +17,7 @@ from anchorscope.report.findings import (
     verdict_counts,
 )
 from anchorscope.report.page import Section, page
+from anchorscope.report.tables import licence_table
 from anchorscope.summarise.findings import WHY_NOT_PROBED
 from synthetic_run import HEADLINE, make_layers, make_provenance, make_series, make_summary, make_text
 
@@ -176,3 +177,14 @@ def test_a_section_opens_with_its_sentences_escaped():
     assert '<p class="finding">a &lt; b</p>' in one
     assert several.index("<li>a &lt; b</li>") < several.index("<li>second</li>") < several.index("<p>content")
     assert 'class="finding"' not in page(Markup(), [Section("Here", Markup("<p>content</p>"))])
+
+
+def test_licences_are_listed_and_a_record_from_before_they_were_asked_for_states_none():
+    models, datasets = {"small": "Small"}, {"nq": "NQ"}
+    stated = {"models": {"small": "mit"}, "datasets": {"nq": "cc-by-sa-3.0"}}
+    assert dict(licence_table(stated, models, datasets).rows()) == {
+        "weights of Small": "mit",
+        "questions of NQ": "cc-by-sa-3.0",
+        "figures and numbers of this run": "yours",
+    }
+    assert licence_table({}, models, datasets)["licence"].to_list() == ["not stated", "not stated", "yours"]

@@ -65,6 +65,13 @@ def test_lists_are_numbers_with_spaces_between_them_in_csv():
     assert as_text(pl.DataFrame({"folds": [[0, 2], []]}))["folds"].to_list() == ["0 2", ""]
 
 
+def test_a_text_that_a_spreadsheet_would_run_is_only_text_in_csv():
+    texts = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\t=1", "capital", "a=b", None]
+    table = as_text(pl.DataFrame({"value": texts, "n": range(-4, 4), "folds": [[-1.5, 2.0]] * 8}))
+    assert table["value"].to_list() == [*(f"'{text}" for text in texts[:5]), "capital", "a=b", None]
+    assert (table["n"].to_list(), table["folds"][0]) == (list(range(-4, 4)), "-1.5 2.0")
+
+
 def test_the_headline_is_one_component_at_one_position():
     table = pl.DataFrame({"component": ["resid", "resid", "mlp"], "position": ["final", "answer_last", "final"]})
     assert table.filter(**vars(Headline("resid", "final"))).rows() == [("resid", "final")]

@@ -118,7 +118,7 @@ def test_another_revision_of_one_model_reruns_its_chain_and_no_other(paper, conf
     done = subprocess.run(command, cwd=paper, capture_output=True, text=True)
     chain = ("answer", "choose", "extract", "probe", "read_text", "estimate", "weigh_kinds")
     pairs = dict.fromkeys(chain, len(config["datasets"]))
-    once = dict.fromkeys(("fetch_model", "summarise", "count_examples", "report", "provenance"), 1)
+    once = dict.fromkeys(("fetch_model", "read_licences", "summarise", "count_examples", "report", "provenance"), 1)
     assert jobs(done) == {**pairs, **once, "draw": len(config["figures"])}
     assert set(re.findall(r"model=([\w.-]+)", done.stdout + done.stderr)) == {name}
 

@@ -242,7 +242,9 @@ def test_adding_a_model_runs_only_its_jobs_the_aggregation_and_the_figures(rerun
     write_config(rerun, config)
     done = snakemake(rerun, "--dry-run")
     assert jobs(done) == dict(
-        AGGREGATION, fetch_model=1, answer=4, choose=4, extract=4, probe=2, read_text=2, estimate=2, weigh_kinds=2
+        AGGREGATION,
+        **{"fetch_model": 1, "read_licences": 1},
+        **{"answer": 4, "choose": 4, "extract": 4, "probe": 2, "read_text": 2, "estimate": 2, "weigh_kinds": 2},
     )
     touched = set(re.findall(r"model=([\w-]+)", done.stdout + done.stderr))
     assert touched == {"other"}
@@ -325,7 +327,9 @@ def test_moving_a_config_with_random_weights_reruns_nothing_and_editing_it_rerun
     edited = snakemake(folder, "--dry-run")
     assert moved == {"report": 1, "provenance": 1}, "the settings in them name the file"
     assert jobs(edited) == dict(
-        AGGREGATION, fetch_model=1, answer=2, choose=2, extract=2, probe=1, read_text=1, estimate=1, weigh_kinds=1
+        AGGREGATION,
+        **{"fetch_model": 1, "read_licences": 1},
+        **{"answer": 2, "choose": 2, "extract": 2, "probe": 1, "read_text": 1, "estimate": 1, "weigh_kinds": 1},
     )
     assert set(re.findall(r"model=([\w-]+)", edited.stdout + edited.stderr)) == {"shape"}
 
@@ -337,7 +341,7 @@ def test_adding_a_dataset_runs_only_its_jobs_the_aggregation_and_the_figures(rer
     config["datasets"]["three"] = {"title": "Three", "layout": "nq", "source": "file", "path": "three.jsonl"}
     write_config(rerun, config)
     done = snakemake(rerun, "--dry-run")
-    prepared = {"fetch_questions": 1, "normalize": 1, "answer": 2, "choose": 2, "extract": 2}
+    prepared = {"fetch_questions": 1, "read_licences": 1, "normalize": 1, "answer": 2, "choose": 2, "extract": 2}
     judged = {"probe": 1, "read_text": 1, "estimate": 1, "weigh_kinds": 1}
     assert jobs(done) == {**AGGREGATION, **prepared, **judged}
     assert set(re.findall(r"dataset=([\w-]+)", done.stdout + done.stderr)) == {"three"}
@@ -596,7 +600,7 @@ def test_removing_a_model_drops_it_from_tables_and_figures_and_keeps_its_files(r
     del config["models"]["shape"]
     config["figures"]["main"]["models"].remove("shape")
     write_config(folder, config)
-    assert jobs(snakemake(folder, "--dry-run")) == AGGREGATION
+    assert jobs(snakemake(folder, "--dry-run")) == AGGREGATION | {"read_licences": 1}
     done = snakemake(folder)
     assert done.returncode == 0, done.stderr
     assert set(pl.read_parquet(folder / "results/summary.parquet")["model"]) == {"tiny"}
@@ -611,6 +615,10 @@ def test_a_run_says_what_made_it(finished):
     assert set(made["code"]) == {path.stem for path in (finished / "scripts").glob("*.py")}
     assert made["models"]["tiny"]["revision"]
     assert made["datasets"]["one"]["sha256"] == hashlib.sha256((finished / "one.jsonl").read_bytes()).hexdigest()
+    assert made["licences"] == {
+        "models": {"tiny": "not stated"},
+        "datasets": {"one": "not stated", "two": "not stated"},
+    }
     assert made["libraries"]["torch"] == version("torch")
     why = "the config asks for it"
     with_one_thread = {"dtype": "float32", "dtype_because": why, "device": processor(), "threads": 1}

@@ -3,6 +3,7 @@
 #      results/{examples,questions}.csv, results/questions/…, results/answers/…, results/delta/…,
 #      results/figures/*/*.svg and .png, results/models/*.json, the style file; where `detect` was asked for also what it makes
 # Out: results/report.html
+#      results/licences.json     under which licences models and datasets stand
 #      results/provenance.json   settings, code, models, datasets, libraries and devices that made the run
 
 # The report's code is fingerprinted without these.
@@ -62,10 +63,34 @@ rule report:
         "../../scripts/report.py"
 
 
+rule read_licences:
+    """Ask under which licences models and datasets stand, where they come from."""
+    input:
+        local(expand("results/models/{model}.json", model=MODELS)),
+    output:
+        "results/licences.json",
+    log:
+        "results/logs/read_licences.log",
+    benchmark:
+        "results/benchmarks/read_licences.tsv"
+    conda:
+        "../../envs/model.yaml"
+    resources:
+        mem_mb=grows(1000),
+        runtime=grows(10),
+    params:
+        # Without the hash: a local file that is edited states no other licence.
+        origins=lambda wildcards: canonical_json({name: {**origin(name), "sha256": None} for name in DATASETS}),
+        code=code("read_licences.py"),
+    script:
+        "../../scripts/read_licences.py"
+
+
 rule provenance:
     """Write down what made this run."""
     input:
         manifests=local(expand("results/models/{model}.json", model=MODELS)),
+        licences="results/licences.json",
         # Which machine computed is in the metadata of what it wrote; every file of a shard has the same.
         answers=shard_files("answers"),
         activations=[

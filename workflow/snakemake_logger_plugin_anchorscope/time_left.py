@@ -34,6 +34,7 @@ WEIGHTS = {
     "summarise": 3,
     "count_examples": 1,
     "draw": 25,
+    "read_licences": 3,
     "provenance": 1,
     "report": 12,
 }

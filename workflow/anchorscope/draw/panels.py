@@ -47,6 +47,7 @@ FIXED = {
     "svg.fonttype": "none",  # text stays text
     "pdf.fonttype": 42,
     "svg.hashsalt": "anchorscope",  # the same figure gives the same file
+    "text.usetex": False,  # LaTeX would read and write whatever files a style tells it to
     "text.parse_math": False,  # dollar signs in a title do not make it a formula
     "figure.autolayout": False,  # `grid` lays the figure out
     "figure.constrained_layout.use": False,

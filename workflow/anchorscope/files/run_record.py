@@ -1,4 +1,4 @@
-"""What made a run: its settings, code, models, datasets, libraries, and what its models were computed on."""
+"""What made a run: its settings, code, models, datasets, licences, libraries, and what its models were computed on."""
 
 import platform
 from collections.abc import Iterable, Mapping

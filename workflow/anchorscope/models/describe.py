@@ -56,11 +56,29 @@ def check_config(folder: Path, name: str) -> PreTrainedConfig:
             "that comes with a model is never run."
         )
     check_layers(raw, name)
+    _check_kernels(raw, name)
     with naming(f"config.json of {name} does not describe a {kind} model"):
         config = read_config(folder)
         config.get_text_config()
     check_kind(config, name)
     return config
+
+
+def _check_kernels(raw: dict, name: str) -> None:
+    """Refuse a config.json that names a repository on the hub whose code the library would fetch and run."""
+    waiting: list[object] = [raw]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        elif isinstance(part, dict):
+            waiting += part.values()
+            for key, value in part.items():
+                if key.endswith("_implementation") and "/" in str(value):
+                    raise ValueError(
+                        f"config.json of {name} says {key} is {reprlib.repr(value)}, which is code on the hub; code "
+                        "that comes with a model is never run."
+                    )
 
 
 def _shapes_of_different(folder: Path, config: PreTrainedConfig) -> dict[str, tuple[int, ...]]:

@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from anchorscope.draw.figures import intervention_title
 from anchorscope.extract.axes import Headline
+from anchorscope.files.licences import NOT_STATED
 from anchorscope.report.figures import Link
 from anchorscope.report.page import render
 from anchorscope.summarise.parts import COVERED, DISTANCE, EQUAL, MIN_EXAMPLES
@@ -199,11 +200,23 @@ def provenance_section(provenance: Mapping, models: Titles, datasets: Titles, fi
         models=list(models.values()),
         properties={what: [manifest[what] for manifest in manifests] for what in manifests[0]},
         datasets=pl.DataFrame(origins),
+        licences=licence_table(provenance.get("licences", {}), models, datasets),
         python=provenance["python"],
         libraries=" · ".join(f"{name} {version}" for name, version in sorted(provenance["libraries"].items())),
         settings=json.dumps(provenance["config"], indent=2, ensure_ascii=False),
         file=file,
     )
+
+
+def licence_table(stated: Mapping, models: Titles, datasets: Titles) -> pl.DataFrame:
+    """Whose licences a run touches; a record of before they were asked for has none."""
+    whose = [("models", "weights of", models), ("datasets", "questions of", datasets)]
+    rows = [
+        {"what": f"{what} {title}", "licence": stated.get(kind, {}).get(name, NOT_STATED)}
+        for kind, what, titles in whose
+        for name, title in titles.items()
+    ]
+    return pl.DataFrame([*rows, {"what": "figures and numbers of this run", "licence": "yours"}])
 
 
 def _described(manifest: Mapping, computed: list[dict]) -> dict[str, str]:

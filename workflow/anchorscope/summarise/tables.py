@@ -117,5 +117,10 @@ def write_tables(tables: Mapping[str, pl.DataFrame], outputs: Mapping[str, str],
 
 
 def as_text(table: pl.DataFrame) -> pl.DataFrame:
-    """A table that CSV can hold: lists become numbers with spaces between them."""
-    return table.with_columns(pl.col(pl.List).list.eval(pl.element().cast(pl.String)).list.join(" "))
+    """A table that CSV can hold: lists become numbers with spaces between them.
+
+    A text that a spreadsheet would take for a formula, such as a property of foreign questions, gets an apostrophe.
+    """
+    formula = pl.col(pl.String).str.contains(r"^[=+\-@\t\r]")
+    safe = table.with_columns(pl.when(formula).then("'" + pl.col(pl.String)).otherwise(pl.col(pl.String)).name.keep())
+    return safe.with_columns(pl.col(pl.List).list.eval(pl.element().cast(pl.String)).list.join(" "))
