@@ -116,6 +116,8 @@ LOOPS = "{% for a in range(99999) %}" * 3 + "{% endfor %}" * 3
         ("{{ 'x' * 10**10 }}", "it takes more than 1 GB of memory"),
         ("{% for a in range(99999) %}Once more.{% endfor %}", "it makes more than 400,000 bytes"),
         ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "RecursionError: "),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "SecurityError: access to attribute '__class__'"),
+        ("{{ cycler.__init__.__globals__.os.system('true') }}", "SecurityError: access to attribute '__init__'"),
         ("{% if %}", "TemplateSyntaxError: "),
         ("{{ messages[7].content.x }}", "UndefinedError: "),
         ("{{ raise_exception('No user here.') }}", "TemplateError: No user here"),

@@ -18,7 +18,7 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 FOREIGN = set(
     """
     activate __pycache__ npy uint16 uint32 upgrade EOFError marshal recording HF_ENDPOINT HF_HUB_OFFLINE
-    pre_feedforward_layernorm provider s3 bucket tmux USER
+    HF_HUB_DISABLE_TELEMETRY kernels auto_map pre_feedforward_layernorm storage provider s3 bucket tmux USER
     sinfo sacctmgr associations QOSMax PerJobLimit MinJobAge
     """.split()
 )
