@@ -203,8 +203,8 @@ def test_weights_and_activations_take_the_disk_that_the_config_lets_expect(defau
 
 
 @of_the_whole
-def test_the_readmes_extract_command_keeps_the_examples_that_the_rule_keeps(default_run):
-    (words,) = re.findall(r"^python (-m anchorscope .*)$", (ROOT / "README.md").read_text(), re.M)
+def test_the_pages_extract_command_keeps_the_examples_that_the_rule_keeps(default_run):
+    (words,) = re.findall(r"^python (-m anchorscope .*)$", (ROOT / "docs/cluster.md").read_text(), re.M)
     environment = {**os.environ, "PYTHONPATH": str(default_run / "workflow")}
     subprocess.run([sys.executable, *words.split()], cwd=default_run, env=environment, check=True)
     rule = default_run / "results/activations/smollm2-135m/nq-mini/0000/resid.answer_last.parquet"
