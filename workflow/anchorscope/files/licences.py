@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
 from anchorscope.files.faults import fault_of_file, shortened
 from anchorscope.files.identity import gguf_file
 from anchorscope.files.logs import log
@@ -63,6 +61,8 @@ def _of_card(card: Path) -> str:
     """What stands in front of a card; licences that the hub has no word for are there as `other`, with a name."""
     if fault_of_file(card, LONGEST_CARD):
         return NOT_STATED
+    import yaml  # which the report, that only lists licences, does without
+
     front = FRONT_MATTER.match(card.read_text(encoding="utf-8"))
     about = yaml.safe_load(front[1]) if front else None
     if not isinstance(about, dict):
