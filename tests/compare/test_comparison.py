@@ -123,6 +123,7 @@ def test_figure_table_and_page_are_written_and_say_the_same(compared):
         assert f"## {heading}\n" in page
     assert page.count("| beyond |") + page.count("| beyond: ") == sum(table["verdict"] == "beyond")
     assert "  beyond: Llama-3.2-1B on NQ, Question-Anchored curve (layer " in said
+    assert "](comparison.svg)" in page
     assert "| 1. Question-Anchored lies below Answer-Anchored | Llama-3.2-1B | all | as measured | supported: " in page
 
 
@@ -168,10 +169,12 @@ def test_marks_are_where_the_landmarks_say(tmp_path):
         ({"source": "bundled"}, "questions bundled with Anchorscope, not the published datasets."),
     ],
 )
-def test_the_figure_says_where_weights_are_random_and_questions_are_bundled(change, note, tmp_path):
-    run = read_finished(plant_run(tmp_path, {"m": 4}, **change))
-    title = draw_comparison(run, None, [], PUBLISHED)._suptitle.get_text()
+def test_figure_and_page_say_where_weights_are_random_and_questions_are_bundled(change, note, tmp_path):
+    run = plant_run(tmp_path / "run", {"m": 4}, **change)
+    title = draw_comparison(read_finished(run), None, [], PUBLISHED)._suptitle.get_text()
     assert note in " ".join(title.split())
+    compare_runs(run, output=tmp_path, landmarks=LANDMARKS)
+    assert note in (tmp_path / "comparison.md").read_text(encoding="utf-8")
 
 
 def break_summary(folder: Path) -> None:
@@ -199,6 +202,12 @@ def test_what_is_missing_or_damaged_is_one_sentence_and_nothing_is_written(damag
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_place_of_the_output_is_one_sentence(tmp_path):
+    run = plant_run(tmp_path / "run", {"m": 4})
+    with pytest.raises(ValueError, match=r"claims\.json is no folder; name one for the comparison\.$"):
+        compare_runs(run, output=run / "claims.json", landmarks=LANDMARKS)
 
 
 def test_a_table_of_nothing_but_what_cannot_be_compared_has_all_columns(tmp_path):

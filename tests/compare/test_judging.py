@@ -10,9 +10,9 @@ import yaml
 
 from anchorscope.compare.finished import read_finished
 from anchorscope.compare.judging import (
-    BEYOND,
+    BEYOND_REACH,
     NOT_COMPARABLE,
-    WITHIN,
+    WITHIN_REACH,
     Compared,
     beside_other,
     beside_published,
@@ -64,7 +64,7 @@ def verdicts(rows: list[Compared]) -> set[str]:
 
 def test_landmarks_that_are_met_are_within_on_every_dataset(tmp_path):
     rows = published(tmp_path, met)
-    assert verdicts(rows) == {WITHIN}
+    assert verdicts(rows) == {WITHIN_REACH}
     assert {row.dataset for row in rows} == set(LAYOUTS)
     assert len(rows) == 3 * len(LAYOUTS) + 1, "three landmarks of all datasets, and the deepest layer on PopQA"
     assert {row.difference for row in rows} == {0.0}
@@ -78,7 +78,7 @@ def test_landmarks_that_are_met_are_within_on_every_dataset(tmp_path):
         ("answer", 0, "Answer-Anchored in all layers"),
     ],
 )
-@pytest.mark.parametrize(("by", "verdict"), [(9.0, WITHIN), (11.0, BEYOND)])
+@pytest.mark.parametrize(("by", "verdict"), [(9.0, WITHIN_REACH), (11.0, BEYOND_REACH)])
 def test_a_landmark_is_beyond_when_it_is_missed_by_more_than_the_tolerance(
     anchor, layer, missed, by, verdict, tmp_path
 ):
@@ -88,12 +88,12 @@ def test_a_landmark_is_beyond_when_it_is_missed_by_more_than_the_tolerance(
     assert [row.verdict for row in rows if (row.dataset, row.what) == ("nq", missed)] == [verdict]
     (row,) = (row for row in rows if (row.dataset, row.what) == ("nq", missed))
     assert (row.layer, row.difference) == (layer, outwards)
-    assert {one.verdict for one in rows if one is not row} == {WITHIN}
+    assert {one.verdict for one in rows if one is not row} == {WITHIN_REACH}
 
 
 def test_a_curve_that_is_deepest_in_other_layers_than_published_is_beyond(tmp_path):
     rows = published(tmp_path, moved(met, -6.0, "question", 3))
-    (row,) = (row for row in rows if row.verdict == BEYOND)
+    (row,) = (row for row in rows if row.verdict == BEYOND_REACH)
     assert (row.dataset, row.layer, row.value) == ("popqa", 3, -56.0)
     assert row.because == "deepest at layer 3, published at 8 to 12"
 
@@ -103,7 +103,10 @@ def test_a_curve_that_is_deepest_in_other_layers_than_published_is_beyond(tmp_pa
     [
         ({"source": "bundled"}, "these are not the published questions"),
         ({"datasets": {"own": "My questions"}}, "these are not the published questions"),
-        ({"config": {"headline": {"component": "mlp", "position": "final"}}}, "it was measured at final of mlp"),
+        (
+            {"config": {"headline": {"component": "mlp", "position": "final"}}},
+            "the published figures show resid at answer_last, this run's headline is mlp at final",
+        ),
     ],
 )
 def test_other_questions_and_other_places_are_not_compared_with_the_published_figures(change, because, tmp_path):
@@ -122,10 +125,10 @@ def test_a_model_that_no_published_figure_shows_is_one_row(tmp_path):
 def test_a_run_is_within_itself_everywhere():
     gallery = ROOT / "docs/gallery"
     rows = compared(gallery, gallery)
-    assert verdicts(rows) <= {WITHIN, NOT_COMPARABLE}
-    assert {row.difference for row in rows if row.verdict == WITHIN} == {0.0}
+    assert verdicts(rows) <= {WITHIN_REACH, NOT_COMPARABLE}
+    assert {row.difference for row in rows if row.verdict == WITHIN_REACH} == {0.0}
     # Both curves and both gaps of two models on four datasets, but for one curve of fewer than 20 examples.
-    assert [row.verdict for row in rows].count(WITHIN) == 2 * 4 * 4 - 1
+    assert [row.verdict for row in rows].count(WITHIN_REACH) == 2 * 4 * 4 - 1
     (left,) = (row for row in rows if row.verdict == NOT_COMPARABLE)
     assert (left.model, left.dataset, left.what) == ("smollm2-135m", "nq", "Question-Anchored curve")
 
@@ -133,7 +136,7 @@ def test_a_run_is_within_itself_everywhere():
 def test_a_curve_that_is_moved_by_thirty_points_is_beyond_and_no_other_is(tmp_path):
     here = plant_run(tmp_path / "a", {"m": LAYERS}, moved(level, -30.0, "question", 7, dataset="nq"))
     rows = compared(here, plant_run(tmp_path / "b", {"m": LAYERS}))
-    (row,) = (row for row in rows if row.verdict == BEYOND)
+    (row,) = (row for row in rows if row.verdict == BEYOND_REACH)
     assert (row.dataset, row.what, row.layer) == ("nq", "Question-Anchored curve", 7)
     assert (row.value, row.other, row.difference) == (-70.0, -40.0, -30.0)
     assert len(rows) == 4 * len(LAYOUTS)
@@ -141,7 +144,7 @@ def test_a_curve_that_is_moved_by_thirty_points_is_beyond_and_no_other_is(tmp_pa
 
 def test_an_honest_gap_that_is_moved_is_beyond(tmp_path):
     here, there = (plant_run(tmp_path / name, {"m": 4}, gap=gap) for name, gap in (("a", -20.0), ("b", -5.0)))
-    rows = [row for row in compared(here, there) if row.verdict == BEYOND]
+    rows = [row for row in compared(here, there) if row.verdict == BEYOND_REACH]
     assert {row.what for row in rows} == {
         "honest gap, mean over layers",
         "honest gap without the push, mean over layers",
@@ -164,7 +167,7 @@ def test_groups_of_few_examples_are_not_compared(tmp_path):
     rows = compared(here, there)
     curves = [row for row in rows if row.what.endswith("curve")]
     assert verdicts(curves) == {NOT_COMPARABLE}
-    assert verdicts([row for row in rows if row not in curves]) == {WITHIN}, "gaps have intervals of their own"
+    assert verdicts([row for row in rows if row not in curves]) == {WITHIN_REACH}, "gaps have intervals of their own"
 
 
 PAIRS, LAYERS_DRAWN, ERROR = 4000, 20, 3.0

@@ -1,13 +1,15 @@
 """The configs of one published model each say what config/paper.yaml says of it, and what it takes."""
 
 import math
+import re
 
 import pytest
 import yaml
 from transformers import AutoConfig
 
 from anchorscope.config_checks import mistakes
-from anchorscope.needs import needs
+from anchorscope.files.identity import read_json
+from anchorscope.needs import line, needs
 from miniatures import shape_of
 from small_things import ROOT
 
@@ -42,3 +44,21 @@ def test_its_first_lines_say_what_it_takes_and_how_it_is_run(name):
         assert said in head
     assert ("licence" in head) == PAPER["models"][name]["hub"].startswith("meta-llama/")
     assert f"snakemake --cores all --configfile config/{name}.yaml" in head
+
+
+def test_the_models_page_repeats_what_is_computed_and_what_was_measured_of_both():
+    page = (ROOT / "docs/models.md").read_text()
+    record = read_json(ROOT / "benchmarks/results/needs-h200.json")["results"]
+    rows = dict(re.findall(r"^\| ((?:memory|to download|answering).*?) \| (.*) \|$", page, re.M))
+    of_gpu, of_machine, disk, time = (re.findall(r"[\d.]+", row) for row in rows.values())
+    for number, name in enumerate(ALONE):
+        expected = needs(AutoConfig.from_pretrained(shape_of(name)))
+        (measured,) = (row for row in record if row["model"] == name)
+        assert of_gpu[2 * number :][:2] == [f"{expected.gpu_bytes / 1e9:.0f}", f"{measured['GPU GB, measured']:.1f}"]
+        assert of_machine[2 * number :][:2] == [
+            f"{expected.host_bytes / 1e9:.0f}",
+            f"{measured['host GB, measured']:.1f}",
+        ]
+        assert disk[2 * number] == f"{expected.weight_bytes / 1e9:.1f}"
+        assert f"{disk[2 * number + 1]} GB of disk" in text_of(name)
+        assert f" {time[number]} min |" in line(PAPER["models"][name]["title"], expected)

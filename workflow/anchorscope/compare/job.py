@@ -1,18 +1,18 @@
 """Compares a run with the published figures and with another run: a figure, a table, a page and a few lines."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
 from anchorscope.compare.finished import FinishedRun, read_finished
 from anchorscope.compare.judging import (
-    BEYOND,
+    BEYOND_REACH,
     NOT_COMPARABLE,
     OTHER_RUN,
-    PUBLISHED,
-    WITHIN,
+    THE_FIGURES,
+    WITHIN_REACH,
     Compared,
     as_table,
     beside_other,
@@ -22,22 +22,23 @@ from anchorscope.compare.matching import Match, also_different, match_runs
 from anchorscope.compare.picture import draw_comparison
 from anchorscope.draw.panels import read_style, save
 from anchorscope.files.atomic import atomic, write_text
-from anchorscope.files.faults import check_file
-from anchorscope.summarise.claims_page import LOGITS_TITLES, YES_NO, Row, markdown_table
-from anchorscope.summarise.wording import signed, signed_between, with_interval
+from anchorscope.files.faults import check_file, shortened
+from anchorscope.summarise.claims_page import LOGITS_TITLES, Row, markdown_table
+from anchorscope.summarise.wording import notes, signed, signed_between, with_interval
 
 FIGURES = ("comparison.svg", "comparison.png")
-ABOUT = {
-    PUBLISHED: """Within: the curve lies in the range that was read off the published figure, or at most {tolerance:.0f}
-points outside, as well as a figure can be read. The difference is how far outside it lies, in its farthest layer. Rule
-`flip`, as published.""",
+EXPLANATIONS = {
+    THE_FIGURES: """Within: the curve lies in the range that was read off the published figure, or at most
+{tolerance:.0f} points outside, as well as a figure can be read. The difference is how far outside it lies, in its
+farthest layer. Rule `flip`, as published.""",
     OTHER_RUN: """Within: both runs may have measured the same, each on questions of its own. The difference (this run
 minus the other) is then at most its reach, in every layer: the reach comes from both 95 % intervals, and allows for
 all numbers that are compared here at once, so that runs which differ by nothing but their questions show a number
 beyond in at most 5 % of such comparisons. Runs that share questions differ less. A curve is given at the layer that
 differs most; curves under the rule `flip`, gaps under `honest`.""",
 }
-HEADINGS = {PUBLISHED: "The published figures", OTHER_RUN: "The other run"}
+HEADINGS = {THE_FIGURES: "The published figures", OTHER_RUN: "The other run"}
+BESIDE = {THE_FIGURES: "published", OTHER_RUN: "the other run"}  # what a number stands beside
 NOTHING_ELSE = "In all else that their records tell, both runs are alike."
 
 
@@ -49,18 +50,21 @@ def compare_runs(run: Path | str, other: Path | str | None = None, *, output: Pa
     `comparison.md`. Returns a few lines: how much is within, beyond, and not comparable, and why. `judging` says what
     these mean.
     """
+    folder = Path(output)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{shortened(folder)} is no folder; name one for the comparison.")
     check_file(landmarks, "name the file of landmarks")
     published = yaml.safe_load(Path(landmarks).read_text(encoding="utf-8"))
     this, that = read_finished(run), None if other is None else read_finished(other)
     matches = match_runs(this, that) if that else []
     rows = beside_published(this, published) + (beside_other(this, that, matches) if that else [])
-    folder = Path(output)
     figure = draw_comparison(this, that, matches, published)
     for name in FIGURES:
         save(figure, folder / name, read_style())
     with atomic(folder / "comparison.csv") as target:
         as_table(rows).write_csv(target, float_precision=6)
     parts = [f"# Comparison\n\nThis run: `{run}`." + (f" The other run: `{other}`." if that else "")]
+    parts += [*_notes(this), f"![ΔP by layer, a row of panels for each dataset]({FIGURES[0]})"]
     parts += _sections(this, rows, published["tolerance"])
     if that:
         parts += [_alike(this, that, matches), *_claims_of_both(this, that, matches)]
@@ -68,10 +72,16 @@ def compare_runs(run: Path | str, other: Path | str | None = None, *, output: Pa
     return "\n".join([*_lines(this, rows), *([_alike(this, that, matches)] if that else []), f"Written: {folder}"])
 
 
+def _notes(run: FinishedRun) -> Iterator[str]:
+    """What a reader must know before taking the numbers for published ones: random weights, bundled questions."""
+    models, datasets = ({name: one.title for name, one in some.items()} for some in (run.models, run.datasets))
+    return notes(run.summary, models, datasets)
+
+
 def _sections(run: FinishedRun, rows: Iterable[Compared], tolerance: float) -> list[str]:
     """What is compared with the published figures, and with another run, each as a table below its explanation."""
     found = []
-    for against, about in ABOUT.items():
+    for against, about in EXPLANATIONS.items():
         mine = [_cells(run, row) for row in rows if row.against == against]
         if mine:
             table = markdown_table(list(mine[0]), mine)
@@ -89,7 +99,7 @@ def _cells(run: FinishedRun, row: Compared) -> Row:
         "what": row.what,
         "layer": row.layer,
         "this run": with_interval(row.value, row.low, row.high, number=signed),
-        "published" if row.against == PUBLISHED else "the other run": other,
+        BESIDE[row.against]: other,
         "difference": None if row.difference is None else signed(row.difference),
         "reach": row.reach,
         "verdict": f"{row.verdict}: {row.because}" if row.because else row.verdict,
@@ -132,7 +142,7 @@ def _both_verdicts(run: FinishedRun, here: Mapping, there: Mapping) -> Row:
         "logits": LOGITS_TITLES[here["logits"]],
         "this run": f"{here['verdict']}: {found[0]}",
         "the other run": f"{there['verdict']}: {found[1]}",
-        "same verdict": YES_NO[here["verdict"] == there["verdict"]],
+        "same verdict": "yes" if here["verdict"] == there["verdict"] else "no",
     }
 
 
@@ -143,10 +153,9 @@ def _lines(run: FinishedRun, rows: Sequence[Compared]) -> list[str]:
         mine = [row for row in rows if row.against == against]
         if mine:
             counts = Counter(row.verdict for row in mine)
-            said.append(
-                f"{heading}: {', '.join(f'{counts[name]} {name}' for name in (WITHIN, BEYOND, NOT_COMPARABLE))}."
-            )
-            said += [f"  {BEYOND}: {_sentence(run, row)}" for row in mine if row.verdict == BEYOND]
+            verdicts = (f"{counts[name]} {name}" for name in (WITHIN_REACH, BEYOND_REACH, NOT_COMPARABLE))
+            said.append(f"{heading}: {', '.join(verdicts)}.")
+            said += [f"  {BEYOND_REACH}: {_sentence(run, row)}" for row in mine if row.verdict == BEYOND_REACH]
             said += [f"  {NOT_COMPARABLE}: {_where(run, row)}: {row.because}." for row in mine if row.value is None]
     return said
 
@@ -158,6 +167,6 @@ def _where(run: FinishedRun, row: Compared) -> str:
 
 
 def _sentence(run: FinishedRun, row: Compared) -> str:
-    cells = _cells(run, row)
-    other = f"published {cells['published']}" if row.against == PUBLISHED else f"the other run {cells['the other run']}"
-    return f"{_where(run, row)}: {cells['this run']}, {other}" + (f"; {row.because}." if row.because else ".")
+    cells, beside = _cells(run, row), BESIDE[row.against]
+    also = f"; {row.because}." if row.because else "."
+    return f"{_where(run, row)}: {cells['this run']}, {beside} {cells[beside]}{also}"

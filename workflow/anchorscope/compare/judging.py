@@ -11,12 +11,12 @@ variance s² = s₁² + s₂². Runs that share questions differ less, so the ru
 interval are a few repeats only, which in some layers lie close together by chance: so no layer's s² is taken for less
 than the mean over its curve. K numbers are compared at once: every layer of every curve, and every gap. The reach of
 each is z · s, where the normal distribution has 0.05 / (2K) above z (Bonferroni). If nothing but the sample differs, at
-least 95 % of comparisons then have no number beyond, however strongly layers hang together. A curve is within if all
-its layers are. Layers count where both runs have at least 20 examples in the group and a probe that is better than
-chance, as in the figures.
+least 95 % of comparisons then have no number beyond, however strongly layers hang together, as far as intervals are
+right (docs/statistics.md). A curve is within if all its layers are. Layers count where both runs have at least 20
+examples in the group and a probe that is better than chance, as in the figures.
 
-Simulated runs on other questions (20 layers, 120 questions, three repeats) have a number beyond in 1 % of pairs; with
-each layer's own s², in 14 % and more (`tests/summarise/test_simulations.py`).
+Of pairs of simulated runs on other questions (12 or 20 layers, 120 questions, three repeats), fewer than 1 % have a
+number beyond; with each layer's own s², it would be 6 to 19 % (`tests/summarise/test_simulations.py`).
 
 *Within* does not mean equal: the reach says what difference would have been seen.
 """
@@ -36,11 +36,12 @@ from anchorscope.probe.examples import Pair
 from anchorscope.summarise.claims import CLAIMS
 from anchorscope.summarise.findings import asked_as_published, at_landmark, compare_landmark
 
-WITHIN, BEYOND, NOT_COMPARABLE = "within", "beyond", "not comparable"
-PUBLISHED, OTHER_RUN = "published", "other run"
+WITHIN_REACH, BEYOND_REACH, NOT_COMPARABLE = "within", "beyond", "not comparable"
+THE_FIGURES, OTHER_RUN = "published", "other run"
 LEVEL = 0.05
 IN_ERRORS = 2 * NormalDist().inv_cdf(0.975)  # standard errors in the width of a 95 % interval
 GAPS = {"measured": "honest gap, mean over layers", "recentred": "honest gap without the push, mean over layers"}
+TOO_LITTLE = "one of the runs has too few examples there, or a probe no better than chance"
 PAIRED = ("value", "low", "high", "other", "other_low", "other_high")
 
 
@@ -73,11 +74,12 @@ def beside_published(run: FinishedRun, landmarks: Mapping) -> list[Compared]:
         if marks is None:
             because = "no landmark was read off the published figures for this model"
         elif run.headline != PUBLISHED_PLACE:
-            because = f"it was measured at {' of '.join(reversed([*vars(run.headline).values()]))}"
+            there, here = (" at ".join(vars(place).values()) for place in (PUBLISHED_PLACE, run.headline))
+            because = f"the published figures show {there}, this run's headline is {here}"
         else:
             rows += _at_landmarks(run, name, marks, landmarks["tolerance"])
             continue
-        rows.append(Compared(name, None, PUBLISHED, "curves", NOT_COMPARABLE, because))
+        rows.append(Compared(name, None, THE_FIGURES, "curves", NOT_COMPARABLE, because))
     return rows
 
 
@@ -89,7 +91,7 @@ def _at_landmarks(run: FinishedRun, model: str, marks: Iterable[dict], tolerance
         if mine.is_empty():
             probed = dataset in set(flip["dataset"])
             because = "these are not the published questions" if probed else "this run could not probe it"
-            yield Compared(model, dataset, PUBLISHED, "curves", NOT_COMPARABLE, because)
+            yield Compared(model, dataset, THE_FIGURES, "curves", NOT_COMPARABLE, because)
             continue
         for mark in marks:
             rows = at_landmark(mark, mine, run.layouts())
@@ -107,13 +109,13 @@ def _at_landmark_row(mark: Mapping, rows: pl.DataFrame, *, agrees: bool, toleran
     elsewhere = f"deepest at layer {farthest['layer']}, published at {first} to {last}"
     return Compared(
         **{name: farthest[name] for name in ("model", "dataset", "layer", "low", "high", "difference")},
-        against=PUBLISHED,
+        against=THE_FIGURES,
         what=mark["name"],
         value=farthest["delta_p"],
         other_low=float(low),
         other_high=float(high),
         reach=float(tolerance),
-        verdict=WITHIN if agrees else BEYOND,
+        verdict=WITHIN_REACH if agrees else BEYOND_REACH,
         because=None if first <= farthest["layer"] <= last else elsewhere,
     )
 
@@ -134,14 +136,11 @@ def beside_other(run: FinishedRun, other: FinishedRun, matches: Iterable[Match])
         together = pl.concat(numbers)
         judged = judge_differences(together, at_once=len(together))
         rows += [
-            Compared(against=OTHER_RUN, verdict=BEYOND if beyond else WITHIN, **row)
+            Compared(against=OTHER_RUN, verdict=BEYOND_REACH if beyond else WITHIN_REACH, **row)
             for row, beyond in _farthest(judged)
         ]
     places = {place: number for number, place in enumerate(product(run.models, [None, *run.datasets]))}
     return sorted(rows, key=lambda row: places[row.model, row.dataset])
-
-
-TOO_LITTLE = "one of the runs has too few examples there, or a probe no better than chance"
 
 
 def _paired(run: FinishedRun, other: FinishedRun, *, here: Pair, there: Pair) -> Iterator[tuple[str, pl.DataFrame]]:

@@ -14,11 +14,12 @@ SAMPLED = (
     "repeats",
 )  # settings that change the sample, or how finely it is measured
 STAGES = ("normalize", "answer", "choose", "extract", "probe", "estimate")  # whose code makes the curves
+NO_MODEL = "the other run does not have this model"
 
 
 @dataclass(frozen=True)
 class Match:
-    """A model of this run, on one dataset or on all, and the same in the other run, or why there is no such."""
+    """A model of this run, on one dataset or on all, and what it is in the other run, or why it cannot be compared."""
 
     model: str
     dataset: str | None = None
@@ -38,9 +39,6 @@ def match_runs(run: FinishedRun, other: FinishedRun) -> list[Match]:
         else:
             found += _match_datasets(run, other, name, twin)
     return found
-
-
-NO_MODEL = "the other run does not have this model"
 
 
 def _match_datasets(run: FinishedRun, other: FinishedRun, model: str, twin: str) -> Iterator[Match]:

@@ -20,7 +20,7 @@ NARROW = 60  # of a panel's width: the mark of a single layer has at least one s
 
 
 def draw_comparison(
-    run: FinishedRun, other: FinishedRun | None, matches: Iterable[Match], landmarks: Mapping, note: str = ""
+    run: FinishedRun, other: FinishedRun | None, matches: Iterable[Match], landmarks: Mapping
 ) -> Figure:
     """A column of panels for each model that is compared with anything, or else for all; a row for each dataset."""
     theirs = _under_our_names(run, other, matches) if other else run.summary.clear()
@@ -32,7 +32,6 @@ def draw_comparison(
         models={name: run.models[name].title for name in shown},
         datasets={name: dataset.title for name, dataset in run.datasets.items()},
         headline=run.headline,
-        note=note,
         style=read_style(),
     )
     mine = Shown().of(run.curves(run.headline))
