@@ -1,6 +1,7 @@
 """What an opened run gives is what its files hold, and one sentence says what is not there."""
 
 import doctest
+import inspect
 import json
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ from anchorscope.extract.axes import HEADLINE, passes_of
 from anchorscope.extract.store import ActivationWriter
 from anchorscope.files.sealed_parquet import DamagedFileError, SealedFile
 from gallery import GALLERY
+from mutations import check_refusal
 from planted_detector import LAYERS, WIDTH, write_activations
 from small_things import ROOT
 
@@ -226,6 +228,33 @@ def test_what_nobody_knows_is_refused_with_what_is_known(ask, said, gallery):
     with pytest.raises(ValueError, match=said) as raised:
         ask(gallery)
     assert "\n" not in str(raised.value)
+
+
+ANYTHING = [3, 2.5, True, "", "x", [], ["x"], {}, {"nq": 3}, b"x", {1}, "a\0b", "../x", "x" * 5000, "\ud800", object()]
+
+
+@pytest.mark.parametrize(
+    "asked", ["answers", "delta", "activations", "probe", "detector", "table", "plot"], ids=lambda name: name
+)
+def test_whatever_is_asked_the_answer_is_a_sentence(asked, gallery):
+    """No hidden state is in the gallery, and no figure is of what these name."""
+    method = getattr(gallery, asked)
+    needed = {"model": "smollm2-135m", "dataset": "nq", "layer": 0, "name": "layers", "kind": "family"}
+    names = [name for name in inspect.signature(method).parameters if name not in ("raw", "column", "style")]
+    usual = {name: needed[name] for name in names if name in needed}
+    for name in names:
+        for value in ANYTHING:
+            with pytest.raises((ValueError, FileNotFoundError)) as raised:
+                method(**usual | {name: value})
+            check_refusal(raised.value)
+
+
+def test_whatever_is_opened_the_answer_is_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for value in ANYTHING:
+        with pytest.raises((ValueError, FileNotFoundError)) as raised:
+            anchorscope.open(value)
+        check_refusal(raised.value)
 
 
 @pytest.mark.parametrize(

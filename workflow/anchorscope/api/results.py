@@ -1,5 +1,6 @@
 """Reads the results of a run, each part when it is asked for."""
 
+import os
 import reprlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ import polars as pl
 from anchorscope.api.records import Activations, ProbeWeights
 from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS, kinds_drawn
 from anchorscope.extract.axes import CLEAN, EXACT, Grid, Headline, knockouts_of, passes_of
-from anchorscope.files.arguments import check_known, check_whole, is_list, is_path
+from anchorscope.files.arguments import check_known, check_whole, is_list, is_path, is_text
 from anchorscope.files.faults import fault_of_file, reason_of, shortened
 from anchorscope.files.frames import read_frame
 from anchorscope.files.identity import read_json
@@ -65,14 +66,15 @@ def open(folder: Path | str = "results") -> "Results":
     """
     if not is_path(folder):
         raise ValueError(f"folder is {reprlib.repr(folder)}; it must be the path of a run's results.")
-    found = next((place for place in (Path(folder), Path(folder, "results")) if (place / RECORD).exists()), None)
+    places = (Path(folder), Path(folder, "results"))
+    found = next((place for place in places if os.path.exists(place / RECORD)), None)
     if found is None:
         raise FileNotFoundError(_why_no_run(Path(folder)))
     return Results(found, _read_record(found / RECORD))
 
 
 def _why_no_run(folder: Path) -> str:
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return f"{shortened(folder)} is no folder; name the results of a run."
     for place in (folder, folder / "results"):
         if any((place / name).is_dir() for name in BEGUN):
@@ -422,7 +424,10 @@ class Results:
 
     def _place(self, component: str | None, position: str | None) -> Headline:
         """A component and a position, the headline's where none is named."""
-        place = Headline(component or self._headline.component, position or self._headline.position)
+        usual = self._headline
+        place = Headline(
+            usual.component if component is None else component, usual.position if position is None else position
+        )
         check_known("The run", "component", place.component, self._grid.components)
         check_known("The run", "position", place.position, self._grid.positions)
         return place
@@ -446,12 +451,13 @@ class Results:
         """Names with the titles to show: as given, or as in the config."""
         known = self.models if kind == "model" else self.datasets
         names = known if given is None else [given] if isinstance(given, str) else given
-        if not (isinstance(names, Mapping) or is_list(names)) or not len(names):
+        titled = isinstance(names, Mapping) and all(map(is_text, names.values()))
+        if not (titled or is_list(names)) or not len(names):
             raise ValueError(f"{kind}s is {reprlib.repr(given)}; it must be names, or names with the titles to show.")
         for name in names:
             self._check(kind, name)
         if isinstance(names, Mapping):
-            return {name: str(title) for name, title in names.items()}
+            return dict(names)
         return {name: self.record["config"][f"{kind}s"][name]["title"] for name in names}
 
     def _file(self, *parts: str) -> Path:
