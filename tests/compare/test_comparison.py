@@ -210,6 +210,13 @@ def test_a_file_in_place_of_the_output_is_one_sentence(tmp_path):
         compare_runs(run, output=run / "claims.json", landmarks=LANDMARKS)
 
 
+def test_a_reason_that_holds_for_many_numbers_is_said_once(tmp_path):
+    run, other = (plant_run(tmp_path / name, {"m": 4}, examples=count) for name, count in (("a", 100), ("b", 19)))
+    said = compare_runs(run, other, output=tmp_path / "out", landmarks=LANDMARKS).splitlines()
+    reason = "one of the runs has too few examples there, or a probe no better than chance."
+    assert [line for line in said if reason in line] == [f"  not comparable: m, 8 times: {reason}"]
+
+
 def test_a_table_of_nothing_but_what_cannot_be_compared_has_all_columns(tmp_path):
     run = read_finished(plant_run(tmp_path / "a", {"m": 4}))
     other = read_finished(plant_run(tmp_path / "b", {"n": 4}))

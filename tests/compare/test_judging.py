@@ -115,6 +115,19 @@ def test_other_questions_and_other_places_are_not_compared_with_the_published_fi
     assert {row.because for row in rows} == {because}
 
 
+def test_layers_with_few_examples_are_not_compared_with_the_published_figures(tmp_path):
+    rows = published(tmp_path, met, examples=19)
+    assert verdicts(rows) == {NOT_COMPARABLE}
+    assert {row.because for row in rows} == {"this run has too few examples there, or a probe no better than chance"}
+    assert len(rows) == 3 * len(LAYOUTS) + 1
+
+
+def test_a_model_of_other_layers_than_the_published_one_is_not_compared(tmp_path):
+    run = read_finished(plant_run(tmp_path, {"llama": 4}, level, hubs={"llama": LLAMA}))
+    (row,) = beside_published(run, LANDMARKS)
+    assert (row.verdict, row.because) == (NOT_COMPARABLE, "other layers: 4 here, 16 in the published figure")
+
+
 def test_a_model_that_no_published_figure_shows_is_one_row(tmp_path):
     run = read_finished(plant_run(tmp_path, {"mine": 4}))
     (row,) = beside_published(run, LANDMARKS)

@@ -156,8 +156,18 @@ def _lines(run: FinishedRun, rows: Sequence[Compared]) -> list[str]:
             verdicts = (f"{counts[name]} {name}" for name in (WITHIN_REACH, BEYOND_REACH, NOT_COMPARABLE))
             said.append(f"{heading}: {', '.join(verdicts)}.")
             said += [f"  {BEYOND_REACH}: {_sentence(run, row)}" for row in mine if row.verdict == BEYOND_REACH]
-            said += [f"  {NOT_COMPARABLE}: {_where(run, row)}: {row.because}." for row in mine if row.value is None]
+            said += [f"  {NOT_COMPARABLE}: {why}" for why in _reasons(run, [row for row in mine if row.value is None])]
     return said
+
+
+def _reasons(run: FinishedRun, rows: Iterable[Compared]) -> Iterator[str]:
+    """Why numbers cannot be compared, each reason once for a model, with the number if it is only one."""
+    by_reason: dict[tuple[str, str | None], list[Compared]] = {}
+    for row in rows:
+        by_reason.setdefault((row.model, row.because), []).append(row)
+    for (model, because), some in by_reason.items():
+        which = _where(run, some[0]) if len(some) == 1 else f"{run.models[model].title}, {len(some)} times"
+        yield f"{which}: {because}."
 
 
 def _where(run: FinishedRun, row: Compared) -> str:

@@ -1,6 +1,7 @@
 """Verdicts on a run's numbers beside others: within, beyond, or not comparable.
 
-A number is *within* where its difference from the other one is at most its reach.
+A number is *within* where its difference from the other one is at most its reach. Layers count where the group has at
+least 20 examples and the probe is better than chance, in both runs; others are drawn faint in the figures.
 
 **Published figures.** They can be read to within `tolerance` points, which is the reach; the difference is how far a
 curve lies outside the published range. A curve that is deepest in other layers than the published one is beyond, too.
@@ -12,8 +13,7 @@ interval are a few repeats only, which in some layers lie close together by chan
 than the mean over its curve. K numbers are compared at once: every layer of every curve, and every gap. The reach of
 each is z · s, where the normal distribution has 0.05 / (2K) above z (Bonferroni). If nothing but the sample differs, at
 least 95 % of comparisons then have no number beyond, however strongly layers hang together, as far as intervals are
-right (docs/statistics.md). A curve is within if all its layers are. Layers count where both runs have at least 20
-examples in the group and a probe that is better than chance, as in the figures.
+right (docs/statistics.md). A curve is within if all its layers are.
 
 Of pairs of simulated runs on other questions (12 or 20 layers, 120 questions, three repeats), fewer than 1 % have a
 number beyond; with each layer's own s², it would be 6 to 19 % (`tests/summarise/test_simulations.py`).
@@ -41,6 +41,7 @@ THE_FIGURES, OTHER_RUN = "published", "other run"
 LEVEL = 0.05
 IN_ERRORS = 2 * NormalDist().inv_cdf(0.975)  # standard errors in the width of a 95 % interval
 GAPS = {"measured": "honest gap, mean over layers", "recentred": "honest gap without the push, mean over layers"}
+TOO_LITTLE_HERE = "this run has too few examples there, or a probe no better than chance"
 TOO_LITTLE = "one of the runs has too few examples there, or a probe no better than chance"
 PAIRED = ("value", "low", "high", "other", "other_low", "other_high")
 
@@ -69,18 +70,28 @@ class Compared:
 def beside_published(run: FinishedRun, landmarks: Mapping) -> list[Compared]:
     """Every landmark of every model on each dataset."""
     rows: list[Compared] = []
-    for name, model in run.models.items():
-        marks = landmarks["models"].get(model.hub)
-        if marks is None:
-            because = "no landmark was read off the published figures for this model"
-        elif run.headline != PUBLISHED_PLACE:
-            there, here = (" at ".join(vars(place).values()) for place in (PUBLISHED_PLACE, run.headline))
-            because = f"the published figures show {there}, this run's headline is {here}"
+    for name in run.models:
+        because = no_landmarks(run, name, landmarks)
+        if because:
+            rows.append(Compared(name, None, THE_FIGURES, "curves", NOT_COMPARABLE, because))
         else:
-            rows += _at_landmarks(run, name, marks, landmarks["tolerance"])
-            continue
-        rows.append(Compared(name, None, THE_FIGURES, "curves", NOT_COMPARABLE, because))
+            rows += _at_landmarks(run, name, landmarks["models"][run.models[name].hub], landmarks["tolerance"])
     return rows
+
+
+def no_landmarks(run: FinishedRun, name: str, landmarks: Mapping) -> str | None:
+    """Why a model cannot be compared with the published figures, if so."""
+    model = run.models[name]
+    marks = landmarks["models"].get(model.hub)
+    if not marks:
+        return "no landmark was read off the published figures for this model"
+    layers = 1 + max(mark["layers"][1] for mark in marks)
+    if layers != model.layers:
+        return f"other layers: {model.layers} here, {layers} in the published figure"
+    if run.headline != PUBLISHED_PLACE:
+        there, here = (" at ".join(vars(place).values()) for place in (PUBLISHED_PLACE, run.headline))
+        return f"the published figures show {there}, this run's headline is {here}"
+    return None
 
 
 def _at_landmarks(run: FinishedRun, model: str, marks: Iterable[dict], tolerance: float) -> Iterator[Compared]:
@@ -93,10 +104,13 @@ def _at_landmarks(run: FinishedRun, model: str, marks: Iterable[dict], tolerance
             because = "these are not the published questions" if probed else "this run could not probe it"
             yield Compared(model, dataset, THE_FIGURES, "curves", NOT_COMPARABLE, because)
             continue
-        for mark in marks:
-            rows = at_landmark(mark, mine, run.layouts())
-            if not rows.is_empty():
-                agrees = compare_landmark(mark, tolerance, mine, run.layouts())["agrees"]
+        sure, layout = mine.filter("sure"), run.datasets[dataset].layout
+        for mark in (mark for mark in marks if mark.get("deepest", layout) == layout):
+            rows = at_landmark(mark, sure, run.layouts())
+            if rows.is_empty():
+                yield Compared(model, dataset, THE_FIGURES, mark["name"], NOT_COMPARABLE, TOO_LITTLE_HERE)
+            else:
+                agrees = compare_landmark(mark, tolerance, sure, run.layouts())["agrees"]
                 yield _at_landmark_row(mark, rows, agrees=agrees, tolerance=tolerance)
 
 

@@ -7,11 +7,13 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from anchorscope.compare.finished import FinishedRun
+from anchorscope.compare.finished import FinishedRun, ModelRun
+from anchorscope.compare.judging import no_landmarks
 from anchorscope.compare.matching import Match
 from anchorscope.draw.figures import ANCHOR_TITLES, INTERVENTION_TITLES, RULE_TITLES, Shown
-from anchorscope.draw.panels import PUBLISHED_PLACE, Series, View, draw_curves, grid, looks, read_style
+from anchorscope.draw.panels import Series, View, draw_curves, grid, looks, read_style
 from anchorscope.extract.axes import EXACT
+from anchorscope.summarise.findings import asked_as_published
 
 THIS, OTHER = "this run", "the other run"
 ANCHOR_LINES = {"question": "-", "answer": "--"}
@@ -25,8 +27,9 @@ def draw_comparison(
     """A column of panels for each model that is compared with anything, or else for all; a row for each dataset."""
     theirs = _under_our_names(run, other, matches) if other else run.summary.clear()
     compared = set(theirs["model"])
-    marks = landmarks["models"] if run.headline == PUBLISHED_PLACE else {}
-    compared |= {name for name, model in run.models.items() if model.hub in marks}
+    marked = [name for name in run.models if not no_landmarks(run, name, landmarks)]
+    compared |= set(marked)
+    asked = set(asked_as_published(run.summary, run.layouts())["dataset"])
     shown = [name for name in run.models if name in compared] or list(run.models)
     view = View(
         models={name: run.models[name].title for name in shown},
@@ -38,11 +41,8 @@ def draw_comparison(
     ours, others = looks(view.style, 2)
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
-        of_model = run.models[cell["model"]]
-        layout = run.datasets[cell["dataset"]].layout
-        for mark in marks.get(of_model.hub, []):
-            if mark.get("deepest", layout) == layout:
-                _draw_mark(panel, mark, landmarks["tolerance"], of_model.layers)
+        if cell["model"] in marked and cell["dataset"] in asked:
+            _draw_marks(panel, landmarks, run.models[cell["model"]], run.datasets[cell["dataset"]].layout)
         if not theirs.is_empty():
             draw_curves(panel, theirs.filter(**cell), _both_anchors(OTHER, {**others, "linewidth": THIN}), "delta_p")
         draw_curves(panel, mine.filter(**cell), _both_anchors(THIS, ours), "delta_p")
@@ -93,12 +93,15 @@ def _mark_labels(tolerance: float) -> tuple[str, str]:
     return "published, as read off the figure", f"published ± {tolerance:.0f} points"
 
 
-def _draw_mark(panel: Axes, mark: Mapping, tolerance: float, layers: int) -> None:
-    """A published range over its layers, and around it as far as a figure can be read; its outline is its curve's."""
-    beside = max(0.4, layers / NARROW)
-    across = [mark["layers"][0] - beside, mark["layers"][1] + beside]
-    outline: dict[str, Any] = {"linewidth": 0.6, "linestyle": ANCHOR_LINES[mark["anchor"]], "edgecolor": "0.6"}
-    low, high = mark["published"]
-    wide, core = reversed(_mark_labels(tolerance))
-    panel.fill_between(across, low - tolerance, high + tolerance, facecolor="0.92", **outline, zorder=0.2, label=wide)
-    panel.fill_between(across, low, high, facecolor="0.75", **outline, zorder=0.3, label=core)
+def _draw_marks(panel: Axes, landmarks: Mapping, model: ModelRun, layout: str) -> None:
+    """Published ranges over their layers, and around them as far as a figure can be read; outlined as their curves."""
+    tolerance, beside = landmarks["tolerance"], max(0.4, model.layers / NARROW)
+    core, wide = _mark_labels(tolerance)
+    for mark in landmarks["models"][model.hub]:
+        if mark.get("deepest", layout) == layout:
+            first, last = mark["layers"]
+            low, high = mark["published"]
+            outline: dict[str, Any] = {"linewidth": 0.6, "linestyle": ANCHOR_LINES[mark["anchor"]], "edgecolor": "0.6"}
+            for label, reach, shade, order in ((wide, tolerance, "0.92", 0.2), (core, 0, "0.75", 0.3)):
+                ends = (first - beside, last + beside), low - reach, high + reach
+                panel.fill_between(*ends, facecolor=shade, zorder=order, label=label, **outline)
