@@ -32,6 +32,7 @@ def executed(tmp_path, monkeypatch) -> Callable[..., list[NotebookNode]]:
     for variable in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"):
         monkeypatch.setenv(variable, str(tmp_path / variable))
     monkeypatch.delenv("MPLBACKEND", raising=False)  # the notebook's own shows figures
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # other tests have the other cores
 
     def run(name: str, **given: str) -> list[NotebookNode]:
         notebook = read(name)
