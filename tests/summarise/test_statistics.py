@@ -704,7 +704,7 @@ def test_the_auc_of_every_resample_is_that_of_the_examples_drawn():
     positive = generator.random(60) < 0.5
     logits = np.round(generator.normal(positive * 1.0, 1.0, (2, 60)), 1)  # with ties
     weights = resample([str(index) for index in range(60)], 1, 20, seed=0).weights
-    found = resampled_auc(logits, positive, weights)
+    found = np.stack([resampled_auc(row, positive, weights.T) for row in logits], axis=1)
     for number, counts in enumerate(weights.astype(int)):
         drawn = np.repeat(np.arange(60), counts)
         for layer in range(2):

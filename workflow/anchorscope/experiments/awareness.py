@@ -59,9 +59,9 @@ def _auc(layers: list[pl.DataFrame], ranked: str, group: str, resamples: Resampl
             areas.append(np.nan)
             drawn.append(np.full(len(resamples.weights), np.nan))
             continue
-        logits = table[ranked].cast(pl.Float64).to_numpy()[None]
-        areas.append(100 * auc(logits, positive)[0])
-        drawn.append(100 * resampled_auc(logits, positive, resamples.weights)[:, 0])
+        logits = table[ranked].cast(pl.Float64).to_numpy()
+        areas.append(100 * auc(logits[None], positive)[0])
+        drawn.append(100 * resampled_auc(logits, positive, resamples.weights.T))
     value = Uncertain(np.array(areas), np.stack(drawn, axis=1))
     return LayerMeans(np.full(len(layers), len(layers[0])), np.array(fewest), value)
 

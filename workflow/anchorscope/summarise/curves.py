@@ -215,8 +215,9 @@ def reference_layers(
 ) -> ReferenceLayers:
     """From clean logits [repeats, layers, examples] of the probes behind P."""
     area = np.mean([auc(logits, hallucinated) for logits in clean], axis=0)
-    rows = clean.reshape(-1, 1, clean.shape[-1])
-    by_row = pool.map(lambda row: resampled_auc(row, hallucinated, resamples.weights), rows)
+    by_example = np.ascontiguousarray(resamples.weights.T)
+    rows = clean.reshape(-1, clean.shape[-1])
+    by_row = pool.map(lambda row: resampled_auc(row, hallucinated, by_example), rows)
     drawn = np.stack(list(by_row)).reshape(*clean.shape[:2], -1).mean(0).T
     best = int(np.argmax(area))
     reach = float(drawn[:, best].std())
@@ -224,20 +225,17 @@ def reference_layers(
 
 
 def resampled_auc(logits: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Area under the ROC curve [resamples, layers] of logits [layers, examples], by weights [resamples, examples]."""
-    pairs = (weights * positive).sum(1) * (weights * ~positive).sum(1)
-    return np.stack([_wins(row, positive, weights) / pairs for row in logits], axis=1)
+    """Area under the ROC curve [resamples] of logits [examples], by weights [examples, resamples]; a tie counts half.
 
-
-def _wins(row: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """How many pairs of a positive and a negative are in order, a tie counting half: [resamples]."""
-    order = np.argsort(row, kind="stable")
-    drawn = weights[:, order]
-    above, below = drawn * positive[order], drawn * ~positive[order]
-    starts = np.flatnonzero(np.diff(row[order], prepend=-np.inf))
-    if len(starts) < len(row):
-        above, below = (np.add.reduceat(some, starts, axis=1) for some in (above, below))
-    return np.einsum("ij,ij->i", above, below.cumsum(1) - below / 2)
+    Each positive example wins against the negatives below it, whose weights are summed once, from the lowest up.
+    """
+    above = np.flatnonzero(positive)
+    below = np.flatnonzero(~positive)[np.argsort(logits[~positive], kind="stable")]
+    sums = np.concatenate([np.zeros_like(weights[:1]), weights[below].cumsum(0)])  # of none, of the lowest, of two, ...
+    fewer, more = (np.searchsorted(logits[below], logits[above], side) for side in ("left", "right"))
+    drawn = weights[above]
+    beaten = sums[fewer] if np.array_equal(fewer, more) else (sums[fewer] + sums[more]) / 2
+    return np.einsum("ij,ij->j", drawn, beaten) / (drawn.sum(0) * sums[-1])
 
 
 def reference_curves(results: list[RoleResult], resamples: Resamples, layers: ReferenceLayers) -> dict[str, Curve]:

@@ -19,6 +19,7 @@ from anchorscope.summarise.grouping import RoleResult, fit_lines, is_question_an
 
 SHAPE = ("dip", "dip_p")
 AGREEMENT = tuple(f"{name}{end}" for name in ("kappa", "correlation") for end in ("", "_low", "_high"))
+CACHED = 2**17  # numbers that a core keeps at hand while it computes with them
 FEWEST = 8  # examples; fewer say nothing about a dip
 
 
@@ -43,43 +44,39 @@ def simulate(
     """
     noise = np.random.default_rng(seed).standard_normal((len(clean), simulations, clean.shape[-1]), dtype=np.float32)
     roles = {"flip": [(0, 0)], "honest": [(0, 1), (1, 0)]}[rule]
-    by_repeat = []
-    for repeat in range(clean.shape[1]):
-        by_layer = []
-        for layer in range(clean.shape[2]):
-            moved = [
-                _moved(clean[prompt, repeat, layer], changed[prompt, repeat, layer], noise[prompt], logits)
-                for prompt in {prompt for role in roles for prompt in role}
-            ]
-            before = clean[:, repeat, layer]
-            by_layer.append(
-                np.mean([_role_means(before, moved, labels, measures, logits) for labels, measures in roles], axis=0)
-            )
-        by_repeat.append(np.stack(by_layer, axis=-1))
-    question, answer = np.mean(by_repeat, axis=0)
+    found = np.empty((2, simulations, *clean.shape[1:3]))
+    few = max(1, CACHED // clean.shape[-1])  # simulations at a time
+    for repeat, layer in np.ndindex(*clean.shape[1:3]):
+        before = clean[:, repeat, layer].astype(np.float32)
+        shifts = [
+            _shift(*both, logits) for both in zip(clean[:, repeat, layer], changed[:, repeat, layer], strict=True)
+        ]
+        for start in range(0, simulations, few):
+            some = slice(start, start + few)
+            moved = [middle + spread * noise[prompt, some] for prompt, (middle, spread) in enumerate(shifts)]
+            means = [_role_means(before, moved, labels, measures, logits) for labels, measures in roles]
+            found[:, some, repeat, layer] = np.mean(means, axis=0)
+    question, answer = found.mean(2)
     return {"question": question, "answer": answer, "gap": question - answer}
 
 
-def _moved(clean: np.ndarray, changed: np.ndarray, noise: np.ndarray, logits: str) -> np.ndarray:
-    """Logits [simulations, examples] under a knockout that moves all by the fitted shift, less the common part."""
+def _shift(clean: np.ndarray, changed: np.ndarray, logits: str) -> tuple[np.ndarray, np.float32]:
+    """Middle [examples] and spread of logits that a knockout moves by the fitted shift, less the common part."""
     level, slope, left = fit_shift(clean, changed)
     common = {
         "measured": level + slope * clean,
         "recentred": slope * (clean - clean.mean()),
         "residual": 0.0,
     }
-    return (clean + common[logits]).astype(np.float32) + np.float32(left.std()) * noise
+    return (clean + common[logits]).astype(np.float32), np.float32(left.std())
 
 
 def _role_means(clean: np.ndarray, moved: list[np.ndarray], labels: int, measures: int, logits: str) -> np.ndarray:
     """Mean delta P of the Question-Anchored and of the other examples, [2, simulations]; NaN where there are none."""
-    before = clean.astype(np.float32)
-    question = is_question_anchored(before[labels], moved[labels], logits)
-    change = delta_p(before[measures], moved[measures])
-    count, inside = np.count_nonzero(question, axis=1), np.where(question, change, 0).sum(1, dtype=np.float64)
-    total = change.sum(1, dtype=np.float64)
+    question = is_question_anchored(clean[labels], moved[labels], logits)
+    change = delta_p(clean[measures], moved[measures])
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.stack([inside / count, (total - inside) / (change.shape[1] - count)])
+        return np.stack([(change * group).sum(1) / np.count_nonzero(group, axis=1) for group in (question, ~question)])
 
 
 def agreement(roles: list[RoleResult], layer: int, resamples: Resamples) -> dict[str, float | None]:
