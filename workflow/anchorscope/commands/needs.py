@@ -17,6 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    for model in options.models:
+        if model not in SHIPPED and not Path(model).exists():
+            raise ValueError(f"{model} is no file, and none of {', '.join(SHIPPED)}; name a model's config.json.")
     from anchorscope.needs import print_needs
 
     print_needs([SHIPPED.get(model, Path(model)) for model in options.models])

@@ -19,7 +19,7 @@ def add_snakemake_arguments(parser: argparse.ArgumentParser) -> None:
         "arguments",
         nargs="*",
         metavar="-- ARGUMENT",
-        help="anything that Snakemake takes, such as --cores 2 or --dry-run",
+        help="anything that Snakemake takes: options such as --cores 2 or --dry-run, targets such as detectors",
     )
 
 
