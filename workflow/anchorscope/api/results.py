@@ -352,7 +352,7 @@ class Results:
         return ProbeWeights(kept.weight[probe][:, layer], kept.bias[probe][:, layer])
 
     def detector(self, model: str) -> "Detector":
-        """The detector that `anchorscope run detectors` has trained; its `score` says how likely answers are hallucinated."""
+        """The detector that `anchorscope run detectors` trained; `score` says how likely answers are hallucinated."""
         self._check("model", model)
         file = self._file("detectors", f"{model}.safetensors")
         from anchorscope.detect.detector import load_detector  # which needs torch: slow to import
