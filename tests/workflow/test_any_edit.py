@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.damage import find_damage
+from anchorscope.commands.damage import find_damage
 from faults import (
     DAMAGES,
     FULL,

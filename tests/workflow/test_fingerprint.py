@@ -124,7 +124,7 @@ FRAMES = {
         ),
         ("experiments/measure_saliency.py", "MOST = 500", "MOST = 400", {"saliency"}),
         ("report/figures.py", "WIDTH = 1400", "WIDTH = 1200", {"report"}),
-        ("damage.py", "import sys", "import os\nimport sys", set()),
+        ("commands/damage.py", "import sys", "import os\nimport sys", set()),
     ],
 )
 def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, module, old, new, expected):
@@ -179,7 +179,7 @@ def test_a_change_anywhere_in_a_room_reaches_the_stages_of_that_room_only(projec
 
 def test_every_room_of_a_stage_is_in_the_table():
     rooms = {path.parent.name for path in (ROOT / "workflow/anchorscope").glob("*/__init__.py")}
-    assert rooms == {*STAGES, "files", "api"}
+    assert rooms == {*STAGES, "files", "api", "commands", "compare"}
 
 
 def test_a_scripts_own_change_counts(project):

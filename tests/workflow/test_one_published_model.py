@@ -15,7 +15,7 @@ from small_things import ROOT
 
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
 PAPER = yaml.safe_load((ROOT / "config/paper.yaml").read_text())
-ALONE = [path.stem for path in sorted((ROOT / "config").glob("*.yaml")) if path.stem != "paper"]
+ALONE = [name for name in PAPER["models"] if (ROOT / f"config/{name}.yaml").exists()]
 
 
 def text_of(name: str) -> str:
