@@ -91,18 +91,22 @@ def one_by_one(model, tokenizer, detector: Detector, layer: int) -> tuple[list[f
         ("gemma3", "resid", "answer_last", None),
     ],
 )
-def test_scores_are_those_of_one_plain_pass_per_answer(family, component, position, layer, tokenizer):
+@pytest.mark.parametrize("few", [True, False], ids=["one by one", "in packs"])
+def test_scores_are_those_of_one_plain_pass_per_answer(family, component, position, layer, few, tokenizer, monkeypatch):
+    monkeypatch.setattr(detector_module, "FEW_TOKENS", 10**6 if few else 0)
     model = tiny_model(family, len(tokenizer), layers=LAYERS)
     kind = model.config.model_type
     described = about(tokenizer_hash(tokenizer), architecture=kind, component=component, position=position)
     detector = Detector(probes(), described)
     found = detector.score(model, tokenizer, QUESTIONS, ANSWERS, layer=layer)
     expected, rounding = one_by_one(model, tokenizer, detector, described.layer if layer is None else layer)
+    assert (model in detector.tried) != few
     assert_same(found, expected, rounding)
     assert np.ptp(found) > 0.05, "they differ by more than rounding"
 
 
 def test_neither_order_batches_nor_portions_change_a_score(model, tokenizer, detector, monkeypatch):
+    monkeypatch.setattr(detector_module, "FEW_TOKENS", 0)  # where one by one, there are no batches
     expected = detector.score(model, tokenizer, QUESTIONS, ANSWERS)
     _, rounding = one_by_one(model, tokenizer, detector, detector.about.layer)
     backwards = detector.score(model, tokenizer, QUESTIONS[::-1], ANSWERS[::-1], batch_tokens=40)

@@ -28,6 +28,7 @@ from anchorscope.probe.scores import each
 from anchorscope.text.grading import label
 from anchorscope.text.normal_words import tidy
 
+FEW_TOKENS = 1000  # that run sooner one answer at a time than the engine is tried out
 PORTION = 2048  # answers that are tokenised at once; while a GPU runs them, the next are
 
 # Logits [tokens] of all tokens of some answers, wherever they were computed, and which of them are asked for: places
@@ -199,7 +200,9 @@ class Detector:
             made.append((logits, places))
             count(len(batch))
 
-        engine.states(Work(items, [self.about.component], [layer], by_item=True), take)
+        work = Work(items, [self.about.component], [layer], by_item=True)
+        few = engine.tried is None and sum(len(one.ids) for one in given) <= FEW_TOKENS
+        (engine.states_alone if few else engine.states)(work, take)
         return made
 
     def _check(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -93,6 +93,21 @@ class Engine:
             run_batches(run, sizes, self._budget(work, sizes), what)
 
     @torch.inference_mode()
+    def states_alone(self, work: Work, take: Callable[[list[int], list[Tensor]], None]) -> None:
+        """The same for a few items in which nothing is cut, each by itself in the model's own code.
+
+        Nothing is padded, shared or hidden, so nothing has to be tried before.
+        """
+        check_length(len(_longest(work.items)), self.model.config)
+        with in_eval_mode(self.model):
+            parts = find_parts(self.model)
+            check_components(parts, work.components, self.model.config.get_text_config().model_type)
+            rows = Rows(self.model, parts, work.items)
+            with Recorder(parts, work) as recorder:
+                for index in range(len(work.items)):
+                    take([index], recorder.blocks(list(rows.forwards([index])), self.width, self.model.dtype))
+
+    @torch.inference_mode()
     def logits(self, items: Sequence[Item], take: Callable[[list[int], Tensor], None], what: str) -> None:
         """Logits [tokens that are read, items, vocabulary] of items of one trunk."""
         if not items:
