@@ -81,8 +81,18 @@ def test_stored_activations_equal_the_plain_reference(family, batch_tokens, knoc
         assert any(min(item[2].cut) < shared for item in workload.sequences), "no control reaches back"
 
 
-@pytest.mark.parametrize("alike", ["llama", "gemma3"])  # the second with windows
-@pytest.mark.parametrize("knockout", [EXACT, "whole_question", "exact_question_w3"])
+@pytest.mark.parametrize(
+    ("alike", "knockout"),
+    [
+        ("llama", "whole_question"),
+        ("gemma3", EXACT),  # with windows of its own
+        *(
+            pytest.param(*some, marks=pytest.mark.slow)
+            for some in (("llama", EXACT), ("llama", "exact_question_w3"), ("gemma3", "whole_question"))
+        ),
+        ("gemma3", "exact_question_w3"),
+    ],
+)
 def test_what_questions_begin_with_alike_is_computed_once_and_changes_nothing(alike, knockout, tokenizer, tmp_path):
     rows = examples(tokenizer, ALIKE)
     workload = stored_as_in_the_reference(alike, tokenizer, tmp_path, rows, knockout, batch_tokens=4096)

@@ -53,6 +53,7 @@ def test_a_hub_model_and_dataset_have_the_licence_of_their_cards_later_without_t
     assert json.loads(ask("http://127.0.0.1:9", tmp_path, sources).stdout) == stated
 
 
+@pytest.mark.slow  # for the client asks again and again; that nothing is asked twice is in every run
 def test_a_hub_that_cannot_be_reached_ends_no_run(tmp_path):
     done = ask("http://127.0.0.1:9", tmp_path, [{"hub": "owner/model", "revision": REVISION}])
     assert json.loads(done.stdout) == ["not stated"]

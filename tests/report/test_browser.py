@@ -328,7 +328,7 @@ def hindrances(tab: Page, axe: str) -> list[str]:
     ("width", "scheme"),
     [
         (WIDTHS[0], "dark"),
-        (WIDTHS[-1], "light"),
+        pytest.param(WIDTHS[-1], "light", marks=pytest.mark.slow),
         pytest.param(WIDTHS[0], "light", marks=pytest.mark.slow),
         pytest.param(WIDTHS[-1], "dark", marks=pytest.mark.slow),
     ],
