@@ -246,7 +246,7 @@ def compare(shape: str, model: PreTrainedModel, rate: float, options: argparse.N
     path = Engine(model).prepare(work)
     with torch.inference_mode(), path.running(model):
         packs = Packs(model, work.items, model.config.num_hidden_layers)
-        tokens = sum(tree.size for trees in packs.trees for tree in trees)
+        tokens = sum(packs.sizes())
     trial = seconds(lambda: Engine(model).prepare(work))
     run_engine(model, workload, budget, path)  # warm
     if cuda:

@@ -20,7 +20,7 @@ from anchorscope.engine.batches import run_batches
 from anchorscope.engine.door import Engine
 from anchorscope.engine.fused import fused
 from anchorscope.engine.packing import Pack
-from anchorscope.engine.packs import _padded, grow_tree, packed_attention
+from anchorscope.engine.packs import Outline, _padded, grow_tree, packed_attention
 from anchorscope.engine.parts import check_components, find_parts
 from anchorscope.engine.self_check import choose_path, shortest_window, without_middle
 from anchorscope.extract.axes import PASSES
@@ -62,6 +62,13 @@ def test_each_branch_alone_as_a_causal_sequence_is_the_tree_under_its_mask():
     # A score adds up a head's width, a softmax the keys, and so does what it weighs; a score moves weights as far.
     largest = 0.3 * float(query.norm(dim=-1).max() * keys.norm(dim=-1).max()) * float(values.abs().max())
     assert_same(torch.cat(parts)[placed.back], found, of_sums(width + 2 * int(most_keys), largest, np.float32))
+
+
+@pytest.mark.parametrize("copies", [None, 3])
+def test_the_size_of_a_tree_is_known_before_it_is_grown(copies):
+    for sequences in forest(4, 9):
+        for known in (0, 5, 9):
+            assert Outline(sequences, known, copies).size == grow_tree(sequences, np.arange(known), copies).size
 
 
 def activations(model, tokenizer, path, batch_tokens=4096):

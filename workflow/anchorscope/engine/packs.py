@@ -172,15 +172,18 @@ class Openings:
         """With `last`, the model runs no further than that."""
         begun = [tuple(ids.tolist()) for ids in sequences]
         prefix = shared_tokens(begun)
-        self.prefix = np.arange(prefix)
-        self.past = compute_prefix(model, begun[0][:prefix], last)
         openings = find_openings([ids[prefix:] for ids in begun], MOST)
-        self.places: dict[Tokens, np.ndarray] = {}  # in the pool, of each opening
-        if openings:
-            pack = Pack([trunk(self.prefix, opening) for opening in openings], prefix)
-            self.past = extended_past(model, pack, self.past, last)
-            for opening, (start,) in zip(openings, pack.starts, strict=False):  # the pack may end with padding
-                self.places[opening] = prefix + start + np.arange(len(opening))
+        tree = trunk([], begun[0][:prefix])
+        tree.branches.extend(
+            Branch(np.array(opening), prefix + np.arange(len(opening)), fork=prefix) for opening in openings
+        )
+        pack = Pack([tree], 0)
+        self.past = extended_past(model, pack, Past(), last) if pack.size else Past()
+        self.prefix = np.arange(prefix)
+        self.places: dict[Tokens, np.ndarray] = {  # in the pool, of each opening
+            opening: start + np.arange(len(opening))
+            for opening, start in zip(openings, pack.starts[0][1:], strict=True)
+        }
         self.lengths = sorted({len(opening) for opening in openings}, reverse=True)
 
     def known(self, ids: np.ndarray) -> np.ndarray:
@@ -230,20 +233,25 @@ class Packs:
         self.of_layer = [max(0, layer - self.copies + 1) % self.copies for layer in range(layers)]
         self.trunks = list(zip(*items, strict=True))  # [trunks][items]
         self.openings = [Openings(model, [beginning(own) for own in trunks], last) for trunks in self.trunks]
-        self.trees = [
-            [grow_tree(own, openings.known(beginning(own)), window) for own in trunks]
+        self.known = [
+            [openings.known(beginning(own)) for own in trunks]
             for openings, trunks in zip(self.openings, self.trunks, strict=True)
         ]
 
     def sizes(self) -> list[int]:
         """How many tokens each item adds to a forward pass."""
-        return [max(tree.size for tree in trees) for trees in zip(*self.trees, strict=True)]
+        of_trunks = [
+            [Outline(own, len(known), self.window).size for own, known in zip(trunks, places, strict=True)]
+            for trunks, places in zip(self.trunks, self.known, strict=True)
+        ]
+        return [max(sizes) for sizes in zip(*of_trunks, strict=True)]
 
     def forwards(self, batch: list[int]) -> Iterator[Forward]:
-        """A forward pass for each trunk of some items."""
-        for openings, trees, trunks in zip(self.openings, self.trees, self.trunks, strict=True):
-            pack = Pack([trees[index] for index in batch], len(openings.past))
+        """A forward pass for each trunk of some items. Trees are grown now, while a GPU runs the batch before."""
+        for openings, known, trunks in zip(self.openings, self.known, self.trunks, strict=True):
             mine = [trunks[index] for index in batch]
+            trees = [grow_tree(own, known[index], self.window) for own, index in zip(mine, batch, strict=True)]
+            pack = Pack(trees, len(openings.past))
             branches = range(1, 1 + len(mine[0]) * self.copies)
             yield Forward(
                 run=partial(run_decoder, self.model, pack, openings.past),
@@ -263,6 +271,19 @@ class Packs:
         ]
 
 
+class Outline:
+    """A tree as far as its size goes: where its trunk begins and ends, and where each variant leaves it."""
+
+    def __init__(self, variants: Trunk, known: int, copies: int | None = None):
+        """So many of the trunk's first tokens are known. For `copies`, see `grow_tree`."""
+        ids = variants[0].ids
+        self.forks = [variant.fork(ids) for variant in variants]
+        self.end = len(ids) if copies else max(self.forks)
+        self.start = min(known, self.end, *(self.forks if copies else ()))
+        after = (len(own.ids) - fork - len(set(own.cut)) for own, fork in zip(variants, self.forks, strict=True))
+        self.size = self.end - self.start + (copies or 1) * sum(after)
+
+
 def grow_tree(variants: Trunk, known: np.ndarray, copies: int | None = None) -> Tree:
     """Variants as a tree: the first one's tokens are the trunk, as far as any needs them, and each is a branch of it.
 
@@ -274,12 +295,9 @@ def grow_tree(variants: Trunk, known: np.ndarray, copies: int | None = None) -> 
 
     With `copies`, each variant has that many branches, and the trunk begins before all of them and goes on to its end.
     """
-    ids = variants[0].ids
-    forks = [variant.fork(ids) for variant in variants]
-    end = len(ids) if copies else max(forks)
-    start = min(len(known), end, *(forks if copies else ()))
-    tree = trunk(known[:start], ids[start:end])
-    for variant, fork in zip(variants, forks, strict=True):
+    outline = Outline(variants, len(known), copies)
+    tree = trunk(known[: outline.start], variants[0].ids[outline.start : outline.end])
+    for variant, fork in zip(variants, outline.forks, strict=True):
         left = np.arange(len(variant.ids)) >= fork
         left[variant.cut] = False
         positions = left.nonzero()[0]
