@@ -1,5 +1,6 @@
 """The engine on a GPU: its own kernels, its memory, several devices. Skipped where there is no GPU."""
 
+import copy
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from anchorscope.detect.again import MarkedExample, reweighted_states
 from anchorscope.detect.reweighting import GATES
 from anchorscope.engine.door import Engine
 from anchorscope.engine.fused import fused
+from anchorscope.engine.steps import Step
 from anchorscope.extract.axes import FULL_GRID, HEADLINE, PASSES, Headline
 from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import Workload
@@ -24,7 +26,7 @@ from anchorscope.probe.delta import measure_places
 from anchorscope.probe.examples import examples_of
 from anchorscope.probe.label_errors import labellings
 from anchorscope.probe.scores import cross_fit_scores
-from engines import collected, engine_on, greedy, tried_engine
+from engines import collected, continuations, engine_on, tried_engine
 from few_examples import forest, longest
 from measured import check_measured
 from rounding import assert_same, of_a_pass, of_probes, of_sureness
@@ -121,17 +123,41 @@ def test_fused_parts_compute_the_same_on_the_gpu(family):
     assert code.apply_rotary_pos_emb is rotary
 
 
-def test_generation_on_the_gpu_equals_the_cpu():
-    model = tiny_model("qwen3", 500)
-    stops = torch.zeros(500, dtype=torch.bool)
-    stops[::5] = True
+def continued_on_both(model, copies: int = 3, tokens: int = 24) -> None:
+    """Greedy and drawn answers on the GPU are those on the CPU. Some end soon, and some need slots with more room."""
     prompts = [[*range(PREFIX), *item[0].ids[PREFIX:].tolist()] for item in workload().sequences]
-    expected = greedy(model, prompts, stops, 12, batch_tokens=128)
-    rounding = of_sureness(model, max(map(len, prompts)) + 12)
-    found = greedy(model.cuda(), prompts, stops.cuda(), 12, batch_tokens=128)
-    assert [answer.ids for answer in found] == [answer.ids for answer in expected]
-    for some, other in zip(found, expected, strict=True):
-        assert_same([some.logprobs, some.entropies], [other.logprobs, other.entropies], rounding)
+    stops = torch.zeros(500, dtype=torch.bool)
+    stops[::9] = True
+    rounding = of_sureness(model, max(map(len, prompts)) + tokens)
+    for uniforms in (None, torch.rand(len(prompts), copies, tokens, generator=torch.Generator().manual_seed(0))):
+        expected, found = (
+            [
+                said
+                for answers in continuations(one, prompts, stops.to(one.device), tokens, uniforms)
+                for said in answers
+            ]
+            for one in (model.cpu(), copy.deepcopy(model).cuda())
+        )
+        assert len({len(said.ids) for said in expected}) > 4
+        assert [said.ids for said in found] == [said.ids for said in expected]
+        for some, other in zip(found, expected, strict=True):
+            assert_same([some.logprobs, some.entropies], [other.logprobs, other.entropies], rounding)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_answers_on_the_gpu_are_graphs_and_equal_those_on_the_cpu(family, monkeypatch):
+    captured, capture = [], Step.capture
+    monkeypatch.setattr(Step, "capture", lambda step, pool: captured.append(len(step.tokens)) or capture(step, pool))
+    continued_on_both(tiny_model(family, 500))
+    assert len(set(captured)) > 2
+
+
+def test_a_model_that_waits_for_the_gpu_answers_without_graphs(caplog):
+    caplog.set_level("INFO")
+    model = tiny_model("llama", 500)
+    model.model.layers[1].mlp.register_forward_hook(lambda module, args, output: output.add_(output.sum().item() * 0))
+    continued_on_both(model)
+    assert "without graphs" in caplog.text
 
 
 def test_a_model_on_two_devices_gives_the_same(tmp_path):

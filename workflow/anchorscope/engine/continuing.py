@@ -1,9 +1,8 @@
 """Continuations of prompts, greedy or sampled, many at a time; what prompts begin with alike is computed once."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,46 +13,19 @@ from transformers.generation import LogitsProcessorList, StoppingCriteriaList
 from anchorscope.engine.attention_mask import own_attention
 from anchorscope.engine.batches import out_of_memory
 from anchorscope.engine.packing import Pack, trunk
-from anchorscope.engine.packs import Openings, Past, run_decoder
-from anchorscope.engine.parts import decoder_of, input_device, swapped
+from anchorscope.engine.packs import Openings, run_decoder
+from anchorscope.engine.parts import decoder_of, hooked, input_device, swapped
 from anchorscope.engine.self_check import EnginePath
+from anchorscope.engine.steps import Chosen, Head, Steps, choose_tokens
 from anchorscope.engine.work import Prompts, Said
 
-# Most samples have no more tokens than these. A batch is planned for them, not for the longest that there can be: its
-# last passes compute a few rows each, and take nearly as long as full ones.
-SHORT = 8
+# A batch is planned by the tokens of its prompts, but has at most as many answers as if each had so many.
+ROW_TOKENS = 8
 TRIED = 8  # tokens
 
-
-class Chosen(NamedTuple):
-    """Tokens of several answers with what `Said` has of each; all of one shape."""
-
-    ids: Tensor
-    logprobs: Tensor
-    entropies: Tensor
-
-
-# Of logits [rows, vocabulary] and how many tokens their answers have already: the tokens [rows] that come next.
+# Of logits [rows, vocabulary], which answer of the batch each row is of, and the number of the token: those [rows] that
+# come next.
 Pick = Callable[..., Chosen]
-
-
-def choose_tokens(uniforms: Tensor | None, logits: Tensor, answers: list[int], step: int) -> Chosen:
-    """The likeliest tokens; with uniform numbers [answers, tokens], tokens with the probabilities that the model gives.
-
-    `answers` says which answer of the batch each row is of.
-    """
-    chances = logits.float().softmax(dim=-1)
-    if uniforms is None:
-        ids = logits.argmax(dim=-1)
-    else:
-        # Float64, because the sum of a large vocabulary's probabilities would lose the smallest ones.
-        reached = chances.double().cumsum(dim=-1)
-        wanted = uniforms[answers, step].to(reached.device) * reached[:, -1]
-        ids = torch.searchsorted(reached, wanted[:, None], right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
-    return Chosen(ids, chances.gather(1, ids[:, None])[:, 0].log(), torch.special.entr(chances).sum(dim=-1))
-
-
-Head = Callable[[Tensor], Tensor]  # logits [rows, vocabulary] of a decoder's states [rows, width]
 
 
 def _own_head(model: PreTrainedModel, output: type, states: Tensor) -> Tensor:
@@ -70,11 +42,14 @@ def _own_head(model: PreTrainedModel, output: type, states: Tensor) -> Tensor:
 def find_head(path: EnginePath, model: PreTrainedModel, ids: list[int]) -> Head | None:
     """The model's head, tried on one sequence; None where its own code wants more than the decoder's states."""
     tokens = torch.tensor([ids[-TRIED:]], device=input_device(model))
+    decoded: list[Any] = []
+    watched = decoder_of(model).register_forward_hook(lambda module, args, output: decoded.append(output))
     with own_attention(model, "eager"):
-        whole = model(input_ids=tokens, use_cache=False).logits[0]
-        output = decoder_of(model)(input_ids=tokens, use_cache=False)
-        head = partial(_own_head, model, type(output))
+        with hooked([watched]):
+            whole = model(input_ids=tokens, use_cache=False).logits[0]
         try:
+            (output,) = decoded
+            head = partial(_own_head, model, type(output))
             found = head(output.last_hidden_state[0])
         except (RuntimeError, TypeError, ValueError, AttributeError) as error:
             if out_of_memory(error):
@@ -89,52 +64,75 @@ class Continuing:
     def __init__(self, model: PreTrainedModel, head: Head | None, work: Prompts):
         """Without a head, the model's own code continues them."""
         self.model, self.head, self.work = model, head, work
-        self.known: list[np.ndarray] = []
         if head is None:
             self.way = _own_way(model, max(work.prompts, key=len))
         else:
             begun = [np.array(prompt[:-1]) for prompt in work.prompts]
             self.openings = Openings(model, begun)
             self.known = [self.openings.known(ids) for ids in begun]
+            self.steps = Steps(model, head, draws=work.uniforms is not None)
 
     def sizes(self) -> list[int]:
         """How many tokens each prompt adds to a batch."""
         work, lengths = self.work, map(len, self.work.prompts)
-        new = work.max_new_tokens if work.uniforms is None else work.copies * min(SHORT, work.max_new_tokens)
         if self.head is None:
-            return [work.copies * length + new for length in lengths]
-        return [length - len(known) + new for length, known in zip(lengths, self.known, strict=True)]
+            return [work.copies * (length + ROW_TOKENS) for length in lengths]
+        new = (length - len(known) for length, known in zip(lengths, self.known, strict=True))
+        return [max(tokens, work.copies * ROW_TOKENS) for tokens in new]
 
     def run(self, batch: list[int]) -> list[list[Said]]:
         """The continuations of some prompts."""
-        work, copies = self.work, self.work.copies
-        pick = partial(choose_tokens, None if work.uniforms is None else work.uniforms[batch].flatten(0, 1))
-        said = self._plain(batch, pick) if self.head is None else self._packed(batch, pick, self.head)
+        copies, uniforms = self.work.copies, self.work.uniforms
+        drawn = None if uniforms is None else uniforms[batch].flatten(0, 1)  # [answers, tokens]
+
+        def pick(logits: Tensor, answers: list[int], step: int) -> Chosen:
+            return choose_tokens(logits, None if drawn is None else drawn[answers, step])
+
+        said = self._plain(batch, pick) if self.head is None else self._packed(batch, drawn, self.head)
         return [said[place * copies : (place + 1) * copies] for place in range(len(batch))]
 
-    def _packed(self, batch: list[int], pick: Pick, head: Head) -> list[Said]:
-        """A continuation that has reached a stop token leaves the batch.
+    def _packed(self, batch: list[int], drawn: Tensor | None, head: Head) -> list[Said]:
+        """Step by step; an answer that has reached a stop token does not go on."""
+        work, steps = self.work, self.steps
+        count, most = len(batch) * work.copies, work.max_new_tokens
+        told = [np.zeros((count, most), dtype) for dtype in (np.int64, np.float32, np.float32)]
+        going, lengths = np.arange(count), np.zeros(count, np.int64)
+        try:
+            chosen = self._first(batch, drawn, head)
+            while True:
+                for table, part in zip(told, chosen, strict=True):
+                    table[going, lengths[going]] = part.cpu().numpy()
+                stopped = work.stops.to(chosen.ids.device)[chosen.ids].cpu().numpy()
+                lengths[going] += 1
+                left = np.flatnonzero(~stopped & (lengths[going] < most))
+                going = going[left]
+                if not len(going):
+                    break
+                chosen = steps.next(left, None if drawn is None else drawn[going, lengths[going]])
+        except BaseException:
+            steps.forget()  # so that a smaller batch has the memory
+            raise
+        return [Said(*(table[row, :length].tolist() for table in told)) for row, length in enumerate(lengths)]
 
-        The first pass computes what is not known of the prompts. The continuations of each then share its places in the
-        pool.
-        """
-        work, past = self.work, self.openings.past.growing()
-        asked = [Continuation(self.known[index], work.prompts[index][len(self.known[index]) :]) for index in batch]
-        logits = _advance(self.model, head, asked, past).repeat_interleave(work.copies, dim=0)
-        continuations = [Continuation(one.known, []) for one in asked for _ in range(work.copies)]
-        going = list(range(len(continuations)))
-        for step in range(work.max_new_tokens):
-            if step:
-                logits = _advance(self.model, head, [continuations[number] for number in going], past)
-            chosen = pick(logits, answers=going, step=step)
-            for number, *token in zip(going, *(part.tolist() for part in chosen), strict=True):
-                continuations[number].new = token[:1]
-                continuations[number].told.append(token)
-            stopped = work.stops.to(chosen.ids.device)[chosen.ids].tolist()
-            going = [number for number, done in zip(going, stopped, strict=True) if not done]
-            if not going:
-                break
-        return [Said(*map(list, zip(*one.told, strict=True))) for one in continuations]
+    def _first(self, batch: list[int], drawn: Tensor | None, head: Head) -> Chosen:
+        """The first tokens of the answers. What is not known of the prompts is computed, once for all their answers."""
+        work, past, prefix = self.work, self.openings.past.growing(), len(self.openings.prefix)
+        known = [self.known[index] for index in batch]
+        new = [work.prompts[index][len(own) :] for index, own in zip(batch, known, strict=True)]
+        pack = Pack([trunk(*both) for both in zip(known, new, strict=True)], len(past))
+        hidden = run_decoder(self.model, pack, past)  # [tokens, width]
+        starts = np.array([start for (start,) in pack.starts[: len(batch)]])
+        lasts = torch.from_numpy(starts + [len(ids) - 1 for ids in new])
+        logits = head(hidden[lasts.to(hidden.device)]).repeat_interleave(work.copies, dim=0)
+        chosen = choose_tokens(logits, None if drawn is None else drawn[:, 0])
+        lengths = np.array([len(work.prompts[index]) - prefix for index in batch])
+        places = np.zeros((len(batch), lengths.max()), np.int64)
+        for row, own, start, ids in zip(places, known, starts, new, strict=True):
+            row[: len(own) - prefix] = own[prefix:]
+            row[len(own) - prefix :][: len(ids)] = pack.pool + start + np.arange(len(ids))
+        each = np.arange(len(batch)).repeat(work.copies)
+        self.steps.begin(past, prefix, places[each], lengths[each], chosen.ids)
+        return chosen
 
     def _plain(self, batch: list[int], pick: Pick) -> list[Said]:
         """By the model's own code. Prompts of one length run together, without padding."""
@@ -152,26 +150,6 @@ class Continuing:
         return [answers[index] for index in range(len(rows))]
 
 
-@dataclass
-class Continuation:
-    """An answer in the making: where its tokens are in the pool, and which ones come next."""
-
-    known: np.ndarray
-    new: list[int]
-    told: list[list] = field(default_factory=list)  # of each token that it has, what `Said` has of one
-
-
-def _advance(model: PreTrainedModel, head: Head, going: list[Continuation], past: Past) -> Tensor:
-    """Compute the new tokens of some continuations, from then on known: logits [continuations, vocabulary]."""
-    pack = Pack([trunk(one.known, one.new) for one in going], len(past))
-    hidden = run_decoder(model, pack, past)  # [tokens, width]
-    starts = [start for (start,) in pack.starts[: len(going)]]
-    last = torch.tensor([start + len(one.new) - 1 for one, start in zip(going, starts, strict=True)])
-    for one, start in zip(going, starts, strict=True):
-        one.known = np.append(one.known, pack.pool + start + np.arange(len(one.new)))
-    return head(hidden[last.to(hidden.device)])
-
-
 # Of tokens [rows, length], stops, the limit, and a choice for all rows: new tokens [rows, at most the limit].
 Way = Callable[[Tensor, Tensor, int, Pick], Chosen]
 
@@ -181,7 +159,10 @@ def _own_way(model: PreTrainedModel, prompt: list[int]) -> Way:
     tokens = torch.tensor([prompt], device=input_device(model))
     never = torch.zeros(model.config.get_text_config().vocab_size, dtype=torch.bool, device=tokens.device)
     generated, recomputed = partial(_generated, model), partial(_recomputed, model)
-    pick = partial(choose_tokens, None, answers=[0])
+
+    def pick(logits: Tensor, step: int) -> Chosen:
+        return choose_tokens(logits, None)
+
     try:
         same = torch.equal(*(way(tokens, never, TRIED, pick).ids for way in (generated, recomputed)))
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:  # a model that cannot keep them

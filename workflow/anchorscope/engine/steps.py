@@ -1,0 +1,274 @@
+"""The next token of many answers at once: on a GPU as a graph, which runs without waiting for the host.
+
+Answers begin with a prefix that all of them have. Their own tokens, which follow it, are kept in slots: a row for each
+answer, and as many places in every row. So the steps of a batch have one shape. Rows of answers that have ended are
+computed along, until the others fit into fewer.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+
+from anchorscope.engine.attention_mask import attending_by
+from anchorscope.engine.batches import out_of_memory
+from anchorscope.engine.packing import to_device
+from anchorscope.engine.packs import Past
+from anchorscope.engine.parts import decoder_of, input_device
+from anchorscope.files.logs import log
+
+NAME = "anchorscope_steps"
+ROOM = 8  # places for new tokens, at least, when slots are laid out; most answers need no more
+FINEST = 8  # rows of a graph come in multiples of this, or of a larger power of two
+
+Head = Callable[[Tensor], Tensor]  # logits [rows, vocabulary] of a decoder's states [rows, width]
+States = dict[int, tuple[Tensor, Tensor]]  # keys and values by layer
+
+
+class Chosen(NamedTuple):
+    """Tokens of several answers with what `Said` has of each; all of one shape."""
+
+    ids: Tensor
+    logprobs: Tensor
+    entropies: Tensor
+
+
+def choose_tokens(logits: Tensor, uniform: Tensor | None) -> Chosen:
+    """The likeliest tokens by logits [rows, vocabulary]; with uniform numbers [rows], tokens drawn at temperature 1."""
+    chances = logits.float().softmax(dim=-1)
+    if uniform is None:
+        ids = logits.argmax(dim=-1)
+    else:
+        # Float64, because the sum of a large vocabulary's probabilities would lose the smallest ones.
+        reached = chances.double().cumsum(dim=-1)
+        wanted = uniform.to(reached.device) * reached[:, -1]
+        ids = torch.searchsorted(reached, wanted[:, None], right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
+    return Chosen(ids, chances.gather(1, ids[:, None])[:, 0].log(), torch.special.entr(chances).sum(dim=-1))
+
+
+class Slots:
+    """Keys and values that answers attend to: those of the prefix, [heads, prefix, width], and each one's own.
+
+    Keys are kept in float32, in which scores are computed.
+    """
+
+    def __init__(self, shared: States, rows: int, room: int):
+        self.shared, self.room = shared, room
+        self.own: States = {  # [rows, heads, room, width]
+            layer: cast(tuple[Tensor, Tensor], tuple(_zeros(states, rows, room) for states in both))
+            for layer, both in shared.items()
+        }
+        first = next(iter(shared.values()))[0]
+        self.prefix = first.shape[1]
+        self.lengths = torch.zeros(rows, dtype=torch.int64, device=first.device)  # places that are taken in each row
+        self.positions = torch.arange(self.prefix + room, device=first.device)
+        self.seen: dict[int | None, Tensor] = {}
+
+    def fill(self, past: Past, places: np.ndarray, lengths: np.ndarray) -> None:
+        """Copy the answers' own tokens from their places [answers, tokens] in the pools; so many of each count."""
+        flat = to_device(places.ravel(), self.lengths.device)
+        for layer, pools in past.pools.items():
+            for own, pool in zip(self.own[layer], pools, strict=True):
+                states = pool.index_select(0, flat.to(pool.device)).unflatten(0, places.shape)
+                own[: places.shape[0], :, : places.shape[1]] = states.transpose(1, 2)
+        self._have(to_device(lengths, self.lengths.device))
+
+    def take(self, other: "Slots", rows: Tensor) -> None:
+        """Copy some rows of other slots, which have no more room than these."""
+        for layer, both in other.own.items():
+            for own, old in zip(self.own[layer], both, strict=True):
+                own[: len(rows), :, : other.room] = old.index_select(0, rows.to(old.device))
+        self._have(other.lengths[rows])
+
+    def _have(self, lengths: Tensor) -> None:
+        self.lengths.zero_()
+        self.lengths[: len(lengths)] = lengths
+
+    def attend(
+        self, layer: int, states: list[Tensor], scaling: float, sliding: int | None, softcap: float | None
+    ) -> Tensor:
+        """Attention of one token of each row, from then on among its own.
+
+        `states` are queries, keys and values, [rows, heads, width], and so is what is returned.
+        """
+        query, key, value = states
+        (shared_keys, shared_values), (keys, values) = self.shared[layer], self.own[layer]
+        at = torch.arange(len(key), device=key.device), slice(None), self.lengths.to(key.device)
+        keys[at], values[at] = key.float(), value
+        query = query.unflatten(1, (key.shape[1], -1)).float() * scaling  # [rows, heads of keys, sharers, width]
+        to_shared = torch.einsum("rhgd,hpd->rhgp", query, shared_keys)
+        scores = torch.cat([to_shared, torch.einsum("rhgd,rhpd->rhgp", query, keys)], dim=-1)
+        if softcap is not None:
+            scores = softcap * torch.tanh(scores / softcap)
+        scores = scores.masked_fill(~self._seen_within(sliding).to(scores.device), -torch.inf)
+        shared, own = scores.softmax(dim=-1).to(value.dtype).split([self.prefix, self.room], dim=-1)
+        out = torch.einsum("rhgp,hpd->rhgd", shared, shared_values) + torch.einsum("rhgp,rhpd->rhgd", own, values)
+        return out.flatten(1, 2)
+
+    def _seen_within(self, sliding: int | None) -> Tensor:
+        """Which positions each row sees, [rows, 1, 1, positions]: up to its new token. Layers that agree share it."""
+        if sliding not in self.seen:
+            new = (self.prefix + self.lengths)[:, None]
+            seen = self.positions <= new
+            if sliding is not None:
+                seen &= new - self.positions < sliding
+            self.seen[sliding] = seen[:, None, None]
+        return self.seen[sliding]
+
+
+def _zeros(states: Tensor, rows: int, room: int) -> Tensor:
+    heads, _, width = states.shape
+    return states.new_zeros(rows, heads, room, width)
+
+
+def attend_to_slots(
+    module: nn.Module,
+    query: Tensor,  # [1, heads, rows, head_width]
+    key: Tensor,  # [1, key_value_heads, rows, head_width]
+    value: Tensor,
+    attention_mask: None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    *,
+    slots: Slots,
+    **kwargs: object,
+) -> tuple[Tensor, None]:
+    """How a model attends in a step, [1, rows, heads, head_width]: its sequence is one token of each row."""
+    states = [tensor.squeeze(0).transpose(0, 1) for tensor in (query, key, value)]
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return slots.attend(cast(int, module.layer_idx), states, scale, sliding_window, softcap)[None], None
+
+
+AttentionInterface.register(NAME, attend_to_slots)
+
+
+class Step:
+    """One more token for every row of some slots."""
+
+    def __init__(self, model: PreTrainedModel, head: Head, slots: Slots, draws: bool):
+        self.model, self.head, self.slots = model, head, slots
+        rows, device = len(slots.lengths), input_device(model)
+        self.tokens = torch.zeros(rows, dtype=torch.int64, device=device)  # the last ones, which were not computed yet
+        self.uniform = torch.zeros(rows, dtype=torch.float64, device=device) if draws else None
+        self.chosen: Chosen | None = None  # where a graph leaves what it chose
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def run(self) -> Chosen:
+        """The tokens that come next."""
+        if self.graph is None:
+            self.chosen = self._compute()
+        else:
+            self.graph.replay()
+        return cast(Chosen, self.chosen)
+
+    def capture(self, pool: Any) -> None:
+        """Make a graph of it. It has run before, so that all that it needs is loaded."""
+        graph, device = torch.cuda.CUDAGraph(), self.tokens.device
+        torch.cuda.synchronize(device)
+        with torch.cuda.stream(torch.cuda.Stream(device)):
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            try:
+                chosen = self._compute()
+            finally:
+                graph.capture_end()
+        self.graph, self.chosen = graph, chosen
+
+    def _compute(self) -> Chosen:
+        slots = self.slots
+        slots.seen.clear()
+        positions = (slots.prefix + slots.lengths).to(self.tokens.device)
+        with attending_by(self.model, NAME):
+            output = decoder_of(self.model)(
+                input_ids=self.tokens[None], position_ids=positions[None], use_cache=False, slots=slots
+            )
+            chosen = choose_tokens(self.head(output.last_hidden_state[0]), self.uniform)
+        slots.lengths += 1
+        self.tokens.copy_(chosen.ids)
+        return chosen
+
+
+class Steps:
+    """The steps of one batch of answers after another. Where one GPU has the model, they become graphs."""
+
+    def __init__(self, model: PreTrainedModel, head: Head, draws: bool):
+        self.model, self.head, self.draws = model, head, draws
+        devices = {weight.device for weight in model.parameters()}
+        self.graphs = len(devices) == 1 and next(iter(devices)).type == "cuda"
+        self.pool = torch.cuda.graph_pool_handle() if self.graphs else None
+        self.kept: dict[tuple[int, int], Step] = {}  # by rows and room
+
+    def begin(self, past: Past, prefix: int, places: np.ndarray, lengths: np.ndarray, tokens: Tensor) -> None:
+        """Lay out answers: where their own tokens are in the pools, how many these are, and what comes next."""
+        shared = {
+            layer: (_first(keys, prefix).float(), _first(values, prefix))
+            for layer, (keys, values) in past.pools.items()
+        }
+        self.rows, self.taken = np.arange(len(places)), int(lengths.max())
+        self.step = self._sized(shared)
+        self.step.slots.fill(past, places, lengths)
+        self.step.tokens[: len(tokens)] = tokens
+
+    def next(self, going: np.ndarray, uniform: Tensor | None) -> Chosen:
+        """The next tokens of the answers that go on, which are named by their places in the step before."""
+        self.rows = self.rows[going]
+        if self._fits_badly():
+            self._move()
+        step, rows = self.step, to_device(self.rows, self.step.tokens.device)
+        if step.uniform is not None and uniform is not None:
+            step.uniform[rows] = uniform.to(step.uniform)
+        if self.graphs and step.graph is None and step.chosen is not None:
+            self._capture(step)
+        chosen = step.run()
+        self.taken += 1
+        return Chosen(*(part[rows.to(part.device)] for part in chosen))
+
+    def forget(self) -> None:
+        """Give all memory back."""
+        self.kept.clear()
+        vars(self).pop("step", None)
+
+    def _padded(self) -> int:
+        """How many rows a step has for those that go on. Graphs have four sizes between two powers of two."""
+        count = len(self.rows)
+        grain = max(FINEST, 1 << max(0, count.bit_length() - 3)) if self.graphs else 1
+        return -(-count // grain) * grain
+
+    def _sized(self, shared: States) -> Step:
+        size = self._padded(), 1 << (self.taken + ROOM - 1).bit_length()
+        if size in self.kept:
+            return self.kept[size]
+        step = Step(self.model, self.head, Slots(shared, *size), self.draws)
+        if self.graphs:
+            self.kept[size] = step
+        return step
+
+    def _fits_badly(self) -> bool:
+        """Whether the slots are full, or so few rows go on that they would fit into half of a graph's."""
+        rows = len(self.step.tokens)
+        return self.taken == self.step.slots.room or self._padded() <= (rows // 2 if self.graphs else rows - 1)
+
+    def _move(self) -> None:
+        old, rows = self.step, to_device(self.rows, self.step.tokens.device)
+        self.rows = np.arange(len(rows))
+        self.step = self._sized(old.slots.shared)
+        self.step.slots.take(old.slots, rows)
+        self.step.tokens[: len(rows)] = old.tokens[rows]
+
+    def _capture(self, step: Step) -> None:
+        try:
+            step.capture(self.pool)
+        except RuntimeError as error:  # from code that waits for a number from the GPU
+            if out_of_memory(error):
+                raise
+            log.info("answers are computed without graphs: %s", " ".join(str(error).split())[:200])
+            self.graphs = False
+            self.kept.clear()
+
+
+def _first(pool: Tensor, prefix: int) -> Tensor:
+    """The prefix in a pool [tokens, heads, width], on its own: [heads, prefix, width]."""
+    return pool[:prefix].transpose(0, 1).clone(memory_format=torch.contiguous_format)
