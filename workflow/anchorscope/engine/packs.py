@@ -173,17 +173,16 @@ class Openings:
         begun = [tuple(ids.tolist()) for ids in sequences]
         prefix = shared_tokens(begun)
         openings = find_openings([ids[prefix:] for ids in begun], MOST)
-        tree = trunk([], begun[0][:prefix])
-        tree.branches.extend(
-            Branch(np.array(opening), prefix + np.arange(len(opening)), fork=prefix) for opening in openings
-        )
-        pack = Pack([tree], 0)
-        self.past = extended_past(model, pack, Past(), last) if pack.size else Past()
-        self.prefix = np.arange(prefix)
-        self.places: dict[Tokens, np.ndarray] = {  # in the pool, of each opening
-            opening: start + np.arange(len(opening))
-            for opening, start in zip(openings, pack.starts[0][1:], strict=True)
-        }
+        self.prefix, self.past = np.arange(prefix), Past()
+        self.places: dict[Tokens, np.ndarray] = {}  # in the pool, of each opening
+        if prefix or openings:
+            tree = trunk([], begun[0][:prefix])
+            for opening in openings:
+                tree.branches.append(Branch(np.array(opening), prefix + np.arange(len(opening)), fork=prefix))
+            pack = Pack([tree], 0)
+            self.past = extended_past(model, pack, Past(), last)
+            for opening, start in zip(openings, pack.starts[0][1:], strict=True):
+                self.places[opening] = start + np.arange(len(opening))
         self.lengths = sorted({len(opening) for opening in openings}, reverse=True)
 
     def known(self, ids: np.ndarray) -> np.ndarray:
