@@ -212,6 +212,12 @@ def test_what_is_missing_or_damaged_is_one_sentence_and_nothing_is_written(damag
     assert not (tmp_path / "out").exists()
 
 
+def test_a_name_that_a_spreadsheet_would_run_is_only_text_in_the_table(tmp_path):
+    run = plant_run(tmp_path / "run", {"m": 4}, hubs={"m": "owner/m"}, datasets={"=nq": "NQ"})
+    compare_runs(run, run, output=tmp_path / "out", landmarks=LANDMARKS)
+    assert set(pl.read_csv(tmp_path / "out/comparison.csv")["dataset"].drop_nulls()) == {"'=nq"}
+
+
 def test_a_file_in_place_of_the_output_is_one_sentence(tmp_path):
     run = plant_run(tmp_path / "run", {"m": 4})
     with pytest.raises(ValueError, match=r"claims\.json is no folder; name one for the comparison\.$"):
