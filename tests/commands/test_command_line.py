@@ -86,6 +86,8 @@ def test_snakemake_is_given_the_snakefile_that_comes_with_the_library_unless_one
     Path("config.yaml").touch()
     assert snakemake_words([]) == ["--cores", "all", *ours]
     assert snakemake_words(["-n", "--cores", "2"]) == ["-n", "--cores", "2", *ours]
+    one_key = ["--config", "questions=10"]  # no short form of --configfile
+    assert snakemake_words(one_key) == [*one_key, "--cores", "all", *ours]
     assert snakemake_words(["--workflow-profile", "slurm"]) == ["--workflow-profile", "slurm", *ours]
     Path("Snakefile").touch()
     assert snakemake_words(["detect"]) == ["detect", "--cores", "all"]
