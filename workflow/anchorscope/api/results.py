@@ -216,8 +216,7 @@ class Results:
         >>> control.select("id", "layer").equals(delta.select("id", "layer"))
         True
         """
-        self._check("model", model, salmons=True)
-        self._check("dataset", dataset)
+        self._check_pair(model, dataset)
         file = self._file("delta", model, f"{dataset}.parquet")
         enough(too_few(file))
         rows = read_frame(file)
@@ -250,8 +249,7 @@ class Results:
         >>> cut = run.activations("smollm2-135m", "nq-mini", layer=1, intervention="exact_question")
         >>> moved = np.linalg.norm(cut.values - X, axis=1)
         """
-        self._check("model", model, salmons=True)
-        self._check("dataset", dataset)
+        self._check_pair(model, dataset)
         knockout, place = self._knockout(prompt, intervention), self._place(component, position)
         files = self._shards("activations", model, dataset, f"/{place.component}.{place.position}.parquet")
         from anchorscope.extract.store import open_activations  # which needs torch: slow to import
@@ -291,8 +289,7 @@ class Results:
         >>> logits.shape == states.ids.shape
         True
         """
-        self._check("model", model, salmons=True)
-        self._check("dataset", dataset)
+        self._check_pair(model, dataset)
         place = self._place(component, position)
         file = self._file("probes", model, dataset, f"{place.component}.{place.position}.parquet")
         from anchorscope.probe.kept import load_probes  # which needs torch: slow to import
@@ -385,16 +382,18 @@ class Results:
         check_known(f"The {prompt} prompt", "intervention", intervention, [two for one, two in runs if one == prompt])
         return runs[prompt, intervention]
 
-    def _check(self, kind: str, name: str, *, salmons: bool = False) -> None:
-        """Refuse a model or dataset that was not run; a salmon counts as its model where there may be some."""
-        known = self.models if kind == "model" else self.datasets
-        trained = name.removesuffix(SALMON) if salmons and isinstance(name, str) else name
-        check_known("The run", kind, trained, known)
+    def _check(self, kind: str, name: str) -> None:
+        """Refuse a model or dataset that was not run."""
+        check_known("The run", kind, name, self._named[kind])
+
+    def _check_pair(self, model: str, dataset: str) -> None:
+        """The same of both, where a salmon counts as its model."""
+        self._check("model", model.removesuffix(SALMON) if isinstance(model, str) else model)
+        self._check("dataset", dataset)
 
     def _titles(self, kind: str, given: NamesShown | None) -> dict[str, str]:
         """Names with the titles to show: as given, or as in the config."""
-        known = self.models if kind == "model" else self.datasets
-        names = known if given is None else [given] if isinstance(given, str) else given
+        names = self._named[kind] if given is None else [given] if isinstance(given, str) else given
         titled = isinstance(names, Mapping) and all(map(is_text, names.values()))
         if not (titled or is_list(names)) or not len(names):
             raise ValueError(f"{kind}s is {reprlib.repr(given)}; it must be names, or names with the titles to show.")
