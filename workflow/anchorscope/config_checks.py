@@ -1,7 +1,6 @@
 """Checks of a config before any job starts; each mistake becomes one sentence."""
 
 import copy
-import difflib
 import importlib.util
 import json
 import math
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from jsonschema import Draft202012Validator, ValidationError, validators
 
+from anchorscope.files.arguments import meant_by
 from anchorscope.files.bundled import ROOT
 from anchorscope.files.faults import LARGEST_TEXT, fault_of_file
 from anchorscope.files.identity import package_file, tokenizer_beside
@@ -144,8 +144,8 @@ def _sentence(error: ValidationError) -> str:
         case "additionalProperties":
             known = list(error.schema["properties"])
             unknown = [key for key in value if key not in known]
-            close = difflib.get_close_matches(str(unknown[0]), known, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"known keys are {', '.join(known)}."
+            meant = meant_by(unknown[0], known)
+            hint = f"did you mean '{meant}'?" if meant else f"known keys are {', '.join(known)}."
             return f"Unknown key {', '.join(map(repr, unknown))} in {where}; {hint}"
         case "required":
             missing = [key for key in error.validator_value if key not in value]
