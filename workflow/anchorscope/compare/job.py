@@ -35,7 +35,8 @@ farthest layer. Rule `flip`, as published.""",
     OTHER_RUN: """Within: both runs may have measured the same, each on questions of its own. The difference (this run
 minus the other) is then at most its reach, in every layer: the reach comes from both 95 % intervals, and allows for
 all numbers that are compared here at once, so that runs which differ by nothing but their questions show a number
-beyond in at most 5 % of such comparisons. Runs that share questions differ less. A curve is given at the layer that
+beyond in at most 5 % of such comparisons, if the intervals are right; three repeats tell them only roughly, which can
+make several times as many. Runs that share questions differ less. A curve is given at the layer that
 differs most; curves under the rule `flip`, gaps under `honest`.""",
 }
 HEADINGS = {THE_FIGURES: "The published figures", OTHER_RUN: "The other run"}
