@@ -1,5 +1,6 @@
 """The command `anchorscope`: what it takes, what it begins with, and what it says when something is missing."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -54,6 +55,12 @@ def test_every_config_to_begin_with_can_be_run(name, tmp_path, monkeypatch, caps
     assert "cd mine\n  anchorscope run\n" in capsys.readouterr().out
     monkeypatch.chdir(tmp_path / "mine")
     assert mistakes(yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8")), SCHEMA) == []
+
+
+def test_the_page_about_configs_lists_every_one_to_begin_with():
+    page = (ROOT / "config/README.md").read_text(encoding="utf-8")
+    table = page.partition("| name | what it runs |\n")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r"\[`([^`]+)`\]\([./\w-]*\.yaml\)", table)) == sorted(configs())
 
 
 def test_a_config_that_is_there_is_kept(tmp_path):
