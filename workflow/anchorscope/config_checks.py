@@ -71,19 +71,29 @@ def _one_line(sentence: str) -> str:
 def _mistakes(config: dict, schema: dict) -> Iterator[str]:
     if odd := list(_odd(config, "")):
         yield from odd
-    elif errors := sorted(STRICT(schema).iter_errors(config), key=lambda error: list(map(str, error.path))):
-        yield from dict.fromkeys(_sentence(error) for error in errors)
-    else:
-        yield from _mistakes_beyond_schema(with_bundled_files(config), schema)
+        return
+    errors = sorted(STRICT(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
+    yield from dict.fromkeys(_sentence(error) for error in errors)
+    sound = with_bundled_files(_without(config, errors) if errors else config)
+    for name, model in sound["models"].items():
+        yield from _model_mistakes(f"models.{name}", model)
+    for name, dataset in sound["datasets"].items():
+        yield from _dataset_mistakes(f"datasets.{name}", dataset)
+    if not errors:
+        yield from _mistakes_between_parts(sound, schema)
 
 
-def _mistakes_beyond_schema(config: dict, schema: dict) -> Iterator[str]:
+def _without(config: dict, errors: list[ValidationError]) -> dict[str, dict]:
+    """The models and datasets in which the schema found no mistake."""
+    wrong = {tuple(error.absolute_path)[:2] for error in errors}
+    kinds = [kind for kind in ("models", "datasets") if (kind,) not in wrong and kind in config]
+    sound = {kind: {name: one for name, one in config[kind].items() if (kind, name) not in wrong} for kind in kinds}
+    return {"models": {}, "datasets": {}} | sound
+
+
+def _mistakes_between_parts(config: dict, schema: dict) -> Iterator[str]:
     yield from _shard_mistakes(config, schema)
     yield from _headline_mistakes(config, schema)
-    for name, model in config["models"].items():
-        yield from _model_mistakes(f"models.{name}", model)
-    for name, dataset in config["datasets"].items():
-        yield from _dataset_mistakes(f"datasets.{name}", dataset)
     yield from _title_mistakes(config)
     for name, figure in config["figures"].items():
         yield from _figure_mistakes(name, figure, config["models"])
