@@ -101,7 +101,7 @@ class LogHandler(LogHandlerBase):
             case LogEvent.JOB_INFO:
                 rule, wildcards = facts["rule_name"], (facts["wildcards"] or {}).values()
                 self.names[facts["jobid"]] = " ".join([rule, *(str(value) for value in wildcards if value)])
-                if REPORT in facts["output"]:
+                if REPORT in facts.get("output", ()):
                     self.reporting[facts["jobid"]] = os.path.abspath(REPORT)
                 self.work.start(facts["jobid"], rule, now)
             case LogEvent.JOB_ERROR:
