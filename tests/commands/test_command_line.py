@@ -108,3 +108,10 @@ def test_a_run_is_planned_in_a_folder_that_has_a_config_alone(tmp_path):
         f"snakemake --dry-run --cores all --snakefile {shlex.quote(str(ROOT / 'Snakefile'))}\n"
     )
     assert jobs(done)["extract"] == 2
+
+
+@pytest.mark.parametrize(("gone", "advice"), [(0, "name a model's manifest, such as "), (1, "name a file of results/")])
+def test_a_file_to_extract_from_that_is_not_there_is_one_sentence(gone, advice, tmp_path):
+    words = [str(tmp_path / "gone") if number == gone else __file__ for number in range(2)]
+    with pytest.raises(SystemExit, match=rf"^anchorscope extract: .*gone does not exist; {advice}"):
+        start("extract", [*words, str(tmp_path / "out")])
