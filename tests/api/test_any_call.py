@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from anchorscope import api
-from anchorscope.api.results import SUMMARY_COLUMNS
 from anchorscope.detect.detector import Detector
 from anchorscope.detect.detector_file import write_detector
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, HEADLINE, POSITIONS, Grid, knockouts_of
@@ -24,6 +23,7 @@ from anchorscope.files.frames import write_frame
 from anchorscope.models.manifest import tokenizer_hash
 from anchorscope.probe.anchor_rules import PROBES
 from anchorscope.probe.delta import measure
+from anchorscope.summarise.run_folder import SUMMARY_COLUMNS
 from mutations import KEYS, changed, check_refusal, spoilt, sweep, values, write
 from planted_detector import LAYERS, about, probes
 from small_things import small_tokenizer, tiny_model

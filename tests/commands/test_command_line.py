@@ -1,5 +1,6 @@
 """The command `anchorscope`: what it takes, what it begins with, and what it says when something is missing."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -56,6 +57,12 @@ def test_every_config_to_begin_with_can_be_run(name, tmp_path, monkeypatch, caps
     assert mistakes(yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8")), SCHEMA) == []
 
 
+def test_the_page_about_configs_lists_every_one_to_begin_with():
+    page = (ROOT / "config/README.md").read_text(encoding="utf-8")
+    table = page.partition("| name | what it runs |\n")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r"\[`([^`]+)`\]\([./\w-]*\.yaml\)", table)) == sorted(configs())
+
+
 def test_a_config_that_is_there_is_kept(tmp_path):
     (tmp_path / "config.yaml").write_text("mine")
     with pytest.raises(SystemExit, match=r"anchorscope init: .*config\.yaml is there already; name another folder"):
@@ -86,6 +93,8 @@ def test_snakemake_is_given_the_snakefile_that_comes_with_the_library_unless_one
     Path("config.yaml").touch()
     assert snakemake_words([]) == ["--cores", "all", *ours]
     assert snakemake_words(["-n", "--cores", "2"]) == ["-n", "--cores", "2", *ours]
+    one_key = ["--config", "questions=10"]  # no short form of --configfile
+    assert snakemake_words(one_key) == [*one_key, "--cores", "all", *ours]
     assert snakemake_words(["--workflow-profile", "slurm"]) == ["--workflow-profile", "slurm", *ours]
     Path("Snakefile").touch()
     assert snakemake_words(["detect"]) == ["detect", "--cores", "all"]
@@ -99,3 +108,10 @@ def test_a_run_is_planned_in_a_folder_that_has_a_config_alone(tmp_path):
         f"snakemake --dry-run --cores all --snakefile {shlex.quote(str(ROOT / 'Snakefile'))}\n"
     )
     assert jobs(done)["extract"] == 2
+
+
+@pytest.mark.parametrize(("gone", "advice"), [(0, "name a model's manifest, such as "), (1, "name a file of results/")])
+def test_a_file_to_extract_from_that_is_not_there_is_one_sentence(gone, advice, tmp_path):
+    words = [str(tmp_path / "gone") if number == gone else __file__ for number in range(2)]
+    with pytest.raises(SystemExit, match=rf"^anchorscope extract: .*gone does not exist; {advice}"):
+        start("extract", [*words, str(tmp_path / "out")])

@@ -15,7 +15,6 @@ from anchorscope.compare.judging import as_table, beside_other
 from anchorscope.compare.matching import also_different, match_runs
 from anchorscope.compare.picture import draw_comparison
 from anchorscope.files.frames import read_frame, write_frame
-from anchorscope.files.sealed_parquet import DamagedFileError
 from planted_runs import level, plant_run
 from read_figures import clashing, outside
 from small_things import ROOT
@@ -177,6 +176,11 @@ def test_figure_and_page_say_where_weights_are_random_and_questions_are_bundled(
     assert note in (tmp_path / "comparison.md").read_text(encoding="utf-8")
 
 
+def call_honest_replicate(folder: Path) -> None:
+    earlier = read_frame(folder / "summary.parquet").with_columns(rule=pl.lit("replicate"))
+    write_frame(folder / "summary.parquet", earlier, {})
+
+
 def break_summary(folder: Path) -> None:
     data = bytearray((folder / "summary.parquet").read_bytes())
     data[100] ^= 1
@@ -186,22 +190,32 @@ def break_summary(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda folder: (folder / "summary.parquet").unlink(), "summary.parquet does not exist; name a folder with"),
-        (lambda folder: (folder / "claims.json").unlink(), "claims.json does not exist; name a folder with a finished"),
-        (lambda folder: (folder / "provenance.json").write_text("{"), "provenance.json is damaged (Expecting property"),
-        (lambda folder: (folder / "provenance.json").write_text("{}"), "lacks what a run writes there ('models')"),
+        (lambda folder: (folder / "summary.parquet").unlink(), "summary.parquet does not exist: the run is not"),
+        (lambda folder: (folder / "claims.json").unlink(), "claims.json does not exist: the run is not finished"),
+        (lambda folder: (folder / "provenance.json").unlink(), "run holds no run: provenance.json is missing; "),
+        (lambda folder: (folder / "provenance.json").write_text("{"), "provenance.json does not describe a run (Expec"),
+        (lambda folder: (folder / "provenance.json").write_text("{}"), "json does not describe a run ('config'); make"),
+        (lambda folder: (folder / "claims.json").write_text("{"), "claims.json is damaged (Expecting property name"),
+        (lambda folder: (folder / "claims.json").write_text("{}"), "lacks what a run writes there ('statements')"),
         (lambda folder: (folder / "claims.json").write_text("[]"), "lacks what a run writes there (list indices"),
+        (call_honest_replicate, "was made by an older version, which called the honest rule `replicate`; run the"),
         (break_summary, "summary.parquet is damaged (its bytes 0 to "),
     ],
 )
 def test_what_is_missing_or_damaged_is_one_sentence_and_nothing_is_written(damage, said, tmp_path):
     run = plant_run(tmp_path / "run", {"m": 4})
     damage(run)
-    with pytest.raises((ValueError, DamagedFileError)) as caught:
+    with pytest.raises((ValueError, FileNotFoundError)) as caught:
         compare_runs(run, output=tmp_path / "out", landmarks=LANDMARKS)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_name_that_a_spreadsheet_would_run_is_only_text_in_the_table(tmp_path):
+    run = plant_run(tmp_path / "run", {"m": 4}, hubs={"m": "owner/m"}, datasets={"=nq": "NQ"})
+    compare_runs(run, run, output=tmp_path / "out", landmarks=LANDMARKS)
+    assert set(pl.read_csv(tmp_path / "out/comparison.csv")["dataset"].drop_nulls()) == {"'=nq"}
 
 
 def test_a_file_in_place_of_the_output_is_one_sentence(tmp_path):

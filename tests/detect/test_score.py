@@ -398,3 +398,8 @@ def test_the_package_alone_imports_no_torch():
         [sys.executable, "-c", code], cwd=ROOT / "workflow", capture_output=True, text=True, check=False
     )
     assert done.stderr.splitlines()[-1] == "AttributeError: module 'anchorscope' has no attribute 'nothing'"
+
+
+def test_a_printed_detector_is_one_line_that_says_what_it_reads():
+    printed = repr(Detector(probes(), about("0", model="mine", component="mlp", position="final", layer=3)))
+    assert printed == "Detector for mine: layer 3, mlp at final"

@@ -6,7 +6,7 @@ import pytest
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import write_frame
 from anchorscope.files.sealed_parquet import provenance
-from anchorscope.summarise.tables import TABLES, as_text, gather, read_coverage
+from anchorscope.summarise.tables import TABLES, gather, read_coverage
 
 PAIRS = [["m", "one"], ["m", "two"]]
 MANIFEST = {"weights": "trained"}
@@ -59,17 +59,6 @@ def test_a_run_in_which_nothing_was_probed_says_why(tmp_path):
     files = write_estimates(tmp_path, {"one": "too few answers", "two": "one class only"})
     with pytest.raises(ValueError, match=r"Nothing could be probed\. too few answers"):
         read_coverage(PAIRS, files["summary"])
-
-
-def test_lists_are_numbers_with_spaces_between_them_in_csv():
-    assert as_text(pl.DataFrame({"folds": [[0, 2], []]}))["folds"].to_list() == ["0 2", ""]
-
-
-def test_a_text_that_a_spreadsheet_would_run_is_only_text_in_csv():
-    texts = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\t=1", "capital", "a=b", None]
-    table = as_text(pl.DataFrame({"value": texts, "n": range(-4, 4), "folds": [[-1.5, 2.0]] * 8}))
-    assert table["value"].to_list() == [*(f"'{text}" for text in texts[:5]), "capital", "a=b", None]
-    assert (table["n"].to_list(), table["folds"][0]) == (list(range(-4, 4)), "-1.5 2.0")
 
 
 def test_the_headline_is_one_component_at_one_position():

@@ -131,6 +131,18 @@ def test_a_mistake_is_one_sentence_that_names_it(path, value, parts, monkeypatch
         assert part in sentence, sentence
 
 
+def test_a_mistake_of_form_does_not_hide_a_file_that_is_not_there(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    changed = config("qestions", 5)
+    changed["datasets"]["gone"] = {"title": "d", "layout": "nq", "source": "file", "path": "no.jsonl"}
+    changed["datasets"]["odd"] = {"title": "e", "layout": "squad", "source": "file", "path": "no.jsonl"}
+    changed["models"]["none"] = {"title": "m", "path": "no/folder"}
+    found = mistakes(changed, SCHEMA)
+    begins = [sentence.split(" is ")[0].split(" names ")[0] for sentence in found]
+    assert begins[1:] == ["datasets.odd.layout", "models.none.path", "datasets.gone.path"]
+    assert found[0].startswith("Unknown key 'qestions'")
+
+
 def test_the_sentence_is_the_last_thing_that_snakemake_says(tmp_path):
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config("qestions", 5)))
     command = [*SNAKEMAKE, "--snakefile", str(ROOT / "Snakefile"), "--cores", "1"]

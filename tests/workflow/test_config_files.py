@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from anchorscope.config_files import file_mistakes, find_room_for_cache
+from anchorscope.config_files import file_mistakes, find_room_for_cache, refuse_files_of_command
 from small_run import SNAKEMAKE, copy_project
 from small_things import ROOT
 
@@ -93,3 +93,11 @@ def test_snakemakes_cache_stays_in_the_home_unless_that_cannot_be_written(writab
     monkeypatch.chdir(tmp_path)
     find_room_for_cache()
     assert os.environ["XDG_CACHE_HOME"] == ("" if writable else str(tmp_path / ".snakemake/cache"))
+
+
+def test_a_key_on_the_command_line_is_not_taken_for_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["snakemake", "--config", "questions=10"])
+    refuse_files_of_command()
+    monkeypatch.setattr("sys.argv", ["snakemake", "--config", "questions=10", "--configfile", str(tmp_path / "gone")])
+    with pytest.raises(SystemExit, match=r"gone does not exist; it was looked for in "):
+        refuse_files_of_command()

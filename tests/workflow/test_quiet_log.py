@@ -45,6 +45,11 @@ rule total_up:
     output: "sum.txt"
     shell: "cat {input} > {output}"
 
+rule report:
+    input: "sum.txt"
+    output: "results/report.html"
+    shell: "touch {output}"
+
 rule broken:
     output: "broken.txt"
     log: "logs/broken.log"
@@ -90,6 +95,15 @@ def test_a_run_prints_one_line_per_job_and_the_log_file_has_the_rest(tmp_path):
     assert "Building DAG of jobs" in log_file(tmp_path)
     again = run_quietly(tmp_path)
     assert "Nothing to be done" in again.stderr
+
+
+def test_a_run_that_made_the_report_says_last_where_it_is_and_no_other_does(tmp_path):
+    (tmp_path / "there").mkdir()
+    made = run_quietly(tmp_path, "results/report.html", "--directory", "there")
+    assert made.stderr.splitlines()[-1] == f"The report is {tmp_path}/there/results/report.html."
+    again = run_quietly(tmp_path, "results/report.html", "--directory", "there")
+    assert "Nothing to be done" in again.stderr
+    assert "The report is" not in again.stderr
 
 
 def test_a_failed_job_is_shown_with_its_log_and_the_others_go_on(tmp_path):

@@ -82,7 +82,7 @@ def start(name: str, words: list[str]) -> None:
     options = parser.parse_args(words, argparse.Namespace(command=name))
     try:
         module.run(options)
-    except ValueError as error:
+    except (ValueError, FileNotFoundError) as error:
         sys.exit(f"anchorscope {name}: {error}")
 
 

@@ -1,7 +1,6 @@
 """Checks of a config before any job starts; each mistake becomes one sentence."""
 
 import copy
-import difflib
 import importlib.util
 import json
 import math
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from jsonschema import Draft202012Validator, ValidationError, validators
 
+from anchorscope.files.arguments import meant_by
 from anchorscope.files.bundled import ROOT
 from anchorscope.files.faults import LARGEST_TEXT, fault_of_file
 from anchorscope.files.identity import package_file, tokenizer_beside
@@ -71,19 +71,29 @@ def _one_line(sentence: str) -> str:
 def _mistakes(config: dict, schema: dict) -> Iterator[str]:
     if odd := list(_odd(config, "")):
         yield from odd
-    elif errors := sorted(STRICT(schema).iter_errors(config), key=lambda error: list(map(str, error.path))):
-        yield from dict.fromkeys(_sentence(error) for error in errors)
-    else:
-        yield from _mistakes_beyond_schema(with_bundled_files(config), schema)
+        return
+    errors = sorted(STRICT(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
+    yield from dict.fromkeys(_sentence(error) for error in errors)
+    sound = with_bundled_files(_without(config, errors) if errors else config)
+    for name, model in sound["models"].items():
+        yield from _model_mistakes(f"models.{name}", model)
+    for name, dataset in sound["datasets"].items():
+        yield from _dataset_mistakes(f"datasets.{name}", dataset)
+    if not errors:
+        yield from _mistakes_between_parts(sound, schema)
 
 
-def _mistakes_beyond_schema(config: dict, schema: dict) -> Iterator[str]:
+def _without(config: dict, errors: list[ValidationError]) -> dict[str, dict]:
+    """The models and datasets in which the schema found no mistake."""
+    wrong = {tuple(error.absolute_path)[:2] for error in errors}
+    kinds = [kind for kind in ("models", "datasets") if (kind,) not in wrong and kind in config]
+    sound = {kind: {name: one for name, one in config[kind].items() if (kind, name) not in wrong} for kind in kinds}
+    return {"models": {}, "datasets": {}} | sound
+
+
+def _mistakes_between_parts(config: dict, schema: dict) -> Iterator[str]:
     yield from _shard_mistakes(config, schema)
     yield from _headline_mistakes(config, schema)
-    for name, model in config["models"].items():
-        yield from _model_mistakes(f"models.{name}", model)
-    for name, dataset in config["datasets"].items():
-        yield from _dataset_mistakes(f"datasets.{name}", dataset)
     yield from _title_mistakes(config)
     for name, figure in config["figures"].items():
         yield from _figure_mistakes(name, figure, config["models"])
@@ -144,8 +154,8 @@ def _sentence(error: ValidationError) -> str:
         case "additionalProperties":
             known = list(error.schema["properties"])
             unknown = [key for key in value if key not in known]
-            close = difflib.get_close_matches(str(unknown[0]), known, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"known keys are {', '.join(known)}."
+            meant = meant_by(unknown[0], known)
+            hint = f"did you mean '{meant}'?" if meant else f"known keys are {', '.join(known)}."
             return f"Unknown key {', '.join(map(repr, unknown))} in {where}; {hint}"
         case "required":
             missing = [key for key in error.validator_value if key not in value]

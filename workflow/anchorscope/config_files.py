@@ -24,7 +24,7 @@ def refuse_files_of_command() -> None:
 
     The profiles call this: Snakemake reads those files before it reads the Snakefile.
     """
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)  # --config is another option
     parser.add_argument("--configfile", "--configfiles", nargs="+", action="extend", default=[])
     refuse_files(parser.parse_known_args()[0].configfile)
 

@@ -3,6 +3,7 @@
 Snakemake finds this package by its name; the default profile asks for it with `logger: anchorscope`.
 """
 
+import os
 import sys
 import textwrap
 import time
@@ -14,6 +15,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from snakemake_logger_plugin_anchorscope.time_left import Work, duration, rough
 
+REPORT = "results/report.html"
 WIDTH = 120
 NO_BREAK = "\N{NO-BREAK SPACE}"
 WIDTH_OF_NAME = 70
@@ -63,6 +65,8 @@ class LogHandler(LogHandlerBase):
         self.terminal = self.snakemake.can_color_tty()
         self.work = Work()
         self.names: dict[int, str] = {}
+        self.reporting: dict[int, str] = {}  # by job, where it writes the report
+        self.report: str | None = None
         self.done = 0
         self.total = 0
 
@@ -97,10 +101,13 @@ class LogHandler(LogHandlerBase):
             case LogEvent.JOB_INFO:
                 rule, wildcards = facts["rule_name"], (facts["wildcards"] or {}).values()
                 self.names[facts["jobid"]] = " ".join([rule, *(str(value) for value in wildcards if value)])
+                if REPORT in facts.get("output", ()):
+                    self.reporting[facts["jobid"]] = os.path.abspath(REPORT)
                 self.work.start(facts["jobid"], rule, now)
             case LogEvent.JOB_ERROR:
                 self.work.fail(facts["jobid"])
             case LogEvent.JOB_FINISHED:
+                self.report = self.reporting.get(facts["job_id"], self.report)
                 return self.finish(facts["job_id"], now)
         return None
 
@@ -136,6 +143,10 @@ class LogHandler(LogHandlerBase):
             self.print(cut(f"running: {', '.join(rules)}", WIDTH_OF_RUNNING), end="")
 
     def close(self) -> None:
-        if self.terminal and self.writes_to_stream:
+        """Called once or more often, when all else has been said."""
+        if self.report:
+            self.print(f"The report is {self.report}.")
+            self.report = None
+        elif self.terminal and self.writes_to_stream:
             self.print("", end="")
         super().close()

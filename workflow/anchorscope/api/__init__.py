@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from anchorscope.api.in_hand import extract, summarise
-    from anchorscope.api.results import Results, load_summary
+    from anchorscope.api.results import Results
     from anchorscope.api.results import open as open
     from anchorscope.detect.detector import load_detector
     from anchorscope.draw.figures import plot_family
     from anchorscope.probe.kept import load_probes
+    from anchorscope.summarise.run_folder import load_summary
 
 # Without `open`: whoever imports all of these still wants Python's own.
 __all__ = ["Results", "extract", "load_detector", "load_probes", "load_summary", "plot_family", "summarise"]
@@ -24,7 +25,7 @@ HOMES = {
     "extract": "anchorscope.api.in_hand",
     "load_detector": "anchorscope.detect.detector",
     "load_probes": "anchorscope.probe.kept",
-    "load_summary": "anchorscope.api.results",
+    "load_summary": "anchorscope.summarise.run_folder",
     "open": "anchorscope.api.results",
     "plot_family": "anchorscope.draw.figures",
     "summarise": "anchorscope.api.in_hand",

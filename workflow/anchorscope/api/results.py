@@ -1,6 +1,5 @@
 """Reads the results of a run, each part when it is asked for."""
 
-import os
 import reprlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,15 +13,13 @@ import polars as pl
 from anchorscope.api.records import Activations, ProbeWeights
 from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS, kinds_drawn
 from anchorscope.extract.axes import CLEAN, EXACT, Grid, Headline, knockouts_of, passes_of
-from anchorscope.files.arguments import check_known, check_whole, is_list, is_path, is_text
-from anchorscope.files.faults import fault_of_file, reason_of, shortened
+from anchorscope.files.arguments import check_known, check_whole, is_list, is_text
 from anchorscope.files.frames import read_frame
-from anchorscope.files.identity import read_json
-from anchorscope.files.named import check_columns, read_named
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.models.manifest import SALMON
 from anchorscope.probe.anchor_rules import FULL
 from anchorscope.probe.examples import enough, too_few
+from anchorscope.summarise.run_folder import file_of_run, find_run, load_summary, names_in_order, read_claims
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,28 +27,10 @@ if TYPE_CHECKING:
 
     from anchorscope.detect.detector import Detector
 
-SUMMARY_COLUMNS = ("model", "dataset", "rule", "intervention", "logits", "anchor", "layer", "delta_p")
-RECORD = "provenance.json"
-BEGUN = ("answers", "logs", "models", "questions", "raw")  # folders that a run makes early
 SAID = ("id", "question", "answer", "right", "refused", "gold", "exact_answer")  # first of what is known of an answer
 ABOUT_QUESTIONS = ("subject", "property", "popularity", "question_form", "answer_form", "answer_in_question")
 CLAIM_COLUMNS = ("model", "dataset", "logits", "rule", "verdict", "effect", "low", "high", "because")
 NamesShown = str | Sequence[str] | Mapping[str, str]  # a name, some names, or names with the titles to show
-
-
-def load_summary(path: Path | str = "results/summary.parquet") -> pl.DataFrame:
-    """A run's summary: one row per model, dataset, component, position, intervention, rule, anchor and layer.
-
-    A damaged file, or one that is no summary, is an error. workflow/schemas/tables.yaml describes the columns.
-    """
-    summary = read_named(path, "summary", such_as="results/summary.parquet")
-    check_columns(summary, SUMMARY_COLUMNS, f"{path} is no summary")
-    read = cast(pl.DataFrame, pl.from_arrow(summary))
-    if "replicate" in read["rule"]:
-        raise ValueError(
-            f"{path} was made by an older version, which called the honest rule `replicate`; run the workflow again."
-        )
-    return read
 
 
 def open(folder: Path | str = "results") -> "Results":
@@ -64,35 +43,7 @@ def open(folder: Path | str = "results") -> "Results":
     >>> run
     Results of smollm2-135m, qwen2.5-coder-1.5b on popqa, triviaqa, hotpotqa, nq (docs/gallery)
     """
-    if not is_path(folder):
-        raise ValueError(f"folder is {reprlib.repr(folder)}; it must be the path of a run's results.")
-    places = (Path(folder), Path(folder, "results"))
-    found = next((place for place in places if os.path.exists(place / RECORD)), None)
-    if found is None:
-        raise FileNotFoundError(_why_no_run(Path(folder)))
-    return Results(found, _read_record(found / RECORD))
-
-
-def _why_no_run(folder: Path) -> str:
-    if not os.path.isdir(folder):
-        return f"{shortened(folder)} is no folder; name the results of a run."
-    for place in (folder, folder / "results"):
-        if any((place / name).is_dir() for name in BEGUN):
-            return (
-                f"The run in {shortened(place)} is not finished: {RECORD} is missing; go on with `snakemake --cores "
-                "all`, with the options of your run."
-            )
-    return f"{shortened(folder)} holds no run: {RECORD} is missing; `snakemake --cores all` makes a run in `results`."
-
-
-def _read_record(path: Path) -> dict[str, Any]:
-    try:
-        record = read_json(path)
-        if not {"models", "datasets", "headline", "questions", "shard_size"} <= record["config"].keys():
-            raise ValueError("its config is not a run's")
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{shortened(path)} does not describe a run ({reason_of(error)}); make it again.") from error
-    return record
+    return Results(*find_run(folder))
 
 
 class _Tables(dict):
@@ -202,7 +153,7 @@ class Results:
         >>> first.select("model", "verdict", pl.col("effect").round(1)).rows()
         [('smollm2-135m', 'supported', -8.6), ('qwen2.5-coder-1.5b', 'supported', -17.1)]
         """
-        found = read_json(self._file("claims.json"))
+        found = read_claims(self.folder)
         rows = [
             {"claim": row["claim"], "statement": found["statements"][str(row["claim"])]}
             | {name: row[name] for name in CLAIM_COLUMNS}
@@ -265,8 +216,7 @@ class Results:
         >>> control.select("id", "layer").equals(delta.select("id", "layer"))
         True
         """
-        self._check("model", model, salmons=True)
-        self._check("dataset", dataset)
+        self._check_pair(model, dataset)
         file = self._file("delta", model, f"{dataset}.parquet")
         enough(too_few(file))
         rows = read_frame(file)
@@ -299,8 +249,7 @@ class Results:
         >>> cut = run.activations("smollm2-135m", "nq-mini", layer=1, intervention="exact_question")
         >>> moved = np.linalg.norm(cut.values - X, axis=1)
         """
-        self._check("model", model, salmons=True)
-        self._check("dataset", dataset)
+        self._check_pair(model, dataset)
         knockout, place = self._knockout(prompt, intervention), self._place(component, position)
         files = self._shards("activations", model, dataset, f"/{place.component}.{place.position}.parquet")
         from anchorscope.extract.store import open_activations  # which needs torch: slow to import
@@ -340,8 +289,7 @@ class Results:
         >>> logits.shape == states.ids.shape
         True
         """
-        self._check("model", model, salmons=True)
-        self._check("dataset", dataset)
+        self._check_pair(model, dataset)
         place = self._place(component, position)
         file = self._file("probes", model, dataset, f"{place.component}.{place.position}.parquet")
         from anchorscope.probe.kept import load_probes  # which needs torch: slow to import
@@ -403,14 +351,7 @@ class Results:
 
     @cached_property
     def _named(self) -> dict[str, list[str]]:
-        """Models and datasets of the config in the order of the summary; the record has them by alphabet."""
-        config, summary = self.record["config"], self.folder / "summary.parquet"
-        named = {kind: list(config[f"{kind}s"]) for kind in ("model", "dataset")}
-        if not summary.exists():
-            return named
-        shown = read_frame(summary, list(named))
-        seen = {kind: shown[kind].unique(maintain_order=True).to_list() for kind in named}
-        return {kind: sorted(names, key=[*seen[kind], *names].index) for kind, names in named.items()}
+        return names_in_order(self.folder, self.record)
 
     @property
     def _headline(self) -> Headline:
@@ -441,16 +382,18 @@ class Results:
         check_known(f"The {prompt} prompt", "intervention", intervention, [two for one, two in runs if one == prompt])
         return runs[prompt, intervention]
 
-    def _check(self, kind: str, name: str, *, salmons: bool = False) -> None:
-        """Refuse a model or dataset that was not run; a salmon counts as its model where there may be some."""
-        known = self.models if kind == "model" else self.datasets
-        trained = name.removesuffix(SALMON) if salmons and isinstance(name, str) else name
-        check_known("The run", kind, trained, known)
+    def _check(self, kind: str, name: str) -> None:
+        """Refuse a model or dataset that was not run."""
+        check_known("The run", kind, name, self._named[kind])
+
+    def _check_pair(self, model: str, dataset: str) -> None:
+        """The same of both, where a salmon counts as its model."""
+        self._check("model", model.removesuffix(SALMON) if isinstance(model, str) else model)
+        self._check("dataset", dataset)
 
     def _titles(self, kind: str, given: NamesShown | None) -> dict[str, str]:
         """Names with the titles to show: as given, or as in the config."""
-        known = self.models if kind == "model" else self.datasets
-        names = known if given is None else [given] if isinstance(given, str) else given
+        names = self._named[kind] if given is None else [given] if isinstance(given, str) else given
         titled = isinstance(names, Mapping) and all(map(is_text, names.values()))
         if not (titled or is_list(names)) or not len(names):
             raise ValueError(f"{kind}s is {reprlib.repr(given)}; it must be names, or names with the titles to show.")
@@ -461,14 +404,7 @@ class Results:
         return {name: self.record["config"][f"{kind}s"][name]["title"] for name in names}
 
     def _file(self, *parts: str) -> Path:
-        """A file of the run; that it is not there is an error."""
-        path = self.folder.joinpath(*parts)
-        if fault := fault_of_file(path):
-            raise FileNotFoundError(
-                f"{path} {fault}: the run is not finished, or only a part of it is here; in the run's folder, "
-                f"`snakemake --cores all {Path('results', *parts).as_posix()}` makes it, with the options of your run."
-            )
-        return path
+        return file_of_run(self.folder, *parts)
 
     def _shards(self, stage: str, model: str, dataset: str, ending: str) -> list[Path]:
         """The files of all shards."""

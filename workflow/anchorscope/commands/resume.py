@@ -20,7 +20,13 @@ from typing import NoReturn
 
 import psutil
 
-from anchorscope.commands.workflow import SNAKEMAKE, add_snakemake_arguments, become_snakemake, snakemake_words
+from anchorscope.commands.workflow import (
+    SNAKEMAKE,
+    add_snakemake_arguments,
+    become_snakemake,
+    known_options,
+    snakemake_words,
+)
 
 SECONDS_TO_END = 5
 SECONDS_TO_CANCEL = 300
@@ -201,11 +207,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--directory", "-d", type=Path, default=Path())
-    parser.add_argument("--dry-run", "--dryrun", "-n", action="store_true")
-    own, _ = parser.parse_known_args(options.arguments)
-    words = snakemake_words(options.arguments)
+    words, own = snakemake_words(options.arguments), known_options(options.arguments)
     folder = own.directory.resolve()
     if os.name != "posix":
         refuse("This system has no locks that end with a process; see docs/reliability.md for the steps by hand.")

@@ -36,14 +36,7 @@ def snakemake_words(arguments: list[str]) -> list[str]:
     """What Snakemake is given: these arguments, all cores if they do not say, and our Snakefile if none is here."""
     if not importlib.util.find_spec("snakemake"):
         raise ValueError("The workflow needs packages that are not installed: pip install 'anchorscope[run]'")
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--snakefile", "-s")
-    parser.add_argument("--configfile", "--configfiles", nargs="+")
-    parser.add_argument("--directory", "-d", type=Path, default=Path())
-    parser.add_argument(
-        "--cores", "-c", "--jobs", "-j", "--workflow-profile", "--profile", nargs="?", const="", dest="how"
-    )
-    given, _ = parser.parse_known_args(arguments)
+    given = known_options(arguments)
     words = list(arguments)
     if given.how is None:
         words += ["--cores", "all"]
@@ -54,6 +47,19 @@ def snakemake_words(arguments: list[str]) -> list[str]:
             f"There is no config.yaml in {given.directory.resolve()}; `anchorscope init .` writes one there."
         )
     return [*words, "--snakefile", str(ROOT / "Snakefile")]
+
+
+def known_options(arguments: list[str]) -> argparse.Namespace:
+    """Those of Snakemake's options that matter before it starts."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--snakefile", "-s")
+    parser.add_argument("--configfile", "--configfiles", nargs="+")
+    parser.add_argument("--directory", "-d", type=Path, default=Path())
+    parser.add_argument("--dry-run", "--dryrun", "-n", action="store_true")
+    parser.add_argument(
+        "--cores", "-c", "--jobs", "-j", "--workflow-profile", "--profile", nargs="?", const="", dest="how"
+    )
+    return parser.parse_known_args(arguments)[0]
 
 
 def become_snakemake(words: list[str]) -> None:

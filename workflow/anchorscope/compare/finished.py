@@ -1,22 +1,15 @@
 """A finished run as it is compared: its curves and claims, and what made them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import polars as pl
 
 from anchorscope.extract.axes import Headline
-from anchorscope.files.faults import check_file, reason_of
-from anchorscope.files.identity import canonical_json, read_json
-from anchorscope.files.named import check_columns, read_named
-
-KIND, SUCH_AS = "folder with a finished run's results", "results"
-COLUMNS = (
-    *("model", "weights", "dataset", "source", "component", "position", "intervention", "rule", "labels", "logits"),
-    *("anchor", "layer", "n", "delta_p", "low", "high", "better_than_chance"),
-)
+from anchorscope.files.faults import reason_of
+from anchorscope.files.identity import canonical_json
+from anchorscope.summarise.run_folder import file_of_run, find_run, load_summary, names_in_order, read_claims
 
 
 @dataclass(frozen=True)
@@ -45,7 +38,6 @@ class DatasetRun:
 class FinishedRun:
     """What a run left in its folder of results."""
 
-    folder: Path
     summary: pl.DataFrame
     models: Mapping[str, ModelRun]
     datasets: Mapping[str, DatasetRun]
@@ -66,19 +58,13 @@ class FinishedRun:
 
 def read_finished(folder: Path | str) -> FinishedRun:
     """Read a run's folder of results, or the folder that holds it. What is missing or damaged is one sentence."""
-    there = Path(folder)
-    if (there / "results" / "summary.parquet").exists():
-        there = there / "results"
-    table = read_named(there / "summary.parquet", KIND, SUCH_AS)
-    check_columns(table, COLUMNS, f"{there / 'summary.parquet'} is no summary")
-    found, made = (_read_record(there / name) for name in ("claims.json", "provenance.json"))
-    summary = cast(pl.DataFrame, pl.from_arrow(table))
+    there, made = find_run(folder)
+    found, names = read_claims(there), names_in_order(there, made)
     try:
         return FinishedRun(
-            folder=there,
-            summary=summary,
-            models={name: _model(name, made) for name in _in_order(made["models"], summary["model"])},
-            datasets={name: _dataset(name, made) for name in _in_order(made["datasets"], summary["dataset"])},
+            summary=load_summary(file_of_run(there, "summary.parquet")),
+            models={name: _model(name, made) for name in names["model"]},
+            datasets={name: _dataset(name, made) for name in names["dataset"]},
             headline=Headline(**made["config"]["headline"]),
             settings={key: value for key, value in made["config"].items() if key not in ("models", "datasets")},
             code=made["code"],
@@ -91,20 +77,6 @@ def read_finished(folder: Path | str) -> FinishedRun:
             f"claims.json or provenance.json in {there} lacks what a run writes there ({reason_of(error)}); "
             "run the workflow again."
         ) from error
-
-
-def _in_order(names: Iterable[str], column: pl.Series) -> list[str]:
-    """Names as the summary has them, which is the order of the config; those that could not be probed last."""
-    order = column.unique(maintain_order=True).to_list()
-    return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
-
-
-def _read_record(path: Path) -> dict:
-    check_file(path, f"name a {KIND}, such as {SUCH_AS}")
-    try:
-        return read_json(path)
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({reason_of(error)}); run the workflow again.") from error
 
 
 def _model(name: str, made: Mapping) -> ModelRun:

@@ -21,7 +21,8 @@ from anchorscope.compare.judging import (
 from anchorscope.compare.matching import Match, also_different, match_runs
 from anchorscope.compare.picture import draw_comparison
 from anchorscope.draw.panels import read_style, save
-from anchorscope.files.atomic import atomic, write_text
+from anchorscope.files.atomic import write_text
+from anchorscope.files.csv_file import write_csv
 from anchorscope.files.faults import check_file, shortened
 from anchorscope.summarise.claims_page import LOGITS_TITLES, Row, markdown_table
 from anchorscope.summarise.wording import notes, signed, signed_between, with_interval
@@ -34,7 +35,8 @@ farthest layer. Rule `flip`, as published.""",
     OTHER_RUN: """Within: both runs may have measured the same, each on questions of its own. The difference (this run
 minus the other) is then at most its reach, in every layer: the reach comes from both 95 % intervals, and allows for
 all numbers that are compared here at once, so that runs which differ by nothing but their questions show a number
-beyond in at most 5 % of such comparisons. Runs that share questions differ less. A curve is given at the layer that
+beyond in at most 5 % of such comparisons, if the intervals are right; three repeats tell them only roughly, which can
+make several times as many. Runs that share questions differ less. A curve is given at the layer that
 differs most; curves under the rule `flip`, gaps under `honest`.""",
 }
 HEADINGS = {THE_FIGURES: "The published figures", OTHER_RUN: "The other run"}
@@ -61,8 +63,7 @@ def compare_runs(run: Path | str, other: Path | str | None = None, *, output: Pa
     figure = draw_comparison(this, that, matches, published)
     for name in FIGURES:
         save(figure, folder / name, read_style())
-    with atomic(folder / "comparison.csv") as target:
-        as_table(rows).write_csv(target, float_precision=6)
+    write_csv(folder / "comparison.csv", as_table(rows))
     parts = [f"# Comparison\n\nThis run: `{run}`." + (f" The other run: `{other}`." if that else "")]
     parts += [*_notes(this), f"![ΔP by layer, a row of panels for each dataset]({FIGURES[0]})"]
     parts += _sections(this, rows, published["tolerance"])

@@ -7,12 +7,7 @@ from anchorscope.compare.finished import FinishedRun, ModelRun
 from anchorscope.probe.examples import Pair
 
 ASKED_ALIKE = ("balance", "folds")  # settings without which two runs measure different things
-SAMPLED = (
-    "questions",
-    "shard_size",
-    "seed",
-    "repeats",
-)  # settings that change the sample, or how finely it is measured
+SAMPLED = ("questions", "shard_size", "seed", "repeats")  # that change the sample, or how finely it is measured
 STAGES = ("normalize", "answer", "choose", "extract", "probe", "estimate")  # whose code makes the curves
 NO_MODEL = "the other run does not have this model"
 

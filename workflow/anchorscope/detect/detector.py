@@ -126,16 +126,18 @@ def _answer_tokens(encoding: Encoding, after: int) -> tuple[int, list[tuple[int,
     return first, offsets[::-1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Detector:
     """Tells how likely an answer of one model is hallucinated, from the model's states while it reads that answer."""
 
     probes: DetectorProbes
     about: About
     # How models are run, each tried out once: the trial takes longer than to score a few answers.
-    tried: WeakKeyDictionary[PreTrainedModel, Tried] = field(
-        default_factory=WeakKeyDictionary, repr=False, compare=False
-    )
+    tried: WeakKeyDictionary[PreTrainedModel, Tried] = field(default_factory=WeakKeyDictionary, compare=False)
+
+    def __repr__(self) -> str:
+        about = self.about
+        return f"Detector for {about.model}: layer {about.layer}, {about.component} at {about.position}"
 
     def score(
         self,

@@ -10,8 +10,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from anchorscope.detect.named_detector import check_detector_file
 from anchorscope.files.atomic import atomic
-from anchorscope.files.faults import check_file, reason_of
+from anchorscope.files.faults import reason_of
 from anchorscope.probe.examples import NOT_PROBED
 
 ABOUT, DETECTOR_SEAL = "anchorscope_detector", "anchorscope_seal"  # keys of the header
@@ -82,7 +83,7 @@ def _in_order(saved: bytes) -> bytes:
 
 def read_detector(path: Path | str) -> tuple[DetectorProbes, About]:
     """A detector's probes and what they are about. A file that is damaged or no detector is refused in one sentence."""
-    check_file(path, "name a detector, such as results/detectors/{model}.safetensors")
+    check_detector_file(path)
     try:
         with safe_open(path, framework="pt") as file:
             header = dict(file.metadata() or {})

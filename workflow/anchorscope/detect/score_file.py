@@ -9,6 +9,7 @@ import os
 import sys
 from pathlib import Path
 
+from anchorscope.detect.named_detector import check_detector_file
 from anchorscope.files.atomic import write_text
 from anchorscope.files.faults import check_file, fault_of_file
 from anchorscope.models.manifest import Manifest
@@ -38,7 +39,7 @@ def score_file(
     if target is not None:
         target = _checked(target)
     rows = read_rows(questions)
-    check_file(detector, "name a detector such as results/detectors/mine.safetensors")
+    check_detector_file(detector)
     manifest = None if model.is_dir() else _manifest(model)
 
     from anchorscope.detect.detector import load_detector

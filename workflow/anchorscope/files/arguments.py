@@ -40,9 +40,14 @@ def check_choices(name: str, value: Any, known: Collection[str], least: int = 0)
 def check_known(whose: str, what: str, name: object, known: Collection[str]) -> None:
     """Refuse a name that is not known; the sentence has those that are, and the one that may be meant."""
     if not isinstance(name, str) or name not in known:
-        close = difflib.get_close_matches(shortened(name), known, n=1)
-        meant = f" (did you mean {close[0]}?)" if close else ""
-        raise ValueError(f"{whose} has no {what} {shortened(name)}{meant}; it has {', '.join(known) or 'none'}.")
+        meant = meant_by(name, known)
+        hint = f" (did you mean {meant}?)" if meant else ""
+        raise ValueError(f"{whose} has no {what} {shortened(name)}{hint}; it has {', '.join(known) or 'none'}.")
+
+
+def meant_by(name: object, known: Collection[str]) -> str | None:
+    """The known name that is most like this one; None if none is like it."""
+    return next(iter(difflib.get_close_matches(shortened(name), known, n=1)), None)
 
 
 def check_texts(name: str, value: Any) -> None:

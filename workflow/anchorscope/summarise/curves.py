@@ -50,8 +50,9 @@ def curves(results: list[RoleResult], resamples: Resamples) -> dict[str, Curve]:
     inside = np.stack([(result.counted & result.question_anchored).sum(-1) for result in results])
     counts = {"question": inside, "answer": everyone - inside, "all": everyone}
     everyone_once = np.ones((1, resamples.weights.shape[1]))
-    once = np.stack([_means(result, everyone_once, _values(result)) for result in results])
-    drawn = np.stack([_means(result, resamples.weights, _values(result)) for result in results])
+    valued = [(result, _values(result)) for result in results]
+    once = np.stack([_means(result, everyone_once, values) for result, values in valued])
+    drawn = np.stack([_means(result, resamples.weights, values) for result, values in valued])
     judged = np.stack([_means(result, everyone_once, result.judged_right[None]) for result in results])
     factors = resamples.factors(results[0].share_learnt)
     found = {}

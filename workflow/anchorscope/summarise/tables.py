@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from anchorscope.files.atomic import atomic
+from anchorscope.files.csv_file import write_csv
 from anchorscope.files.frames import read_frame, write_frame
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.probe.examples import Pair, not_probed
@@ -112,15 +112,4 @@ def write_tables(tables: Mapping[str, pl.DataFrame], outputs: Mapping[str, str],
     """Write each table as Parquet and as CSV."""
     for name, table in tables.items():
         write_frame(outputs[name], table, metadata)
-        with atomic(outputs[f"{name}_csv"]) as target:
-            as_text(table).write_csv(target, float_precision=6)
-
-
-def as_text(table: pl.DataFrame) -> pl.DataFrame:
-    """A table that CSV can hold: lists become numbers with spaces between them.
-
-    A text that a spreadsheet would take for a formula, such as a property of foreign questions, gets an apostrophe.
-    """
-    formula = pl.col(pl.String).str.contains(r"^[=+\-@\t\r]")
-    safe = table.with_columns(pl.when(formula).then("'" + pl.col(pl.String)).otherwise(pl.col(pl.String)).name.keep())
-    return safe.with_columns(pl.col(pl.List).list.eval(pl.element().cast(pl.String)).list.join(" "))
+        write_csv(outputs[f"{name}_csv"], table)
