@@ -123,7 +123,7 @@ def test_fused_parts_compute_the_same_on_the_gpu(family):
     assert code.apply_rotary_pos_emb is rotary
 
 
-def continued_on_both(model, copies: int = 3, tokens: int = 24) -> None:
+def continued_on_both(model, copies: int = 3, tokens: int = 48) -> None:
     """Greedy and drawn answers on the GPU are those on the CPU. Some end soon, and some need slots with more room."""
     prompts = [[*range(PREFIX), *item[0].ids[PREFIX:].tolist()] for item in workload().sequences]
     stops = torch.zeros(500, dtype=torch.bool)
@@ -138,7 +138,7 @@ def continued_on_both(model, copies: int = 3, tokens: int = 24) -> None:
             ]
             for one in (model.cpu(), copy.deepcopy(model).cuda())
         )
-        assert len({len(said.ids) for said in expected}) > 4
+        assert uniforms is None or len({len(said.ids) for said in expected}) > 4
         assert [said.ids for said in found] == [said.ids for said in expected]
         for some, other in zip(found, expected, strict=True):
             assert_same([some.logprobs, some.entropies], [other.logprobs, other.entropies], rounding)
@@ -209,7 +209,7 @@ def test_the_gpu_is_free_and_empty_while_the_last_batch_is_still_written(tmp_pat
     with Slow(tmp_path / "a", layers=2, width=32, dtype=torch.float32, made_from={}) as writer:
         run_workload(Engine(model, 10**6), work, writer, computed=computed)
     assert seen[1:] == [True]
-    assert seen[0] < 2**26, "no more than the matrix library keeps for itself"
+    assert seen[0] < 2**27, "no more than the matrix library keeps for itself"
     assert len(ActivationReader([tmp_path / "a"]).keys) == len(work.keys)
 
 
@@ -246,7 +246,7 @@ def test_the_probe_stage_gives_the_same_on_the_gpu_and_on_the_cpu(tmp_path):
     assert on_gpu.mislabelled.keys() == on_cpu.mislabelled.keys() != set()
     states = reader.read_passes(*place, passes=PASSES, layers=range(layers))
     check_measured(on_gpu, on_cpu, states, examples, drawn)  # tables are made from this without a GPU
-    assert torch.cuda.memory_allocated() < 2**26
+    assert torch.cuda.memory_allocated() < 2**27
 
 
 def test_probes_on_the_gpu_are_those_on_the_cpu():

@@ -19,8 +19,9 @@ from anchorscope.engine.self_check import EnginePath
 from anchorscope.engine.steps import Chosen, Head, Steps, choose_tokens
 from anchorscope.engine.work import Prompts, Said
 
-# A batch is planned by the tokens of its prompts, but has at most as many answers as if each had so many.
-ROW_TOKENS = 8
+# A batch is planned by tokens. A prompt counts for so many at least, and each of several samples for so many: a step of
+# all answers is then worth a pass, and most batches have as many answers, so that they share graphs.
+PROMPT_TOKENS, SAMPLE_TOKENS = 16, 8
 TRIED = 8  # tokens
 
 # Of logits [rows, vocabulary], which answer of the batch each row is of, and the number of the token: those [rows] that
@@ -74,11 +75,11 @@ class Continuing:
 
     def sizes(self) -> list[int]:
         """How many tokens each prompt adds to a batch."""
-        work, lengths = self.work, map(len, self.work.prompts)
+        copies, lengths = self.work.copies, map(len, self.work.prompts)
         if self.head is None:
-            return [work.copies * (length + ROW_TOKENS) for length in lengths]
+            return [copies * (length + SAMPLE_TOKENS) for length in lengths]
         new = (length - len(known) for length, known in zip(lengths, self.known, strict=True))
-        return [max(tokens, work.copies * ROW_TOKENS) for tokens in new]
+        return [max(tokens, PROMPT_TOKENS, copies * SAMPLE_TOKENS) for tokens in new]
 
     def run(self, batch: list[int]) -> list[list[Said]]:
         """The continuations of some prompts."""

@@ -5,7 +5,9 @@ answer, and as many places in every row. So the steps of a batch have one shape.
 computed along, until the others fit into fewer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -146,6 +148,21 @@ def attend_to_slots(
 AttentionInterface.register(NAME, attend_to_slots)
 
 
+@cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
+
+
+@contextmanager
+def beside(device: torch.device) -> Iterator[None]:
+    """Run on another stream, as graphs must be captured: always the same, because matrix libraries keep memory for each."""
+    stream, here = _side_stream(device), torch.cuda.current_stream(device)
+    stream.wait_stream(here)
+    with torch.cuda.stream(stream):
+        yield
+    here.wait_stream(stream)
+
+
 class Step:
     """One more token for every row of some slots."""
 
@@ -166,15 +183,13 @@ class Step:
         return cast(Chosen, self.chosen)
 
     def capture(self, pool: Any) -> None:
-        """Make a graph of it. It has run before, so that all that it needs is loaded."""
-        graph, device = torch.cuda.CUDAGraph(), self.tokens.device
-        torch.cuda.synchronize(device)
-        with torch.cuda.stream(torch.cuda.Stream(device)):
-            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
-            try:
-                chosen = self._compute()
-            finally:
-                graph.capture_end()
+        """Make a graph of it. It has run before, beside other work, so that all that it needs is loaded."""
+        graph = torch.cuda.CUDAGraph()
+        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+        try:
+            chosen = self._compute()
+        finally:
+            graph.capture_end()
         self.graph, self.chosen = graph, chosen
 
     def _compute(self) -> Chosen:
@@ -220,9 +235,10 @@ class Steps:
         step, rows = self.step, to_device(self.rows, self.step.tokens.device)
         if step.uniform is not None and uniform is not None:
             step.uniform[rows] = uniform.to(step.uniform)
-        if self.graphs and step.graph is None and step.chosen is not None:
-            self._capture(step)
-        chosen = step.run()
+        with beside(rows.device) if self.graphs else nullcontext():
+            if self.graphs and step.graph is None and step.chosen is not None:
+                self._capture(step)
+            chosen = step.run()
         self.taken += 1
         return Chosen(*(part[rows.to(part.device)] for part in chosen))
 
