@@ -155,7 +155,7 @@ def _side_stream(device: torch.device) -> torch.cuda.Stream:
 
 @contextmanager
 def beside(device: torch.device) -> Iterator[None]:
-    """Run on another stream, as graphs must be captured: always the same, because matrix libraries keep memory for each."""
+    """Run on another stream, as graphs must be captured; always the same, as matrix libraries keep memory for each."""
     stream, here = _side_stream(device), torch.cuda.current_stream(device)
     stream.wait_stream(here)
     with torch.cuda.stream(stream):
