@@ -5,7 +5,6 @@ Writes how well each account predicts held-out examples (accounts), and what tel
 """
 
 import polars as pl
-import torch
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
@@ -14,7 +13,6 @@ from anchorscope.probe.written import write_derived
 from anchorscope.summarise.weigh_kinds import FORMS_NEEDED, weigh_kinds
 
 configure_logging(snakemake.log[0])
-torch.set_num_threads(snakemake.threads)
 settings = {"bootstrap_draws": snakemake.params.bootstrap_draws, "seed": snakemake.params.seed}
 write_derived(
     [snakemake.output.accounts, snakemake.output.told_apart],
@@ -24,6 +22,7 @@ write_derived(
         pl.concat(read_frame(path, FORMS_NEEDED) for path in snakemake.input.answers),
         Headline.from_json(snakemake.params.headline),
         **settings,
+        threads=snakemake.threads,
     ),
     {"stage": "weigh_kinds", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code, **settings},
 )

@@ -25,7 +25,7 @@ from anchorscope.detect.reading import Reading
 from anchorscope.detect.reweighting import AMOUNTS, GATES
 from anchorscope.detect.scoring import scores_table, training_sets_of
 from anchorscope.extract.axes import EXACT
-from anchorscope.probe.logistic import fit
+from anchorscope.probe.logistic import Marks, fit
 from anchorscope.probe.readers import presence, read_features
 from anchorscope.probe.scores import cross_fit_scores
 from anchorscope.probe.strengths import STRENGTHS, cross_fitting, fit_training_sets, own_fold, whole
@@ -206,12 +206,12 @@ def test_readers_of_text_are_those_of_the_text_table(world, reading, said):
     for name, features in {
         "question_words": question,
         "answer_words": answer,
-        "both_words": np.hstack([question, answer]),
-        "answer_length": reading.lengths[:, None],
+        "both_words": question.beside(answer),
+        "answer_length": torch.from_numpy(reading.lengths[None, :, None]),
     }.items():
         expected = read_features(features, world.examples)
         found = own_fold(said[name].scores, torch.from_numpy(reading.folds)).numpy()
-        seen, labels = torch.from_numpy(features)[None], reading.labels.double()
+        seen, labels = features.dense() if isinstance(features, Marks) else features, reading.labels.double()
         training_sets = training_sets_of(reading)
         fitted = fit_training_sets(seen, labels, training_sets)
         rounding = of_probes(fitted.probes, seen, labels, training_sets.train, fitted.strengths)

@@ -42,6 +42,7 @@ def test_all_that_is_probed_at_once_is_what_one_layer_at_a_time_gives(reader, la
 
     def measured(at_once: int) -> dict[delta.Place, delta.Measured]:
         monkeypatch.setattr(delta, "CHUNK_BYTES", at_once * EXAMPLES * WIDTH * 4)
+        monkeypatch.setattr(delta, "READ_BYTES", (at_once - 1) * EXAMPLES * WIDTH * 4 * len(passes))
         return delta.measure_places(reader, examples, passes, on_gpu=False, errors=errors)
 
     found, expected = measured(layers_at_once), measured(1)

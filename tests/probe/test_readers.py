@@ -1,6 +1,7 @@
 """What text alone tells, held to scikit-learn, to resampling and to planted truths; and what the probed place tells."""
 
 import json
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -24,7 +25,7 @@ from anchorscope.probe.examples import Examples, examples_of
 from anchorscope.probe.logistic import fit
 from anchorscope.probe.quality import auc, auc_gain
 from anchorscope.probe.readers import best_layer, presence, read_features, read_texts, text_table
-from anchorscope.probe.strengths import STRENGTHS, choose_strengths, cross_fitting, inner_losses
+from anchorscope.probe.strengths import STRENGTHS, choose_strengths, cross_fitting, fit_training_sets, inner_losses
 from anchorscope.text.content_words import exact_question_spans
 from anchorscope.text.forms import question_form
 from anchorscope.text.grading import find_gold
@@ -45,19 +46,20 @@ def split(right: list[bool]) -> Examples:
 
 def test_words_and_pairs_are_those_of_a_plain_count():
     texts = [row["question"] for row in bundled("nq")[:60]]
-    found = presence(texts)
+    found = presence(texts).dense()[0].numpy()
     vectorizer = CountVectorizer(ngram_range=(1, 2), token_pattern=r"\w+", stop_words=["a", "an", "the"], min_df=2)
     expected = np.minimum(vectorizer.fit_transform(texts).toarray(), 1)
     assert sorted(map(tuple, found.T)) == sorted(map(tuple, expected.T))
-    assert presence(["one", "two"]).tolist() == [[0.0], [0.0]], "words of one text alone tell nothing"
+    assert presence(["one", "two"]).dense().tolist() == [[[0.0], [0.0]]], "words of one text alone tell nothing"
 
 
 def test_a_reader_is_scikit_learns_regression_cross_fitted_on_the_same_folds():
     rows = bundled("popqa")[:120]
     examples = split([row["obj"][0] < "J" for row in rows])
-    features = presence([row["question"] for row in rows])
-    logits = read_features(features, examples)
-    seen, labels = torch.from_numpy(features)[None], torch.from_numpy(examples.hallucinated).double()
+    marks = presence([row["question"] for row in rows])
+    logits = read_features(marks, examples)
+    seen, labels = marks.dense(), torch.from_numpy(examples.hallucinated).double()
+    features = seen[0].numpy()
     training_sets = cross_fitting(torch.from_numpy(examples.splits[0].folds))
     chosen = choose_strengths(seen, labels, training_sets)
     probes = fit(features=seen, labels=labels, train=training_sets.train, strengths=chosen)
@@ -71,6 +73,20 @@ def test_a_reader_is_scikit_learns_regression_cross_fitted_on_the_same_folds():
         expected = 1 / (1 + np.exp(-plain.decision_function(shaped[~train])))
         # A chance moves by at most a quarter of its logit.
         assert_same(1 / (1 + np.exp(-logits[~train])), expected, rounding / 4)
+
+
+def test_words_are_read_as_if_every_zero_were_written_out():
+    """Of two texts side by side, with more words than examples; some examples are in no training set."""
+    one, other = ([row["question"] for row in bundled(name)[:120]] for name in ("nq", "hotpotqa"))
+    marks = presence(one).beside(presence(other))
+    seen, labels = marks.dense(), torch.tensor([len(text) % 2 for text in one]).double()
+    assert marks.width > 120
+    folds = torch.arange(120) % 5
+    training_sets = replace(cross_fitting(folds), train=cross_fitting(folds).train & (torch.arange(120) >= 10))
+    found, expected = (fit_training_sets(features, labels, training_sets) for features in (marks, seen))
+    assert torch.equal(found.strengths, expected.strengths)
+    rounding = of_probes(expected.probes, seen, labels, training_sets.train, expected.strengths)
+    assert_same(found.probes.logits(marks).sigmoid(), expected.probes.logits(seen).sigmoid(), rounding / 4)
 
 
 def answered(rows: list[dict]) -> list[dict]:
@@ -229,9 +245,7 @@ def test_random_weights_read_no_more_at_the_exact_answer_than_at_the_end(answers
     reader = ActivationReader([tmp_path], grid)
     examples = examples_of(reader.keys, folds=5, repeats=1, seed=0, where="test")
     last, final = (
-        read_features(
-            reader.read("resid", position, "first", "clean", layers=range(1, 2))[0].double().numpy(), examples
-        )
+        read_features(reader.read("resid", position, "first", "clean", layers=range(1, 2)).double(), examples)
         for position in grid.positions
     )
     gain = auc_gain(last, final[None], examples.hallucinated, examples.clusters)

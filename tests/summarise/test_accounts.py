@@ -23,6 +23,7 @@ from anchorscope.summarise.accounts import (
     standardise,
     weigh,
 )
+from anchorscope.summarise.likelihood import GAIN_TOLERANCE
 from anchorscope.summarise.verdict_on_kinds import (
     BY_DEGREES,
     COMPARED,
@@ -265,7 +266,10 @@ def test_what_is_merely_misshapen_is_not_called_two_kinds(truth):
 
 
 def test_kinds_that_are_forms_are_told_apart_by_the_form_and_do_not_remain_within_it():
-    """The lost are just those of one form, so that within each form nothing is left to be of two kinds."""
+    """The lost are just those of one form, so that within each form nothing is left to be of two kinds.
+
+    Each layer's gains are those of the layer alone, whichever are weighed side by side.
+    """
     count = 500
     truth = planted("lost by form", 1, count, 0.4, seed=8)
     lost = truth.lost[0].numpy()
@@ -294,7 +298,8 @@ def test_kinds_that_are_forms_are_told_apart_by_the_form_and_do_not_remain_withi
     delta = pl.DataFrame(rows, schema_overrides={"popularity": pl.Int64})
     texts = {"question": "Is it?", "property": None, "answer": "Yes"}
     answers = pl.DataFrame([{"id": f"{example:04d}", **texts} for example in range(count)])
-    accounts, told = weigh_kinds(delta, answers, Headline("resid", "answer_last"), bootstrap_draws=200, seed=0)
+    headline = Headline("resid", "answer_last")
+    accounts, told = weigh_kinds(delta, answers, headline, bootstrap_draws=200, seed=0, threads=2)
     overall = {row["among"]: row for row in accounts.filter(pl.col("layer").is_null()).to_dicts()}
     assert judge(overall["all"], verdicts=1).verdict == TWO_KINDS
     for form in ("choice", "yes_no"):
@@ -302,3 +307,8 @@ def test_kinds_that_are_forms_are_told_apart_by_the_form_and_do_not_remain_withi
     shares = {row["value"]: row["share_lost"] for row in told.filter(quality="question_form").to_dicts()}
     assert shares["choice"] - shares["yes_no"] > 0.4
     assert accounts["layer"].to_list()[:4] == [0, 1, 2, None]
+    for layer in range(3):
+        alone = weigh(truth.clean[0, layer, None], truth.cut[0, layer, None], torch.arange(count) // 2 % 5)
+        for name, by_example in gains_of(alone).items():
+            # Where a fit ends: two accounts are compared.
+            assert accounts[name][layer] == pytest.approx(float(by_example.mean()), abs=2 * GAIN_TOLERANCE)

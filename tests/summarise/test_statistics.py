@@ -373,29 +373,46 @@ def test_an_area_that_one_mechanism_hardly_ever_has_is_not_given():
     assert null_area(curve, means) == {"area_null": -3.0, "area_null_low": -3.0, "area_null_high": -3.0}
 
 
-def test_one_mechanism_under_replicate_is_what_a_plain_loop_gives():
-    """Two prompts, three layers: each prompt labels by its own shifts, and the other one measures."""
+@pytest.mark.parametrize(
+    ("rule", "logits", "roles"),
+    [
+        ("honest", "measured", ((0, 1), (1, 0))),
+        ("flip", "recentred", ((0, 0),)),
+        ("honest", "residual", ((0, 1), (1, 0))),
+    ],
+)
+def test_one_mechanism_is_what_a_plain_loop_gives(rule, logits, roles, monkeypatch):
+    """Two prompts, three layers: under `honest` each prompt labels by its own shifts, and the other one measures."""
+    monkeypatch.setattr("anchorscope.summarise.one_mechanism.CACHED", 2 * 40)  # two simulations at a time
     generator = np.random.default_rng(7)
     clean = generator.normal(size=(2, 3, 40))
     changed = 0.2 * clean - 0.5 + 0.7 * generator.normal(size=(2, 3, 40))
-    found = simulate_null(clean[:, None], changed[:, None], "honest", "measured", simulations=5, seed=3)
+    found = simulate_null(clean[:, None], changed[:, None], rule, logits, simulations=5, seed=3)
     noise = np.random.default_rng(3).standard_normal((2, 5, 40), dtype=np.float32)
 
     def moved(prompt: int, layer: int, simulation: int, example: int) -> float:
         slope, level = np.polyfit(clean[prompt, layer], changed[prompt, layer], 1)
         spread = np.std(changed[prompt, layer] - level - slope * clean[prompt, layer])
-        return level + slope * clean[prompt, layer, example] + spread * noise[prompt, simulation, example]
+        middle = {
+            "measured": level + slope * clean[prompt, layer],
+            "recentred": slope * clean[prompt, layer] - np.mean((slope - 1) * clean[prompt, layer]),
+            "residual": clean[prompt, layer],
+        }[logits]
+        return middle[example] + spread * noise[prompt, simulation, example]
 
     expected = {name: np.empty((5, 3)) for name in found}
     for simulation in range(5):
         for layer in range(3):
             means = {True: [], False: []}
-            for labels, measures in ((0, 1), (1, 0)):
+            for labels, measures in roles:
                 groups = {True: [], False: []}
                 for example in range(40):
-                    flipped = (clean[labels, layer, example] >= 0) != (
-                        moved(prompt=labels, layer=layer, simulation=simulation, example=example) >= 0
-                    )
+                    told = clean[labels, layer, example]
+                    cut = moved(prompt=labels, layer=layer, simulation=simulation, example=example)
+                    if logits == "residual":
+                        flipped = bool(cut < told if told >= 0 else cut > told)
+                    else:
+                        flipped = bool((told >= 0) != (cut >= 0))
                     before = clean[measures, layer, example]
                     after = moved(prompt=measures, layer=layer, simulation=simulation, example=example)
                     side = 1 if before >= 0 else -1
@@ -704,7 +721,7 @@ def test_the_auc_of_every_resample_is_that_of_the_examples_drawn():
     positive = generator.random(60) < 0.5
     logits = np.round(generator.normal(positive * 1.0, 1.0, (2, 60)), 1)  # with ties
     weights = resample([str(index) for index in range(60)], 1, 20, seed=0).weights
-    found = np.stack([resampled_auc(row, positive, weights.T) for row in logits], axis=1)
+    found = np.stack([resampled_auc(row, positive, weights) for row in logits], axis=1)
     for number, counts in enumerate(weights.astype(int)):
         drawn = np.repeat(np.arange(60), counts)
         for layer in range(2):

@@ -11,12 +11,6 @@ def by_size(times):
     return lambda wildcards, input, attempt: attempt * max(4000, 2000 + int(times * input.size_mb))
 
 
-def probed_at_once(size_mb):
-    """How much of the activations is in memory: one component and position, or for a GPU several."""
-    one = size_mb / len(PLACES)
-    return max(one, min(size_mb, 6000)) if gpu_count() else one
-
-
 def model_memory(wildcards, attempt):
     """The memory in MB that the config allows a model's jobs."""
     return attempt * int(1000 * own_settings(wildcards)["memory_gb"])

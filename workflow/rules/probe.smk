@@ -26,7 +26,7 @@ rule probe:
         "../../envs/probe.yaml"
     threads: THREADS
     resources:
-        mem_mb=lambda wildcards, input, attempt: attempt * max(4000, 2000 + int(1.5 * probed_at_once(input.size_mb))),
+        mem_mb=by_size(0.25),
         gpu=min(1, gpu_count()),
         runtime=grows(120),
     params:
@@ -56,7 +56,6 @@ rule read_text:
         "results/benchmarks/read_text/{model}/{dataset}.tsv"
     conda:
         "../../envs/probe.yaml"
-    threads: THREADS
     resources:
         mem_mb=grows(4000),
         runtime=grows(60),

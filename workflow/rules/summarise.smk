@@ -22,7 +22,7 @@ rule estimate:
         model=one_of([*MODELS, *SALMONS]),
     conda:
         "../../envs/data.yaml"
-    threads: THREADS
+    threads: THREADS_AFTER_PROBES
     resources:
         mem_mb=grows(4000),
         runtime=grows(60),
@@ -50,7 +50,7 @@ rule weigh_kinds:
         model=one_of([*MODELS, *SALMONS]),
     conda:
         "../../envs/probe.yaml"
-    threads: THREADS
+    threads: THREADS_AFTER_PROBES
     resources:
         mem_mb=grows(4000),
         runtime=grows(60),

@@ -6,7 +6,7 @@ Some read plain probes of all layers, and choose among them or put them together
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import compress, pairwise
 from typing import Any
 
@@ -23,7 +23,7 @@ from anchorscope.detect.reading import Reading
 from anchorscope.detect.reweighting import GATES, PUBLISHED, SHIFTS, layer_read
 from anchorscope.extract.axes import CLEAN
 from anchorscope.probe.delta import StateReader, States, in_chunks
-from anchorscope.probe.logistic import class_weights, fit, log_loss
+from anchorscope.probe.logistic import Marks, class_weights, fit, log_loss
 from anchorscope.probe.readers import presence
 from anchorscope.probe.scores import each, join_layers
 from anchorscope.probe.strengths import (
@@ -117,17 +117,17 @@ class Fits:
         """The probes of that layer."""
         return each(self.probes, lambda tensor: tensor[layer_read(len(tensor))])
 
-    def words(self, *names: str) -> np.ndarray:
-        """Which words of the training sets the texts of these names have, [examples, words]."""
+    def words(self, *names: str) -> Marks:
+        """Which words of the training sets the texts of these names have."""
         learnt, texts = self.training_sets.train.any(0).numpy(), [getattr(self.reading, name) for name in names]
-        return np.hstack([presence(some, list(compress(some, learnt))) for some in texts])
+        return reduce(Marks.beside, [presence(some, list(compress(some, learnt))) for some in texts])
 
     def of_logits(self, logits: Tensor) -> Told:
         return Told(logits.double(), logits.double().sigmoid())
 
-    def read(self, features: np.ndarray | Tensor) -> Told:
+    def read(self, features: np.ndarray | Tensor | Marks) -> Told:
         """By a probe of features [examples, width]."""
-        seen = torch.as_tensor(features)[None]
+        seen = features if isinstance(features, Marks) else torch.as_tensor(features)[None]
         return self.of_logits(read(seen, self.reading.labels.to(seen.dtype), self.training_sets)[0])
 
     def output(self, values: np.ndarray) -> Told:

@@ -330,20 +330,25 @@ class _KnockoutFiles:
         return [file for some in self.files.values() for file in some]
 
     def read(self, place: tuple[str, str], names: list[str]) -> np.ndarray:
-        """Columns [columns, examples, bytes]."""
-        tables = [file.read(names) for file in self.files[place]]
-        size = tables[0].schema.field(names[0]).type.byte_width
+        """Columns [columns, examples, bytes]; one file after the other, so that little is held twice."""
+        size = self.files[place][0].schema.field(names[0]).type.byte_width
         raw = np.empty((len(names), len(self.rows), size), np.uint8)
-
-        def put_together(index: int) -> None:
-            start = 0
-            for chunk in (chunk for table in tables for chunk in table.column(names[index]).chunks):
-                raw[index][self.places[start : start + len(chunk)]] = vector_bytes(chunk)
-                start += len(chunk)
-
+        start = 0
         with ThreadPoolExecutor(READING_THREADS) as pool:
-            list(pool.map(put_together, range(len(names))))
+            for file in self.files[place]:
+                table = file.read(names)
+                places = self.places[start : start + len(table)]
+                list(pool.map(_put_in_place, raw, table.columns, [places] * len(names)))
+                start += len(table)
         return raw
+
+
+def _put_in_place(raw: np.ndarray, column: pa.ChunkedArray, places: np.ndarray) -> None:
+    """The vectors of a column at their places in `raw` [examples, bytes]."""
+    start = 0
+    for chunk in column.chunks:
+        raw[places[start : start + len(chunk)]] = vector_bytes(chunk)
+        start += len(chunk)
 
 
 def _shape(file: SealedFile) -> tuple[str, ...]:

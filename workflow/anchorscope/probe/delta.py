@@ -1,9 +1,10 @@
 """From activations on disk to out-of-fold logits and delta P: one row per repeat, intervention, layer and example."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -34,6 +35,7 @@ from anchorscope.probe.scores import (
 
 # How much of one pass, in single precision, is probed at a time. A GPU needs many layers to be busy.
 CHUNK_BYTES, GPU_CHUNK_BYTES = 24 * 2**20, 2**30
+READ_BYTES = 2**28  # how much of all passes, in single precision, is read at a time; at least a layer
 FORMS = {"id": pl.String, "question_form": pl.String, "answer_form": pl.String, "answer_in_question": pl.Boolean}
 Made = TypeVar("Made")  # what is made of some layers
 States = dict[Pass, torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
@@ -151,9 +153,12 @@ def in_chunks(
     """What `measure_on` makes of the states of every component and position: a few layers, or all layers of a few.
 
     The layers of one place stand before those of the next. So memory stays bounded; the next ones are read while these
-    are probed. A GPU is taken once the first are read, and given back after the last.
+    are probed. A GPU gathers many layers, of which few at a time are in the machine's own memory. It is taken once the
+    first are read, and given back after the last.
     """
-    step = max(1, (GPU_CHUNK_BYTES if on_gpu else CHUNK_BYTES) // (len(reader.keys) * reader.width * 4))
+    size = len(reader.keys) * reader.width * 4
+    step = max(1, (GPU_CHUNK_BYTES if on_gpu else CHUNK_BYTES) // size)
+    few = max(1, READ_BYTES // (size * len(passes)))
     places, together = reader.grid.places(), max(1, step // reader.layers)
     chunks = [
         (places[first : first + together], range(start, min(start + step, reader.layers)))
@@ -161,16 +166,34 @@ def in_chunks(
         for start in range(0, reader.layers, step)
     ]
     parts = []
+
+    def read(some: Sequence[Place], layers: range) -> Iterator[States]:
+        """A few layers at a time."""
+        for place in some:
+            for start in range(0, len(layers), few):
+                yield reader.read_passes(*place, passes=passes, layers=layers[start : start + few])
+
     with ThreadPoolExecutor(1) as ahead:
-        following = ahead.submit(_read, reader, passes, *chunks[0])
-        following.result()
+        begun = read(*chunks[0])
+        first = next(begun)
         with one_gpu() if on_gpu else nullcontext(torch.device("cpu")) as device:
+            following = ahead.submit(_gather, device, chain([first], begun))
+            del first
             for number, (some, layers) in enumerate(progress(chunks, len(chunks), "fitting probes")):
                 states = following.result()
                 if number + 1 < len(chunks):
-                    following = ahead.submit(_read, reader, passes, *chunks[number + 1])
+                    following = ahead.submit(_gather, device, read(*chunks[number + 1]))
                 parts.append((some, layers, measure_on(device, states, some, layers)))
+            del states, following  # what is on a GPU
     return parts
+
+
+def _gather(device: torch.device, read: Iterable[States]) -> States:
+    """States on a device, one after the other as they are read."""
+    there = [{run: vectors.to(device) for run, vectors in states.items()} for states in read]
+    return (
+        there[0] if len(there) == 1 else {run: torch.cat([some.pop(run) for some in there]) for run in list(there[0])}
+    )
 
 
 def _measure_on(
@@ -217,12 +240,6 @@ def _with_errors(measured: Measured, states: States, examples: Examples, drawn: 
         strengths=measured.scores[0].strengths.to(device),
     )
     return replace(measured, mislabelled=logits)
-
-
-def _read(reader: StateReader, passes: Sequence[Pass], places: Sequence[Place], layers: range) -> States:
-    """The layers of each place, one place after the other."""
-    read = [reader.read_passes(*place, passes=passes, layers=layers) for place in places]
-    return read[0] if len(read) == 1 else {run: torch.cat([states.pop(run) for states in read]) for run in passes}
 
 
 def delta_table(measured: Measured, examples: Examples) -> pl.DataFrame:

@@ -7,10 +7,13 @@ the same total. The intercept b is not penalised.
 Every training set reads the same features, so one matrix product serves all probes of a layer. What differs between
 them, mean, scale and examples, is applied to the weights and to the slopes, never to the features. The solver is
 Newton's method; conjugate gradients find its steps, for all probes at once.
+
+Features that are mostly zero, such as words in texts, are only multiplied where they are not.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -28,6 +31,61 @@ CONSTANT = 1e-6  # a feature that varies less than this, relative to its mean, i
 
 
 @dataclass(frozen=True)
+class Marks:
+    """Features [1, examples, width] that are 1 in a few places, as words are in texts, and 0 elsewhere."""
+
+    rows: Tensor  # the example of each place
+    columns: Tensor  # its feature
+    count: int  # examples
+    width: int
+    dtype: torch.dtype = torch.float64
+
+    def __len__(self) -> int:
+        return 1
+
+    @property
+    def device(self) -> torch.device:
+        return self.rows.device
+
+    def to(self, dtype: torch.dtype) -> "Marks":
+        return replace(self, dtype=dtype)
+
+    def beside(self, other: "Marks") -> "Marks":
+        """With the features of another after these."""
+        columns = torch.cat([self.columns, other.columns + self.width])
+        return replace(self, rows=torch.cat([self.rows, other.rows]), columns=columns, width=self.width + other.width)
+
+    def with_ones(self) -> "Marks":
+        """With a last feature that every example has: the intercept's."""
+        everyone = torch.arange(self.count)
+        return self.beside(Marks(everyone, torch.zeros_like(everyone), self.count, width=1))
+
+    def among(self, examples: Tensor) -> "Marks":
+        """Of some examples, [examples] bool."""
+        places = examples.cumsum(0) - 1  # of each that is kept
+        kept = examples[self.rows]
+        return replace(self, rows=places[self.rows[kept]], columns=self.columns[kept], count=int(examples.sum()))
+
+    def dense(self) -> Tensor:
+        """Written out."""
+        return self.by_example.to_dense()[None]
+
+    @cached_property
+    def by_example(self) -> Tensor:
+        """Sparse [examples, width]."""
+        return self._sparse(self.rows, self.columns, (self.count, self.width))
+
+    @cached_property
+    def by_feature(self) -> Tensor:
+        """Sparse [width, examples]."""
+        return self._sparse(self.columns, self.rows, (self.width, self.count))
+
+    def _sparse(self, rows: Tensor, columns: Tensor, shape: tuple[int, int]) -> Tensor:
+        ones = torch.ones(len(rows), dtype=self.dtype)
+        return torch.sparse_coo_tensor(torch.stack([rows, columns]), ones, shape, check_invariants=True).coalesce()
+
+
+@dataclass(frozen=True)
 class FittedProbes:
     """logit = x . weight + bias, in the units of the features."""
 
@@ -35,8 +93,10 @@ class FittedProbes:
     bias: Tensor  # [layers, probes]
     converged: Tensor  # [layers, probes], bool
 
-    def logits(self, features: Tensor) -> Tensor:
+    def logits(self, features: Tensor | Marks) -> Tensor:
         """Logits [layers, probes, examples] of features [layers, examples, width]."""
+        if isinstance(features, Marks):
+            return along(self.weight, features) + self.bias[..., None]
         return torch.baddbmm(self.bias[..., None], self.weight, features.mT.to(self.weight.dtype))
 
     def parts(self, count: int) -> list["FittedProbes"]:
@@ -45,19 +105,37 @@ class FittedProbes:
         return [FittedProbes(*some) for some in zip(*chunks, strict=True)]
 
 
+def along(weight: Tensor, features: Tensor | Marks) -> Tensor:
+    """Products [layers, probes, examples] of weights [layers, probes, width] and features."""
+    if isinstance(features, Marks):
+        return (features.by_example @ weight[0].T).T[None]
+    return torch.bmm(weight, features.mT)
+
+
+def back_along(slopes: Tensor, features: Tensor | Marks) -> Tensor:
+    """Products [layers, probes, width] of slopes [layers, probes, examples] and features."""
+    if isinstance(features, Marks):
+        return (features.by_feature @ slopes[0].T).T[None]
+    return torch.bmm(slopes, features)
+
+
 def fit(
-    features: Tensor,  # [layers, examples, width]
+    features: Tensor | Marks,  # [layers, examples, width]
     labels: Tensor,  # [examples], 0 or 1
     train: Tensor,  # [probes, examples]: whom a probe sees, as bool, or how often
     strengths: Tensor,  # [layers, probes]
 ) -> FittedProbes:
     """Fit one probe per layer and training set, in the dtype of the features."""
     labels, strengths = labels.to(features.dtype), strengths.to(features.dtype)
-    centre = features.mean(1)  # [layers, width]; keeps the products below free of large common terms
-    centred = _with_ones(features, centre)
-    scaling = _scaling(centred[..., :-1], centre, train)
-    # The intercept's stand at the end.
-    with_intercept = _Scaling(pad(scaling.mean, (0, 1), value=0.0), pad(scaling.inverse, (0, 1), value=1.0))
+    centred: Tensor | Marks
+    if isinstance(features, Marks):
+        centre = torch.zeros((1, features.width), dtype=features.dtype)
+        centred, scaling = features.with_ones(), _scaling_of_marks(features, train)
+    else:
+        centre = features.mean(1)  # [layers, width]; keeps the products below free of large common terms
+        centred = _with_ones(features, centre)
+        scaling = _scaling(centred[..., :-1], centre, train)
+    with_intercept = _with_intercept(scaling)
     problem = _Problem(
         features=centred,
         labels=labels,
@@ -71,32 +149,47 @@ def fit(
 
 
 def try_strengths(
-    features: Tensor, labels: Tensor, train: Tensor, groups: Sequence[Sequence[float]], tolerance: float
+    features: Tensor | Marks, labels: Tensor, train: Tensor, groups: Sequence[Sequence[float]], tolerance: float
 ) -> Iterator[Tensor]:
     """Train on `train` [examples] and yield the logits [layers, strengths, others] of all others, group by group.
 
     A group of strengths starts where the last strength of the group before ended.
     """
+    labels = labels[train].to(features.dtype)
+    weights = class_weights(labels, torch.ones(1, len(labels), dtype=torch.bool, device=labels.device))
+    scaling: _Scaling | None = None
+    inner: Tensor | Marks
+    if isinstance(features, Marks):
+        scaling = _with_intercept(_scaling_of_marks(features, train[None]))
+        inner, held_out = (features.among(some).with_ones() for some in (train, ~train))
+        others = _Problem(held_out, labels, weights, strengths=scaling.mean[..., 0], scaling=scaling).logits
+        at = torch.zeros_like(scaling.mean)
+    else:
+        inner, others = _standardised_apart(features, train)
+        at = torch.zeros_like(inner[:, :1])
+    for strengths in groups:
+        penalties = torch.tensor(strengths, dtype=at.dtype, device=at.device).expand(len(at), -1)
+        start = at[:, -1:].repeat(1, len(strengths), 1)
+        problem = _Problem(inner, labels, weights.expand(len(strengths), -1), strengths=penalties, scaling=scaling)
+        at, _ = _newton(problem, start, tolerance)
+        yield others(at)
+
+
+def _standardised_apart(features: Tensor, train: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Features of the training examples, the intercept's included, and what gives the others' logits at a point."""
     known, scaling = _standardised(features, train)
     others = features[:, ~train].sub_(scaling.mean).mul_(scaling.inverse)
     wide = known.shape[2] > known.shape[1]
     if wide:
         others = others @ known.mT  # inner products [layers, other examples, training examples]
     inner = _fewer(known) if wide else _with_ones(known)
-    del known
-    labels = labels[train].to(features.dtype)
-    weights = class_weights(labels, torch.ones(1, len(labels), dtype=torch.bool, device=labels.device))
-    at = torch.zeros_like(inner[:, :1])
-    for strengths in groups:
-        penalties = torch.tensor(strengths, dtype=at.dtype, device=at.device).expand(len(at), -1)
-        start = at[:, -1:].repeat(1, len(strengths), 1)
-        problem = _Problem(
-            features=inner, labels=labels, weights=weights.expand(len(strengths), -1), strengths=penalties
-        )
-        at, _ = _newton(problem, start, tolerance)
+
+    def logits(at: Tensor) -> Tensor:
         weight = at[..., :-1].mT
         weight = torch.linalg.solve_triangular(inner[..., :-1].mT, weight, upper=True) if wide else weight
-        yield (others @ weight).mT + at[..., -1:]
+        return (others @ weight).mT + at[..., -1:]
+
+    return inner, logits
 
 
 def fit_labellings(features: Tensor, labels: Tensor, train: Tensor, strengths: Tensor) -> FittedProbes:
@@ -194,11 +287,22 @@ def _scaling(centred: Tensor, centre: Tensor, train: Tensor) -> _Scaling:
     return _Scaling(mean, torch.where(constant, 0.0, 1 / scale))
 
 
+def _scaling_of_marks(marks: Marks, train: Tensor) -> _Scaling:
+    share = train.to(marks.dtype) / train.sum(1, keepdim=True)
+    mean = back_along(share[None], marks)
+    return _Scaling(mean, torch.where((mean > 0) & (mean < 1), (mean * (1 - mean)).rsqrt(), 0.0))
+
+
+def _with_intercept(scaling: _Scaling) -> _Scaling:
+    """The intercept's stand at the end."""
+    return _Scaling(pad(scaling.mean, (0, 1), value=0.0), pad(scaling.inverse, (0, 1), value=1.0))
+
+
 @dataclass(frozen=True)
 class _Problem:
     """Points and slopes are [layers, probes, width + 1]: weights of standardised features, and the intercept."""
 
-    features: Tensor  # [layers, examples, width + 1]
+    features: Tensor | Marks  # [layers, examples, width + 1]
     labels: Tensor  # [examples], or those of each probe, [probes, examples]
     weights: Tensor  # [probes, examples]
     strengths: Tensor  # [layers, probes]
@@ -207,13 +311,16 @@ class _Problem:
     def logits(self, at: Tensor) -> Tensor:
         """[layers, probes, examples]"""
         if self.scaling is None:
-            return torch.bmm(at, self.features.mT)
+            return along(at, self.features)
         scaled = at * self.scaling.inverse
-        return torch.baddbmm(-vecdot(scaled, self.scaling.mean)[..., None], scaled, self.features.mT)
+        common = vecdot(scaled, self.scaling.mean)[..., None]
+        if isinstance(self.features, Marks):
+            return along(scaled, self.features) - common
+        return torch.baddbmm(-common, scaled, self.features.mT)
 
     def back(self, slopes: Tensor, at: Tensor) -> Tensor:
         """From slopes along logits [layers, probes, examples] to those along the weights, the penalty's included."""
-        raw = torch.bmm(slopes, self.features)
+        raw = back_along(slopes, self.features)
         if self.scaling is not None:
             raw.addcmul_(slopes.sum(-1, keepdim=True), self.scaling.mean, value=-1).mul_(self.scaling.inverse)
         raw[..., :-1].addcmul_(self.strengths[..., None], at[..., :-1])

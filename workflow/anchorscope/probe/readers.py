@@ -12,8 +12,10 @@ from itertools import chain, pairwise
 import numpy as np
 import polars as pl
 import torch
+from torch import Tensor
 
 from anchorscope.probe.examples import Examples, enough, examples_of
+from anchorscope.probe.logistic import Marks
 from anchorscope.probe.quality import auc_gain, auc_with_interval
 from anchorscope.probe.strengths import cross_fitting, fit_training_sets, own_fold
 from anchorscope.text.normal_words import bare_words
@@ -60,15 +62,17 @@ def read_texts(rows: Sequence[Mapping], examples: Examples) -> dict[str, np.ndar
     seen = {
         "question_words": question,
         "answer_words": answer,
-        "both_words": np.hstack([question, answer]),
-        "answer_length": np.array([[row["answer_final"] + 1.0] for row in rows]),
-        "exact_length": np.array([[row["exact_last"] - row["exact_first"] + 1.0] for row in rows]),
+        "both_words": question.beside(answer),
+        "answer_length": torch.tensor([[[row["answer_final"] + 1.0] for row in rows]], dtype=torch.float64),
+        "exact_length": torch.tensor(
+            [[[row["exact_last"] - row["exact_first"] + 1.0] for row in rows]], dtype=torch.float64
+        ),
     }
     return {name: read_features(features, examples) for name, features in seen.items()}
 
 
-def presence(texts: Sequence[str], known: Sequence[str] | None = None) -> np.ndarray:
-    """Which words and pairs of neighbouring words each text has: 0 or 1, [texts, words].
+def presence(texts: Sequence[str], known: Sequence[str] | None = None) -> Marks:
+    """Which words and pairs of neighbouring words each text has.
 
     The words are those of the texts that are `known`, which are all of them unless others are given. A word that only
     one of these has tells nothing about another. If there is no other word, one column is 0 for all. How often a word
@@ -77,10 +81,9 @@ def presence(texts: Sequence[str], known: Sequence[str] | None = None) -> np.nda
     said = [_words_and_pairs(text) for text in texts]
     counts = Counter(chain.from_iterable(said if known is None else map(_words_and_pairs, known)))
     places = {word: place for place, (word, count) in enumerate(counts.most_common(MOST_WORDS)) if count > 1}
-    found = np.zeros((len(texts), max(1, len(places))))
-    for row, words in zip(found, said, strict=True):
-        row[[places[word] for word in words if word in places]] = 1
-    return found
+    found = [(row, places[word]) for row, words in enumerate(said) for word in words if word in places]
+    rows, columns = torch.tensor(found, dtype=torch.long).reshape(-1, 2).T
+    return Marks(rows, columns, count=len(texts), width=max(1, len(places)))
 
 
 @lru_cache(maxsize=2**16)
@@ -90,12 +93,11 @@ def _words_and_pairs(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(dict.fromkeys([*zip(words), *pairwise(words)]))
 
 
-def read_features(features: np.ndarray, examples: Examples) -> np.ndarray:
-    """Out-of-fold logits [examples] of a probe on features [examples, width]."""
-    seen, labels = torch.from_numpy(features)[None], torch.from_numpy(examples.hallucinated).double()
-    folds = torch.from_numpy(examples.splits[0].folds)
-    probes = fit_training_sets(seen, labels, cross_fitting(folds)).probes
-    return own_fold(probes.logits(seen)[0], folds).numpy()
+def read_features(features: Tensor | Marks, examples: Examples) -> np.ndarray:
+    """Out-of-fold logits [examples] of a probe on features [1, examples, width]."""
+    labels, folds = torch.from_numpy(examples.hallucinated).double(), torch.from_numpy(examples.splits[0].folds)
+    probes = fit_training_sets(features, labels, cross_fitting(folds)).probes
+    return own_fold(probes.logits(features)[0], folds).numpy()
 
 
 def best_layer(logits: np.ndarray, losses: np.ndarray, folds: np.ndarray) -> np.ndarray:

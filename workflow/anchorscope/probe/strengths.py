@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from anchorscope.probe.logistic import FittedProbes, fit, log_loss, try_strengths
+from anchorscope.probe.logistic import FittedProbes, Marks, fit, log_loss, try_strengths
 
 VALIDATED = 2  # inner folds of a training set on which strengths are chosen
 # Strengths of the penalty; those of a group are tried together.
@@ -110,7 +110,7 @@ def own_fold(scores: Tensor, folds: Tensor) -> Tensor:
 
 
 def choose_strengths(
-    features: Tensor, labels: Tensor, training_sets: TrainingSets, clearly_worse: float = CLEARLY_WORSE
+    features: Tensor | Marks, labels: Tensor, training_sets: TrainingSets, clearly_worse: float = CLEARLY_WORSE
 ) -> Tensor:
     """The strength with the least loss on inner folds, for each layer and training set: [layers, training sets]."""
     return least(inner_losses(features, labels, training_sets, clearly_worse))
@@ -122,7 +122,7 @@ def least(losses: Tensor, strengths: Sequence[float] = STRENGTHS) -> Tensor:
 
 
 def inner_losses(
-    features: Tensor,
+    features: Tensor | Marks,
     labels: Tensor,
     training_sets: TrainingSets,
     clearly_worse: float = CLEARLY_WORSE,
@@ -141,7 +141,7 @@ def inner_losses(
 
 
 def _validated(
-    features: Tensor, labels: Tensor, split: InnerSplit, clearly_worse: float, groups: Sequence[Sequence[float]]
+    features: Tensor | Marks, labels: Tensor, split: InnerSplit, clearly_worse: float, groups: Sequence[Sequence[float]]
 ) -> Tensor:
     """The loss of one inner probe by strength, layer and training set that it serves."""
     among = torch.stack(list(split.validated.values()))[:, ~split.train]
@@ -169,7 +169,7 @@ class Fitted:
 
 
 def fit_training_sets(
-    features: Tensor,
+    features: Tensor | Marks,
     labels: Tensor,
     training_sets: TrainingSets,
     clearly_worse: float = CLEARLY_WORSE,
@@ -185,7 +185,7 @@ def fit_training_sets(
     return Fitted(probes, strengths, losses.amin(0))
 
 
-def read(features: Tensor, labels: Tensor, training_sets: TrainingSets) -> Tensor:
+def read(features: Tensor | Marks, labels: Tensor, training_sets: TrainingSets) -> Tensor:
     """What probes of features [layers, examples, width] say about everyone: logits [layers, training sets, examples].
 
     Their strengths are not searched for as far as elsewhere.
@@ -193,11 +193,12 @@ def read(features: Tensor, labels: Tensor, training_sets: TrainingSets) -> Tenso
     return fit_training_sets(features, labels, training_sets, NOT_BETTER).probes.logits(features)
 
 
-def probes_of(features: Tensor, labels: Tensor, train: Tensor, strengths: Tensor) -> FittedProbes:
+def probes_of(features: Tensor | Marks, labels: Tensor, train: Tensor, strengths: Tensor) -> FittedProbes:
     """Probes that learn from `train` [probes, examples]. Examples that none learns from are left out of the sums."""
     some = train.any(0)
     if not some.all():
-        features, labels, train = features[:, some], labels[some], train[:, some]
+        features = features.among(some) if isinstance(features, Marks) else features[:, some]
+        labels, train = labels[some], train[:, some]
     return fit(features=features, labels=labels, train=train, strengths=strengths)
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+CACHED = 2**17  # numbers that a core keeps at hand while it computes with them
+
 
 @dataclass(frozen=True)
 class Resamples:

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.probe.quality import auc
-from anchorscope.summarise.bootstrap import Resamples, ends_as_columns, group_means, interval
+from anchorscope.summarise.bootstrap import CACHED, Resamples, ends_as_columns, group_means, interval
 from anchorscope.summarise.grouping import RoleResult
 
 QUANTITIES = ("delta_p", "delta_logit")  # in percentage points, and in logits
@@ -216,9 +216,8 @@ def reference_layers(
 ) -> ReferenceLayers:
     """From clean logits [repeats, layers, examples] of the probes behind P."""
     area = np.mean([auc(logits, hallucinated) for logits in clean], axis=0)
-    by_example = np.ascontiguousarray(resamples.weights.T)
     rows = clean.reshape(-1, clean.shape[-1])
-    by_row = pool.map(lambda row: resampled_auc(row, hallucinated, by_example), rows)
+    by_row = pool.map(lambda row: resampled_auc(row, hallucinated, resamples.weights), rows)
     drawn = np.stack(list(by_row)).reshape(*clean.shape[:2], -1).mean(0).T
     best = int(np.argmax(area))
     reach = float(drawn[:, best].std())
@@ -226,17 +225,25 @@ def reference_layers(
 
 
 def resampled_auc(logits: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Area under the ROC curve [resamples] of logits [examples], by weights [examples, resamples]; a tie counts half.
+    """Area under the ROC curve [resamples] of logits [examples], by weights [resamples, examples]; a tie counts half.
 
     Each positive example wins against the negatives below it, whose weights are summed once, from the lowest up.
     """
     above = np.flatnonzero(positive)
     below = np.flatnonzero(~positive)[np.argsort(logits[~positive], kind="stable")]
-    sums = np.concatenate([np.zeros_like(weights[:1]), weights[below].cumsum(0)])  # of none, of the lowest, of two, ...
     fewer, more = (np.searchsorted(logits[below], logits[above], side) for side in ("left", "right"))
-    drawn = weights[above]
-    beaten = sums[fewer] if np.array_equal(fewer, more) else (sums[fewer] + sums[more]) / 2
-    return np.einsum("ij,ij->j", drawn, beaten) / (drawn.sum(0) * sums[-1])
+    areas = np.empty(len(weights))
+    few = max(1, CACHED // len(logits))  # resamples at a time
+    for start in range(0, len(weights), few):
+        some = weights[start : start + few]
+        drawn = some.take(above, axis=1)
+        sums = np.zeros((len(some), len(below) + 1), some.dtype)  # of none, of the lowest, of two, ...
+        some.take(below, axis=1).cumsum(1, out=sums[:, 1:])
+        beaten = sums.take(fewer, axis=1)
+        if not np.array_equal(fewer, more):
+            beaten = (beaten + sums.take(more, axis=1)) / 2
+        areas[start : start + few] = np.einsum("ij,ij->i", drawn, beaten) / (drawn.sum(1) * sums[:, -1])
+    return areas
 
 
 def reference_curves(results: list[RoleResult], resamples: Resamples, layers: ReferenceLayers) -> dict[str, Curve]:

@@ -9,17 +9,16 @@ have one hump?
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from anchorscope.probe.quality import delta_p
-from anchorscope.summarise.bootstrap import Resamples, ends
+from anchorscope.summarise.bootstrap import CACHED, Resamples, ends
 from anchorscope.summarise.dip import dip_test
-from anchorscope.summarise.grouping import RoleResult, fit_lines, is_question_anchored
+from anchorscope.summarise.grouping import RoleResult, fit_lines
 
 SHAPE = ("dip", "dip_p")
 AGREEMENT = tuple(f"{name}{end}" for name in ("kappa", "correlation") for end in ("", "_low", "_high"))
-CACHED = 2**17  # numbers that a core keeps at hand while it computes with them
 FEWEST = 8  # examples; fewer say nothing about a dip
 
 
@@ -47,36 +46,60 @@ def simulate(
     found = np.empty((2, simulations, *clean.shape[1:3]))
     few = max(1, CACHED // clean.shape[-1])  # simulations at a time
     for repeat, layer in np.ndindex(*clean.shape[1:3]):
-        before = clean[:, repeat, layer].astype(np.float32)
-        shifts = [
-            _shift(*both, logits) for both in zip(clean[:, repeat, layer], changed[:, repeat, layer], strict=True)
+        prompts = [
+            _Shifted.of(*both, logits) for both in zip(clean[:, repeat, layer], changed[:, repeat, layer], strict=True)
         ]
         for start in range(0, simulations, few):
             some = slice(start, start + few)
-            moved = [middle + spread * noise[prompt, some] for prompt, (middle, spread) in enumerate(shifts)]
-            means = [_role_means(before, moved, labels, measures, logits) for labels, measures in roles]
-            found[:, some, repeat, layer] = np.mean(means, axis=0)
+            drawn = [prompt.draw(noise[number, some]) for number, prompt in enumerate(prompts)]
+            means = [_group_means(drawn[labels][0], drawn[measures][1]) for labels, measures in roles]
+            found[:, some, repeat, layer] = 100 * np.mean(means, axis=0)
     question, answer = found.mean(2)
     return {"question": question, "answer": answer, "gap": question - answer}
 
 
-def _shift(clean: np.ndarray, changed: np.ndarray, logits: str) -> tuple[np.ndarray, np.float32]:
-    """Middle [examples] and spread of logits that a knockout moves by the fitted shift, less the common part."""
-    level, slope, left = fit_shift(clean, changed)
-    common = {
-        "measured": level + slope * clean,
-        "recentred": slope * (clean - clean.mean()),
-        "residual": 0.0,
-    }
-    return (clean + common[logits]).astype(np.float32), np.float32(left.std())
+@dataclass(frozen=True)
+class _Shifted:
+    """Half of the logits for each example's own clean verdict that a knockout leaves, by a standard normal number.
+
+    Of half a logit for the verdict, the hyperbolic tangent is twice the confidence in it, less one.
+    """
+
+    middle: np.ndarray  # [examples]
+    spread: np.ndarray
+    confidence: np.ndarray  # half of the hyperbolic tangent without the knockout
+    least: np.ndarray  # an example with less is Question-Anchored
+
+    @classmethod
+    def of(cls, clean: np.ndarray, changed: np.ndarray, logits: str) -> "_Shifted":
+        """By the fitted shift, less the common part."""
+        level, slope, left = fit_shift(clean, changed)
+        common = {
+            "measured": level + slope * clean,
+            "recentred": slope * (clean - clean.mean()),
+            "residual": 0.0,
+        }
+        half = np.where(clean >= 0, 0.5, -0.5)
+        # What `is_question_anchored` says: a verdict flips, or what is left falls.
+        least = half * clean if logits == "residual" else np.zeros_like(clean)
+        parts = (half * (clean + common[logits]), half * left.std(), np.tanh(half * clean) / 2, least)
+        return cls(*(part.astype(np.float32) for part in parts))
+
+    def draw(self, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Who is Question-Anchored, 0 or 1, and the change of confidence: [simulations, examples] each."""
+        left = noise * self.spread
+        left += self.middle
+        question = (left < self.least).astype(np.float32)
+        change = np.tanh(left, out=left)
+        change *= 0.5
+        change -= self.confidence
+        return question, change
 
 
-def _role_means(clean: np.ndarray, moved: list[np.ndarray], labels: int, measures: int, logits: str) -> np.ndarray:
-    """Mean delta P of the Question-Anchored and of the other examples, [2, simulations]; NaN where there are none."""
-    question = is_question_anchored(clean[labels], moved[labels], logits)
-    change = delta_p(clean[measures], moved[measures])
+def _group_means(question: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """Of the Question-Anchored and of the other examples, [2, simulations]; NaN where there are none."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.stack([(change * group).sum(1) / np.count_nonzero(group, axis=1) for group in (question, ~question)])
+        return np.stack([np.einsum("ij,ij->i", group, change) / group.sum(1) for group in (question, 1 - question)])
 
 
 def agreement(roles: list[RoleResult], layer: int, resamples: Resamples) -> dict[str, float | None]:
@@ -114,8 +137,7 @@ def unexplained_shifts(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
 
 def _kappa(labels: np.ndarray, drawn: np.ndarray) -> np.ndarray:
     """Cohen's kappa of two labellings [2, examples] in each resample: [resamples]."""
-    total = drawn.sum(1)
-    first, second, same = (drawn @ part / total for part in (*labels.astype(float), labels[0] == labels[1]))
+    first, second, same = _drawn_means(drawn, np.stack([*labels, labels[0] == labels[1]]))
     by_chance = first * second + (1 - first) * (1 - second)
     with np.errstate(invalid="ignore", divide="ignore"):
         return (same - by_chance) / (1 - by_chance)
@@ -124,13 +146,18 @@ def _kappa(labels: np.ndarray, drawn: np.ndarray) -> np.ndarray:
 def _correlation(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
     """Pearson's correlation of two rows in each resample: [resamples]."""
     first, second = values - values.mean(1, keepdims=True)
-    total = drawn.sum(1)
-    one, two, product, one_square, two_square = (
-        drawn @ part / total for part in (first, second, first * second, first**2, second**2)
-    )
+    parts = np.stack([first, second, first * second, first**2, second**2])
+    one, two, product, one_square, two_square = _drawn_means(drawn, parts)
     variances = (one_square - one**2).clip(min=0) * (two_square - two**2).clip(min=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(variances > 0, (product - one * two) / np.sqrt(variances), np.nan)
+
+
+def _drawn_means(drawn: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The mean of each row in each resample: [rows, resamples]."""
+    few = max(1, CACHED // drawn.shape[1])  # resamples at a time, because they are widened
+    sums = [drawn[start : start + few].astype(np.float64) @ rows.T for start in range(0, len(drawn), few)]
+    return np.concatenate(sums).T / drawn.sum(1)
 
 
 def _over_repeats(

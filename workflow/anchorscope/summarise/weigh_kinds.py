@@ -1,6 +1,7 @@
 """Two kinds of examples, or one, for one model on one dataset: the tables `accounts` and `told_apart`."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,15 +54,16 @@ class MeasuredPlace:
 
 
 def weigh_kinds(
-    delta: pl.DataFrame, answers: pl.DataFrame, headline: Headline, *, bootstrap_draws: int, seed: int
+    delta: pl.DataFrame, answers: pl.DataFrame, headline: Headline, *, bootstrap_draws: int, seed: int, threads: int = 1
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Both tables. The second is about the kinds, and empty where two are not seen in this dataset alone."""
     measured = _read(delta.filter(**vars(headline)), answers)
-    rows, weighed = _weighed_rows(measured, ALL_EXAMPLES, bootstrap_draws=bootstrap_draws, seed=seed)
+    settings = {"bootstrap_draws": bootstrap_draws, "seed": seed, "threads": threads}
+    rows, weighed = _weighed_rows(measured, ALL_EXAMPLES, **settings)
     told = pl.DataFrame(schema=TOLD_SCHEMA)
     if judge(rows[-1], verdicts=1).verdict == TWO_KINDS:
         rows += [
-            _weighed_rows(measured.among(members), among, bootstrap_draws=bootstrap_draws, seed=seed)[0][-1]
+            _weighed_rows(measured.among(members), among, **settings)[0][-1]
             for among, members in _parts(measured.examples)
         ]
         lost = torch.cat([one.lost for one in weighed]).numpy().mean(0)
@@ -81,11 +83,11 @@ def _read(delta: pl.DataFrame, answers: pl.DataFrame) -> MeasuredPlace:
 
 
 def _weighed_rows(
-    measured: MeasuredPlace, among: str, *, bootstrap_draws: int, seed: int
+    measured: MeasuredPlace, among: str, *, bootstrap_draws: int, seed: int, threads: int
 ) -> tuple[list[dict], list[Weighed]]:
     """One row per layer, and one for the mean over layers, whose layer is null."""
     resamples = resample(measured.examples["cluster"].to_list(), 1, bootstrap_draws, seed)
-    parts = list(_in_parts(measured, among))
+    parts = _in_parts(measured, among, threads)
     gains = np.concatenate([torch.stack([*gains_of(part).values()]).numpy() for part in parts], axis=1)
     about = {"among": among, "n": len(measured.examples)}
     shapes = [shape for part in parts for shape in _shapes(part)]
@@ -96,14 +98,19 @@ def _weighed_rows(
     return [*rows, {**about, "layer": None, **_gains(gains.mean(1), resamples), **overall}], parts
 
 
-def _in_parts(measured: MeasuredPlace, among: str) -> Iterator[Weighed]:
-    """A few layers at a time."""
-    layers, size = len(measured.clean), max(1, AT_ONCE // len(measured.examples))
+def _in_parts(measured: MeasuredPlace, among: str, threads: int) -> list[Weighed]:
+    """A few layers at a time, side by side; their many small steps would only wait for more threads of their own."""
+    layers = len(measured.clean)
+    size = max(1, min(AT_ONCE // len(measured.examples), -(-layers // threads)))
     folds = torch.from_numpy(np.unique(measured.folds, return_inverse=True)[1])
+
+    def part(start: int) -> Weighed:
+        clean, cut = (torch.from_numpy(some[start : start + size]) for some in (measured.clean, measured.cut))
+        return weigh(clean, cut, folds)
+
     starts = range(0, layers, size)
-    for start in progress(starts, len(starts), f"weighing accounts, {among}"):
-        clean, cut = (torch.from_numpy(part[start : start + size]) for part in (measured.clean, measured.cut))
-        yield weigh(clean, cut, folds)
+    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        return list(progress(pool.map(part, starts), len(starts), f"weighing accounts, {among}"))
 
 
 def _shapes(weighed: Weighed) -> list[dict]:
