@@ -16,4 +16,5 @@ fetch_model(
     source=json.loads(snakemake.params.source),
     folder=Path(snakemake.output.folder),
     manifest=Path(snakemake.output.manifest),
+    threads=snakemake.threads,
 )

@@ -16,6 +16,7 @@ rule fetch_model:
         "results/benchmarks/fetch_model/{model}.tsv"
     conda:
         "../../envs/model.yaml"
+    threads: THREADS
     resources:
         mem_mb=grows(4000),
         runtime=grows(240),

@@ -16,7 +16,6 @@ from typing import Any, Literal, cast
 import matplotlib.style
 import numpy as np
 import polars as pl
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -43,6 +42,23 @@ NARROWEST = 1.05  # inches per panel; the figure becomes wider where that takes 
 NUMBERS = 0.35  # inches more per panel where each has the numbers of its own y axis
 LOWEST_ROW = 0.45  # of the highest row, where rows are as high as their curves need
 LEAST_REACH = 2.0  # points of ΔP that such a row shows, however flat its curves
+# What a style file need not say: a white page, a pale grid behind everything and no ticks.
+WHITE_GRID = {
+    **{f"{part}.facecolor": "white" for part in ("figure", "axes")},
+    **dict.fromkeys(["text.color", "axes.labelcolor", "xtick.color", "ytick.color"], "0.15"),
+    **dict.fromkeys(["axes.edgecolor", "grid.color"], "0.8"),
+    **{f"axes.spines.{side}": True for side in ("left", "right", "top", "bottom")},
+    **dict.fromkeys(["xtick.top", "xtick.bottom", "ytick.left", "ytick.right"], False),
+    **{f"{axis}tick.direction": "out" for axis in "xy"},
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.linestyle": "-",
+    "lines.solid_capstyle": "round",
+    "patch.edgecolor": "white",
+    "patch.force_edgecolor": True,
+    "font.family": ["sans-serif"],
+    "font.sans-serif": ["Arial", "DejaVu Sans", "Liberation Sans", "Bitstream Vera Sans", "sans-serif"],
+}
 FIXED = {
     "svg.fonttype": "none",  # text stays text
     "pdf.fonttype": 42,
@@ -99,7 +115,7 @@ def read_style(path: Path | str | None = None, column: bool = False, changed: Ma
         if fault := fault_of_file(path):
             raise ValueError(f"{shortened(path)} {fault}, and matplotlib has no style of that name.")
         params = _read_params(Path(path))
-    params = {**sns.axes_style("whitegrid"), **params, **FIXED}
+    params = {**WHITE_GRID, **params, **FIXED}
     with matplotlib.rc_context(params):
         now = matplotlib.rcParams
         own = now["axes.prop_cycle"] != _read_params(BUNDLED_STYLE)["axes.prop_cycle"]

