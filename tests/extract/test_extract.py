@@ -1,7 +1,7 @@
 """Extraction equals the plain reference, family by family."""
 
 from collections import defaultdict
-from itertools import accumulate
+from itertools import accumulate, product
 from pathlib import Path
 
 import pyarrow as pa
@@ -110,6 +110,11 @@ def stored_as_in_the_reference(
     reader = ActivationReader([folder / "a"])
     order = {key["id"]: index for index, key in enumerate(reader.keys)}
     window = window_of(knockout)
+    read = {
+        (run, *place): reader.read(*place, *run, layers=range(4))
+        for run in workload.passes
+        for place in product(COMPONENTS, POSITIONS)
+    }
     stored, plain = defaultdict(list), defaultdict(list)
     for example, passes in zip(rows.to_pylist(), workload.sequences, strict=True):
         for run, sequence in zip(workload.passes, passes, strict=True):
@@ -119,8 +124,7 @@ def stored_as_in_the_reference(
                 )
                 for component in COMPONENTS:
                     for place, position in enumerate(POSITIONS):
-                        read = reader.read(component, position, *run, layers=range(layer, layer + 1))
-                        stored[component].append(read[0, order[example["id"]]])
+                        stored[component].append(read[run, component, position][layer, order[example["id"]]])
                         plain[component].append(expected[component][place])
     for component in COMPONENTS:
         found, expected = torch.stack(stored[component]), torch.stack(plain[component])
