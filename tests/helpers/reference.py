@@ -47,7 +47,7 @@ def plain_states(
         block.self_attn.register_forward_hook(keeping("attn")),
         block.mlp.register_forward_hook(keeping("mlp")),
     ]
-    model(input_ids=torch.tensor([ids]), use_cache=False)
+    model.get_decoder()(input_ids=torch.tensor([ids]), use_cache=False)
     for handle in handles:
         handle.remove()
     return found
@@ -83,7 +83,7 @@ def plain_reweighted(
 
     handles = [part.register_forward_pre_hook(shifting, with_kwargs=True) for part in attentions]
     handles.append(read.register_forward_hook(keep))
-    model(input_ids=torch.tensor([ids]), use_cache=False)
+    model(input_ids=torch.tensor([ids]), use_cache=False, logits_to_keep=1)
     for handle in handles:
         handle.remove()
     return found["state"]
@@ -94,7 +94,8 @@ def plain_greedy(model: PreTrainedModel, ids: list[int], stops: Tensor, limit: i
     """Greedy continuation, one token at a time, the whole sequence anew each time."""
     new: list[int] = []
     while len(new) < limit:
-        token = int(model(input_ids=torch.tensor([ids + new]), use_cache=False).logits[0, -1].argmax())
+        output = model(input_ids=torch.tensor([ids + new]), use_cache=False, logits_to_keep=1)
+        token = int(output.logits[0, -1].argmax())
         new.append(token)
         if stops[token]:
             break
