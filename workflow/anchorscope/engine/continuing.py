@@ -68,9 +68,7 @@ class Continuing:
         if head is None:
             self.way = _own_way(model, max(work.prompts, key=len))
         else:
-            begun = [np.array(prompt[:-1]) for prompt in work.prompts]
-            self.openings = Openings(model, begun)
-            self.known = [self.openings.known(ids) for ids in begun]
+            self.openings = Openings(model, [prompt[:-1] for prompt in work.prompts])
             self.steps = Steps(model, head, draws=work.uniforms is not None)
 
     def sizes(self) -> list[int]:
@@ -78,7 +76,7 @@ class Continuing:
         copies, lengths = self.work.copies, map(len, self.work.prompts)
         if self.head is None:
             return [copies * (length + SAMPLE_TOKENS) for length in lengths]
-        new = (length - len(known) for length, known in zip(lengths, self.known, strict=True))
+        new = (length - len(known) for length, known in zip(lengths, self.openings.known, strict=True))
         return [max(tokens, PROMPT_TOKENS, copies * SAMPLE_TOKENS) for tokens in new]
 
     def run(self, batch: list[int]) -> list[list[Said]]:
@@ -118,7 +116,7 @@ class Continuing:
     def _first(self, batch: list[int], drawn: Tensor | None, head: Head) -> Chosen:
         """The first tokens of the answers. What is not known of the prompts is computed, once for all their answers."""
         work, past, prefix = self.work, self.openings.past.growing(), len(self.openings.prefix)
-        known = [self.known[index] for index in batch]
+        known = [self.openings.known[index] for index in batch]
         new = [work.prompts[index][len(own) :] for index, own in zip(batch, known, strict=True)]
         pack = Pack([trunk(*both) for both in zip(known, new, strict=True)], len(past))
         hidden = run_decoder(self.model, pack, past)  # [tokens, width]

@@ -168,13 +168,14 @@ def extended_past(model: PreTrainedModel, pack: Pack, past: Past, last: nn.Modul
 class Openings:
     """A pool with the tokens that sequences begin with, and where in it those of each sequence are."""
 
-    def __init__(self, model: PreTrainedModel, sequences: Sequence[np.ndarray], last: nn.Module | None = None):
+    def __init__(self, model: PreTrainedModel, sequences: Sequence[Sequence[int]], last: nn.Module | None = None):
         """With `last`, the model runs no further than that."""
-        begun = [tuple(ids.tolist()) for ids in sequences]
+        begun = [tuple(ids) for ids in sequences]
         prefix = shared_tokens(begun)
-        openings = find_openings([ids[prefix:] for ids in begun], MOST)
+        after = [ids[prefix:] for ids in begun]
+        openings = find_openings(after, MOST)
         self.prefix, self.past = np.arange(prefix), Past()
-        self.places: dict[Tokens, np.ndarray] = {}  # in the pool, of each opening
+        places: dict[Tokens, np.ndarray] = {(): self.prefix}  # in the pool, of each opening with the prefix before it
         if prefix or openings:
             tree = trunk([], begun[0][:prefix])
             for opening in openings:
@@ -182,14 +183,10 @@ class Openings:
             pack = Pack([tree], 0)
             self.past = extended_past(model, pack, Past(), last)
             for opening, start in zip(openings, pack.starts[0][1:], strict=True):
-                self.places[opening] = start + np.arange(len(opening))
-        self.lengths = sorted({len(opening) for opening in openings}, reverse=True)
-
-    def known(self, ids: np.ndarray) -> np.ndarray:
-        """The pool places of the tokens that one of the sequences begins with, as many as are there."""
-        own = tuple(ids[len(self.prefix) :].tolist())
-        found = [self.places[own[:length]] for length in self.lengths if own[:length] in self.places]
-        return np.concatenate([self.prefix, *found[:1]])
+                places[opening] = np.append(self.prefix, start + np.arange(len(opening)))
+        lengths = sorted({len(opening) for opening in places}, reverse=True)
+        # Of each sequence the places of the tokens that it begins with, as many as are there.
+        self.known = [next(places[own[:n]] for n in lengths if own[:n] in places) for own in after]
 
 
 def find_openings(sequences: Sequence[Tokens], most: int) -> list[Tokens]:
@@ -231,25 +228,21 @@ class Packs:
         # The copy whose window ends at a layer began `copies` - 1 layers before it, or at the first layer.
         self.of_layer = [max(0, layer - self.copies + 1) % self.copies for layer in range(layers)]
         self.trunks = list(zip(*items, strict=True))  # [trunks][items]
-        self.openings = [Openings(model, [beginning(own) for own in trunks], last) for trunks in self.trunks]
-        self.known = [
-            [openings.known(beginning(own)) for own in trunks]
-            for openings, trunks in zip(self.openings, self.trunks, strict=True)
-        ]
+        self.openings = [Openings(model, [beginning(own).tolist() for own in trunks], last) for trunks in self.trunks]
 
     def sizes(self) -> list[int]:
         """How many tokens each item adds to a forward pass."""
         of_trunks = [
-            [Outline(own, len(known), self.window).size for own, known in zip(trunks, places, strict=True)]
-            for trunks, places in zip(self.trunks, self.known, strict=True)
+            [Outline(own, len(known), self.window).size for own, known in zip(trunks, openings.known, strict=True)]
+            for openings, trunks in zip(self.openings, self.trunks, strict=True)
         ]
         return [max(sizes) for sizes in zip(*of_trunks, strict=True)]
 
     def forwards(self, batch: list[int]) -> Iterator[Forward]:
         """A forward pass for each trunk of some items. Trees are grown now, while a GPU runs the batch before."""
-        for openings, known, trunks in zip(self.openings, self.known, self.trunks, strict=True):
+        for openings, trunks in zip(self.openings, self.trunks, strict=True):
             mine = [trunks[index] for index in batch]
-            trees = [grow_tree(own, known[index], self.window) for own, index in zip(mine, batch, strict=True)]
+            trees = [grow_tree(trunks[index], openings.known[index], self.window) for index in batch]
             pack = Pack(trees, len(openings.past))
             branches = range(1, 1 + len(mine[0]) * self.copies)
             yield Forward(
