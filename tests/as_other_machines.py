@@ -53,6 +53,7 @@ FILES = (
     "tests/questions/test_questions.py",
     "tests/text",
     "tests/workflow/test_portable.py",
+    "tests/workflow/test_portable.py::test_a_run_answers_questions_and_keeps_states",  # by its name, as it is slow
 )
 CAPABILITIES = ("DEFAULT", "AVX2", "AVX512")  # as ATen names them, each with what those before it have
 NOBODY = pwd.getpwnam("nobody")

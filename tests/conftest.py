@@ -37,11 +37,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the slow tests to --all. The longest modules first, so that workers end together."""
-    slow = [] if config.getoption("--all") else [item for item in items if item.get_closest_marker("slow")]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    """Leave the slow tests to --all, but for those that are named. The longest modules first: workers end together."""
+    named = tuple(argument for argument in config.args if "::" in argument)
+
+    def is_left(item: pytest.Item) -> bool:
+        return item.get_closest_marker("slow") is not None and not item.nodeid.startswith(named)
+
+    left = [] if config.getoption("--all") else [item for item in items if is_left(item)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not is_left(item)]
     names = [f"test_{name}" for name in LONGEST]
     items.sort(key=lambda item: names.index(item.path.stem) if item.path.stem in names else len(names))
 
@@ -103,7 +108,7 @@ def tokenizer_folder(request) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory, tokenizer) -> Path:
-    """A finished small run: one model, two datasets, of two shards and of one. Not to be changed: copy it first."""
+    """A finished small run: one model, two datasets, two shards each. Not to be changed: copy it first."""
     from small_run import prepare, snakemake
     from small_things import one_at_a_time
 
@@ -118,7 +123,7 @@ def finished(tmp_path_factory, tokenizer) -> Path:
 
 @pytest.fixture(scope="session")
 def experimented(finished) -> Path:
-    """The finished run with what was not asked for at first, on its first dataset.
+    """The first shards of the finished run with what was not asked for at first, on its first dataset.
 
     That is the scores of both experiments that replace tokens, what the model says of its answers, samples, and the
     scores of every method of detection.
@@ -129,9 +134,10 @@ def experimented(finished) -> Path:
     folder = finished.parent / "experimented"
     with one_at_a_time("experimented"):
         if not folder.exists():
-            shutil.copytree(finished, folder, symlinks=True)
+            shutil.copytree(finished, folder, symlinks=True, ignore=shutil.ignore_patterns("0001*"))
+            config = base_config()
             more = {"experiments": list(EXPERIMENTS), "samples": 2, "answer_scores": True}
-            write_config(folder, base_config() | more)
+            write_config(folder, config | more | {"questions": config["shard_size"]})
             asked = [*(f"results/{name}/tiny/one/0000.parquet" for name in ("asked", "samples")), SCORES]
             done = snakemake(folder, *(f"results/experiments/{name}/tiny/one.parquet" for name in EXPERIMENTS), *asked)
             assert done.returncode == 0, done.stdout + done.stderr

@@ -72,8 +72,19 @@ def rounding_of(model, some: list[MarkedExample], expected: torch.Tensor) -> flo
     return of_a_pass(model, max(len(example.ids) for example in some), expected)
 
 
-@pytest.mark.parametrize("questions", [QUESTIONS, ALIKE], ids=["different", "alike"])
-@pytest.mark.parametrize("family", ["llama", "mistral", "gemma2", "gemma3"])  # three with windows, one with a cap
+@pytest.mark.parametrize(
+    ("family", "questions"),  # three families with windows, one with a cap
+    [
+        pytest.param("llama", ALIKE, id="llama-alike"),
+        pytest.param("gemma2", QUESTIONS, id="gemma2-different"),
+        pytest.param("gemma3", ALIKE, id="gemma3-alike"),
+        pytest.param("llama", QUESTIONS, id="llama-different", marks=pytest.mark.slow),
+        pytest.param("gemma2", ALIKE, id="gemma2-alike", marks=pytest.mark.slow),
+        pytest.param("gemma3", QUESTIONS, id="gemma3-different", marks=pytest.mark.slow),
+        pytest.param("mistral", QUESTIONS, id="mistral-different", marks=pytest.mark.slow),
+        pytest.param("mistral", ALIKE, id="mistral-alike", marks=pytest.mark.slow),
+    ],
+)
 def test_states_are_those_of_one_pass_each_with_the_bias_in_the_models_own_mask(family, questions, tokenizer):
     model = tiny_model(family, len(tokenizer), layers=LAYERS)
     some = marked(tokenizer, questions=questions)

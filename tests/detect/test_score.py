@@ -72,7 +72,7 @@ def one_by_one(model, tokenizer, detector: Detector, layer: int) -> tuple[list[f
         places = {"answer_last": "exact_last", "final": "answer_final", "before_answer": "exact_first"}
         place = len(before) + row[places[detector.about.position]] - (detector.about.position == "before_answer")
         with torch.inference_mode():
-            model(torch.tensor([before + ids]))
+            model(torch.tensor([before + ids]), logits_to_keep=1)
         state = kept.pop()[0, place]
         states, tokens = [*states, state], max(tokens, len(before + ids))
         units = (state - learnt.mean[layer]) / learnt.scale[layer]

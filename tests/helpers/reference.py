@@ -83,7 +83,7 @@ def plain_reweighted(
 
     handles = [part.register_forward_pre_hook(shifting, with_kwargs=True) for part in attentions]
     handles.append(read.register_forward_hook(keep))
-    model(input_ids=torch.tensor([ids]), use_cache=False)
+    model(input_ids=torch.tensor([ids]), use_cache=False, logits_to_keep=1)
     for handle in handles:
         handle.remove()
     return found["state"]

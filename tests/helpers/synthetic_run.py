@@ -41,45 +41,39 @@ def make_summary(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:
     """Curves of a plausible shape, with noise, for every model (with its number of layers), dataset and choice."""
     noise = np.random.default_rng(0)
     choices = product(layers, datasets, COMPONENTS, TEXT_ORDER, CUT_AND_CONTROL, RULE_TITLES, LOGITS, DEPTHS)
-    tables = []
+    blocks = []
     for model, dataset, component, position, intervention, rule, logits, anchor in choices:
         if logits != "measured" and (rule == "fixed" or Headline(component, position) != HEADLINE):
             continue
         count = layers[model]
         middle = DEPTHS[anchor] * np.sin(np.linspace(0, 2.5, count)) + noise.normal(0, 3, count)
         null = middle if intervention == "exact_question" and rule in ("flip", "honest") else np.full(count, np.nan)
-        tables.append(
-            pl.DataFrame(
-                {
-                    "layer": np.arange(count, dtype=np.int16),
-                    "n": noise.integers(15, 300, count),
-                    "delta_p": middle,
-                    "low": middle - 4,
-                    "high": middle + 4,
-                    "delta_logit": middle / 25,
-                    "logit_low": (middle - 4) / 25,
-                    "logit_high": (middle + 4) / 25,
-                    "null": null,
-                    "null_low": null - 2,
-                    "null_high": null + 2,
-                    "auc_clean": 0.8,
-                    "auc_intervened": 0.6,
-                    "better_than_chance": np.arange(count) > 1,
-                    "share": 0.4,
-                    "share_low": 0.35,
-                    "share_high": 0.45,
-                }
-            ).with_columns(
-                pl.lit(value).alias(name)
-                for name, value in {
-                    **{"model": model, "dataset": dataset, "component": component, "position": position},
-                    **{"intervention": intervention, "rule": rule, "logits": logits, "anchor": anchor},
-                    "labels": "reference" if rule == "fixed" else "plotted",
-                    **{"weights": "random" if model == "random" else "trained", "source": "file"},
-                }.items()
-            )
-        )
-    return pl.concat(tables).with_columns(pl.col(pl.Float64).fill_nan(None))
+        block = {
+            "layer": np.arange(count, dtype=np.int16),
+            "n": noise.integers(15, 300, count),
+            "delta_p": middle,
+            "low": middle - 4,
+            "high": middle + 4,
+            "delta_logit": middle / 25,
+            "logit_low": (middle - 4) / 25,
+            "logit_high": (middle + 4) / 25,
+            "null": null,
+            "null_low": null - 2,
+            "null_high": null + 2,
+            "auc_clean": 0.8,
+            "auc_intervened": 0.6,
+            "better_than_chance": np.arange(count) > 1,
+            "share": 0.4,
+            "share_low": 0.35,
+            "share_high": 0.45,
+            **{"model": model, "dataset": dataset, "component": component, "position": position},
+            **{"intervention": intervention, "rule": rule, "logits": logits, "anchor": anchor},
+            "labels": "reference" if rule == "fixed" else "plotted",
+            **{"weights": "random" if model == "random" else "trained", "source": "file"},
+        }
+        blocks.append({name: np.broadcast_to(values, count) for name, values in block.items()})
+    columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    return pl.DataFrame(columns).with_columns(pl.col(pl.Float64).fill_nan(None))
 
 
 def make_layers(layers: dict[str, int], datasets: list[str]) -> pl.DataFrame:

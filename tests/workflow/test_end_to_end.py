@@ -1,7 +1,8 @@
-"""A real language model on the bundled questions, from nothing to the figure.
+"""A real language model on the bundled questions, from nothing to the figure, by commands that people give.
 
-In every run of the tests the tiny run, by the command `anchorscope` that a wheel installs, in an empty folder. With
---all also the default run, in a copy of the project, whose numbers are looked at.
+In every run of the tests the command `anchorscope` that a wheel installs begins the tiny run in an empty folder, and
+ends the small run of other tests. With --all it also runs the tiny run from nothing to the figure, where nothing else
+is installed; and the default run, in a copy of the project, has its numbers looked at.
 """
 
 import json
@@ -30,11 +31,16 @@ from small_run import SNAKEMAKE, copy_project, jobs
 from small_things import ROOT
 
 MIDDLE = range(15, 19)  # of SmolLM2's 30 layers
-WHOLE = pytest.param("whole", marks=pytest.mark.slow)
+BEGUN = "tiny, as far as its activations"
 ANEW = pytest.param("tiny, with nothing else installed", marks=pytest.mark.slow)
+WHOLE = pytest.param("whole", marks=pytest.mark.slow)
 of_the_whole = pytest.mark.parametrize("command", [WHOLE], indirect=True)
-of_the_tiny = pytest.mark.parametrize("command", ["tiny", ANEW], indirect=True)
-DETECTOR = "results/detectors/smollm2-135m.safetensors"
+to_the_end = pytest.mark.parametrize("command", [ANEW, WHOLE], indirect=True)
+STATES = "results/activations/smollm2-135m/nq-mini/0000/resid.answer_last.parquet"
+FEW = {"questions": 16, "shard_size": 16}
+DETECTOR = "results/detectors/tiny.safetensors"
+KEPT = ("raw", "questions", "answers", "chosen", "activations", "probes", "delta", "estimates")
+MADE_AGAIN = ("summary.parquet", "claims.json", "figures/main/family.svg", "figures/main/honest.png", "report.html")
 IMPORTED_AS = {"vl-convert-python": "vl_convert", "pillow": "altair"}  # matplotlib, which all need, needs pillow
 ANSWERS = {"Paris": "what is the capital of France", "Lisbon": "what is the capital of Peru"}
 
@@ -55,28 +61,48 @@ def run(command: list[Path | str], folder: Path, **options) -> subprocess.Comple
     return done
 
 
-@pytest.fixture(scope="module", params=["tiny", ANEW, WHOLE])
+@pytest.fixture(scope="module")
+def beside(wheel, tmp_path_factory) -> Path:
+    """The command of a wheel that is installed where the libraries of this environment are found."""
+    return install_beside(wheel, tmp_path_factory.mktemp("environment")) / "anchorscope"
+
+
+@pytest.fixture(scope="module", params=[BEGUN, ANEW, WHOLE])
 def command(request, tmp_path_factory) -> list[Path | str]:
     """What a run is made by."""
     if request.param == "whole":
         return [*SNAKEMAKE, "--cores", "all"]
-    install = install_beside if request.param == "tiny" else install_anew
-    return [install(request.getfixturevalue("wheel"), tmp_path_factory.mktemp("environment")) / "anchorscope", "run"]
+    if request.param == BEGUN:
+        return [request.getfixturevalue("beside"), "run", "--", STATES]
+    return [install_anew(request.getfixturevalue("wheel"), tmp_path_factory.mktemp("anew")) / "anchorscope", "run"]
 
 
 @pytest.fixture(scope="module")
 def default_run(command, tmp_path_factory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("default")
-    if command[-1] == "run":
+    if command[1] == "run":
         run([command[0], "init", ".", "--from", "tiny"], folder)
         config = yaml.safe_load((folder / "config.yaml").read_text())
         del config["datasets"]["popqa-mini"]  # one of them shows as much in half the time
-        (folder / "config.yaml").write_text(yaml.safe_dump(config | {"bootstrap_draws": 100}, sort_keys=False))
+        config |= {"bootstrap_draws": 100, **(FEW if STATES in command else {})}
+        (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     else:
         copy_project(folder)
     run(command, folder)
     yield folder
     shutil.rmtree(folder)  # its activations take a gigabyte
+
+
+@pytest.fixture(scope="module")
+def small(finished, tmp_path_factory) -> Path:
+    """The finished small run in a folder that has nothing of the project."""
+    folder = tmp_path_factory.mktemp("small")
+    for name in ("results", "tiny-model"):
+        shutil.copytree(finished / name, folder / name, symlinks=True)
+    for name in ("one.jsonl", "two.jsonl"):
+        shutil.copy2(finished / name, folder)
+    shutil.copy2(finished / "test.yaml", folder / "config.yaml")
+    return folder
 
 
 def datasets(folder) -> dict[str, dict]:
@@ -89,9 +115,9 @@ def series(folder, **wanted: str) -> pl.DataFrame:
 
 
 def test_the_model_is_right_on_a_part_of_each_set(default_run):
-    table = pl.read_csv(default_run / "results/examples.csv")
-    assert table.height == len(datasets(default_run))
-    assert table.select((pl.col("right") / pl.col("asked")).is_between(0.15, 0.85).all()).item()
+    for name in datasets(default_run):
+        files = sorted((default_run / "results/answers/smollm2-135m" / name).glob("*.parquet"))
+        assert 0.15 < pl.concat(map(pl.read_parquet, files))["right"].mean() < 0.85
 
 
 @of_the_whole
@@ -124,6 +150,7 @@ def test_the_probe_reads_a_signal_that_the_knockout_destroys_in_most_sets(defaul
     assert layers["unconverged_folds"].list.len().max() == 0
 
 
+@to_the_end
 def test_figures_are_there_in_three_formats_and_name_the_bundled_questions(default_run):
     folder = default_run / "results/figures/smollm2"
     assert not list(folder.glob("grid*")), "one component at one position makes no grid"
@@ -136,6 +163,7 @@ def test_figures_are_there_in_three_formats_and_name_the_bundled_questions(defau
             assert next(iter(datasets(default_run).values()))["title"] in drawn
 
 
+@to_the_end
 def test_the_report_holds_the_figures_and_asks_for_nothing_from_outside(default_run):
     results = default_run / "results"
     text = re.sub("<script.*?</script>", "", (results / "report.html").read_text(), flags=re.S)
@@ -149,40 +177,42 @@ def test_a_second_run_does_nothing(default_run, command):
     assert not jobs(run(command, default_run))
 
 
-@of_the_tiny
-def test_an_answer_is_scored_without_the_packages_of_the_workflow(default_run, command):
-    run([*command, "--", DETECTOR], default_run)
+def test_a_wheel_ends_what_a_checkout_began_as_the_checkout_does(small, finished, beside):
+    """And makes nothing again that is there, by the command that it tells."""
+    kept = {path: path.stat().st_mtime_ns for name in KEPT for path in (small / "results" / name).rglob("*.parquet")}
+    (small / "results/summary.parquet").unlink()
+    shutil.rmtree(small / "results/figures")
+    done = run([beside, "report"], small)
+    told = done.stderr.splitlines()[0]
+    assert told.startswith("snakemake results/report.html --cores all --snakefile ")
+    assert kept == {path: path.stat().st_mtime_ns for path in kept} != {}
+    for name in MADE_AGAIN:
+        assert (small / "results" / name).read_bytes() == (finished / "results" / name).read_bytes(), name
+    assert not jobs(run([beside.with_name("python"), "-m", *shlex.split(told), "--dry-run"], small))
+
+
+def test_an_answer_is_scored_without_the_packages_of_the_workflow(small, beside):
+    run([beside, "run", "--", DETECTOR], small)
     rows = [{"question": question, "answer": answer} for answer, question in ANSWERS.items()]
-    (default_run / "asked.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (small / "asked.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["run"]
     absent = [IMPORTED_AS.get(name, name) for name in (Requirement(text).name for text in needed)]
     code = f"import sys; sys.modules.update(dict.fromkeys({absent})); from anchorscope.__main__ import main; main()"
-    python = [command[0].with_name("python"), "-c", code]
-    model = ["--detector", DETECTOR, "--model", "results/models/smollm2-135m.json"]
-    said = run([*python, "score", *model, "asked.jsonl"], default_run).stdout
+    python = [beside.with_name("python"), "-c", code]
+    model = ["--detector", DETECTOR, "--model", "results/models/tiny.json"]
+    said = run([*python, "score", *model, "asked.jsonl"], small).stdout
     scored = [json.loads(line) for line in said.splitlines()]
     assert all(0 < row.pop("hallucinated") < 1 for row in scored)
     assert scored == rows
-    done = subprocess.run([*python, "run"], cwd=default_run, capture_output=True, text=True)
+    done = subprocess.run([*python, "run"], cwd=small, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.endswith("pip install 'anchorscope[run]'\n")
 
 
-@of_the_tiny
-def test_the_report_is_made_again_by_the_command_that_is_told(default_run, command):
-    (default_run / "results/report.html").unlink()
-    done = run([command[0], "report"], default_run)
-    told = done.stderr.splitlines()[0]
-    assert told.startswith("snakemake results/report.html --cores all --snakefile ")
-    assert (default_run / "results/report.html").exists()
-    again = run([command[0].with_name("python"), "-m", *shlex.split(told), "--dry-run"], default_run)
-    assert not jobs(again)
-
-
 def test_no_output_names_this_machine(default_run):
     results = default_run / "results"
-    outputs = [results / "summary.parquet", results / "report.html", *results.glob("models/*.json")]
-    outputs += [*results.glob("activations/*/*/*/*.parquet"), *results.glob("figures/*.svg")]
+    outputs = [path for path in results.rglob("*") if path.suffix in (".parquet", ".html", ".json", ".svg")]
+    assert results / "models/smollm2-135m.json" in outputs
     for path in outputs:
         content = path.read_bytes()
         assert str(ROOT).encode() not in content, path

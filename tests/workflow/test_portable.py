@@ -172,8 +172,9 @@ runpy.run_module("anchorscope", run_name="__main__")
     assert "anything that Snakemake takes" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_answers_questions_and_keeps_states(tokenizer, tmp_path):
-    """The beginning of a run; short, because it is tried with every locale, user and home."""
+    """The beginning of a run; short, because it is tried with every locale, user and home. Here, others run it all."""
     save_model(copy_project(tmp_path) / "tiny-model", tokenizer, seed=0)
     write_questions(tmp_path / "one.jsonl", tokenizer, count=12)
     config = base_config()

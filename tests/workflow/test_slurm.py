@@ -144,7 +144,7 @@ def test_the_profiles_of_a_cluster_differ_only_in_how_they_submit():
 
 
 def test_the_smallest_run_is_submitted_and_gives_the_bytes_of_a_local_one(finished, cluster, plugins, tmp_path):
-    """One shard of one dataset, from nothing to its activations; tests of the whole run submit what follows.
+    """One shard of one dataset, from nothing to what is chosen of it; tests of the whole run submit what follows.
 
     The last one here: others count all jobs of the cluster.
     """
@@ -153,7 +153,7 @@ def test_the_smallest_run_is_submitted_and_gives_the_bytes_of_a_local_one(finish
     small |= {"questions": small["shard_size"], "datasets": {"one": small["datasets"]["one"]}}
     write_config(folder, small)
     settle(folder, "slurm")
-    names = ("answers/tiny/one/0000.parquet", "activations/tiny/one/0000/mlp.final.parquet")
+    names = ("answers/tiny/one/0000.parquet", "chosen/tiny/one/0000.parquet")
     said = finish(start(folder, "slurm", plugins, f"results/{names[-1]}"), folder)
     kinds = Counter(re.findall(r"slurm_logs/(?:group|rule)_([a-z]+)", said))
     assert kinds == {"questions": 1, "fetch": 1, "model": 1}
