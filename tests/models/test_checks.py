@@ -87,9 +87,9 @@ def test_more_layers_in_the_config_than_in_the_files_are_refused(saved):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_whole_models_with_tied_weights_pass(family, tmp_path, tokenizer):
-    tiny_model(family, len(tokenizer), layers=2).save_pretrained(tmp_path / "saved")
-    tokenizer.save_pretrained(tmp_path / "saved")
+def test_whole_models_with_tied_weights_pass(family, tmp_path, few_tokens):
+    tiny_model(family, len(few_tokens), layers=2).save_pretrained(tmp_path / "saved")
+    few_tokens.save_pretrained(tmp_path / "saved")
     measured(tmp_path / "saved")
 
 
@@ -124,10 +124,10 @@ def test_a_tokenizer_that_loses_text_is_refused(saved):
         measured(saved)
 
 
-def test_a_tokenizer_with_more_ids_than_embeddings_is_refused(tmp_path, tokenizer):
-    tiny_model("llama", len(tokenizer) - 1, layers=2).save_pretrained(tmp_path / "saved")
-    tokenizer.save_pretrained(tmp_path / "saved")
-    said = rf"^The tokenizer of mine has ids up to {len(tokenizer) - 1}, but .* for {len(tokenizer) - 1} only"
+def test_a_tokenizer_with_more_ids_than_embeddings_is_refused(tmp_path, few_tokens):
+    tiny_model("llama", len(few_tokens) - 1, layers=2).save_pretrained(tmp_path / "saved")
+    few_tokens.save_pretrained(tmp_path / "saved")
+    said = rf"^The tokenizer of mine has ids up to {len(few_tokens) - 1}, but .* for {len(few_tokens) - 1} only"
     with pytest.raises(ValueError, match=said):
         measured(tmp_path / "saved")
 

@@ -85,10 +85,10 @@ def test_what_a_config_tells_is_refused_without_any_weights(kind, said, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["gemma3", "qwen2_5_vl"])
-def test_a_model_for_images_is_loaded_whole_and_described_by_its_text_model(kind, tmp_path, tokenizer):
-    model = small_image_model(kind, vocabulary=len(tokenizer))
+def test_a_model_for_images_is_loaded_whole_and_described_by_its_text_model(kind, tmp_path, few_tokens):
+    model = small_image_model(kind, vocabulary=len(few_tokens))
     model.save_pretrained(tmp_path / "saved")
-    tokenizer.save_pretrained(tmp_path / "saved")
+    few_tokens.save_pretrained(tmp_path / "saved")
     source = {"path": str(tmp_path / "saved")}
     fetch(source, tmp_path / "fetched")
     manifest = describe(tmp_path / "fetched", "mine", source)
@@ -116,6 +116,7 @@ CHAT = "{% for turn in messages %}<|im_start|>{{ turn.content }}<|im_end|>\n{% e
 def test_the_prompt_of_a_model_that_was_tuned_is_its_chat_template(template, ends, style, saved, tmp_path, tokenizer):
     own = copy.deepcopy(tokenizer)
     own.chat_template, own.eos_token = template, ends
+    tiny_model("llama", len(own), layers=2).save_pretrained(saved)
     for file in [*saved.glob("*.jinja"), saved / "generation_config.json"]:
         file.unlink(missing_ok=True)
     own.save_pretrained(saved)
@@ -151,10 +152,10 @@ def test_a_cache_that_was_cleared_is_noticed_and_the_command_that_helps_is_named
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("stored", ["once", "twice"])
-def test_the_manifest_counts_every_weight_once(family, stored, tmp_path, tokenizer):
-    model = tiny_model(family, len(tokenizer), layers=2)
+def test_the_manifest_counts_every_weight_once(family, stored, tmp_path, few_tokens):
+    model = tiny_model(family, len(few_tokens), layers=2)
     model.save_pretrained(tmp_path / "saved")
-    tokenizer.save_pretrained(tmp_path / "saved")
+    few_tokens.save_pretrained(tmp_path / "saved")
     if stored == "twice":  # as some publishers do where the head is the embedding
         embedding = {"lm_head.weight": model.get_input_embeddings().weight.detach().clone()}
         save_file(embedding, tmp_path / "saved/head.safetensors")
@@ -230,10 +231,10 @@ def test_hashes_that_cannot_be_kept_stop_nothing(saved):
     assert revision_of(saved, source) == plain
 
 
-def test_weights_that_changed_after_they_were_fetched_are_refused(saved, tmp_path, tokenizer):
+def test_weights_that_changed_after_they_were_fetched_are_refused(saved, tmp_path, few_tokens):
     fetch({"path": str(saved)}, tmp_path / "fetched")
     manifest = describe(tmp_path / "fetched", "mine", {"path": str(saved)})
-    tiny_model("llama", len(tokenizer), layers=2, seed=1).save_pretrained(saved)
+    tiny_model("llama", len(few_tokens), layers=2, seed=1).save_pretrained(saved)
     said = r"^The weights of mine changed after .* `snakemake --cores 1 --force results/models/mine\.json`"
     with pytest.raises(ValueError, match=said):
         load_model(manifest, "float32", threads=1)

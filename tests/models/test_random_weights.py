@@ -36,9 +36,9 @@ def weights(manifest: Manifest, dtype: str = "float32") -> dict[str, torch.Tenso
     return load_model(manifest, dtype, threads=1).state_dict()
 
 
-def test_the_same_config_and_seed_give_the_same_weights_and_another_seed_gives_others(tmp_path, tokenizer):
-    first = fetched(tmp_path / "a", tokenizer, seed=0)
-    again, other = (fetched(tmp_path / "b", tokenizer, seed) for seed in (0, 1))
+def test_the_same_config_and_seed_give_the_same_weights_and_another_seed_gives_others(tmp_path, few_tokens):
+    first = fetched(tmp_path / "a", few_tokens, seed=0)
+    again, other = (fetched(tmp_path / "b", few_tokens, seed) for seed in (0, 1))
     assert first.weights == "random"
     assert first.revision == again.revision
     one, two, three = weights(first), weights(again), weights(other)
@@ -46,29 +46,29 @@ def test_the_same_config_and_seed_give_the_same_weights_and_another_seed_gives_o
     assert not torch.equal(one["model.embed_tokens.weight"], three["model.embed_tokens.weight"])
 
 
-def test_the_revision_is_of_the_config_and_the_seed(tmp_path, tokenizer):
-    first, other = (fetched(tmp_path, tokenizer, seed, rms_norm_eps=1e-5) for seed in (0, 1))
-    edited = fetched(tmp_path / "edited", tokenizer, rms_norm_eps=1e-6)
+def test_the_revision_is_of_the_config_and_the_seed(tmp_path, few_tokens):
+    first, other = (fetched(tmp_path, few_tokens, seed, rms_norm_eps=1e-5) for seed in (0, 1))
+    edited = fetched(tmp_path / "edited", few_tokens, rms_norm_eps=1e-6)
     assert len({manifest.revision for manifest in (first, other, edited)}) == 3
 
 
-def test_a_salmon_has_its_models_config_and_tokenizer_and_the_weights_of_seed_0(tmp_path, tokenizer):
-    tiny_model("qwen3", len(tokenizer), layers=2, seed=1).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+def test_a_salmon_has_its_models_config_and_tokenizer_and_the_weights_of_seed_0(tmp_path, few_tokens):
+    tiny_model("qwen3", len(few_tokens), layers=2, seed=1).save_pretrained(tmp_path)
+    few_tokens.save_pretrained(tmp_path)
     trained = describe(tmp_path, "mine", {"path": str(tmp_path)})
     salmon = salmon_of(trained)
     assert (salmon.name, salmon.weights) == ("mine+salmon", "random")
     same = ("path", "tokenizer", "architecture", "layers", "width", "parameters")
     assert all(getattr(salmon, name) == getattr(trained, name) for name in same)
     assert salmon.revision != trained.revision
-    drawn, expected = weights(salmon), tiny_model("qwen3", len(tokenizer), layers=2, seed=0).state_dict()
+    drawn, expected = weights(salmon), tiny_model("qwen3", len(few_tokens), layers=2, seed=0).state_dict()
     assert all(torch.equal(drawn[name], expected[name]) for name in expected)
     learnt = weights(trained)
     assert not torch.equal(drawn["model.embed_tokens.weight"], learnt["model.embed_tokens.weight"])
 
 
-def test_it_is_loaded_like_any_other_model_in_the_dtype_asked_for(tmp_path, tokenizer):
-    model = load_model(fetched(tmp_path, tokenizer), "bfloat16", threads=1)
+def test_it_is_loaded_like_any_other_model_in_the_dtype_asked_for(tmp_path, few_tokens):
+    model = load_model(fetched(tmp_path, few_tokens), "bfloat16", threads=1)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     assert not model.training
     assert not any(parameter.requires_grad for parameter in model.parameters())
