@@ -1,5 +1,7 @@
 """The trial of the packed path: errors are found whatever the dtype and the weights, and rounding is none."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -29,12 +31,13 @@ def trial_of(family: str, dtype: torch.dtype, *, outliers: bool) -> _Trial:
     return _Trial(model, find_parts(model), IDS, SHARED)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["random weights", "outliers"])
-def outliers(request):
-    return request.param
+IN_EVERY_RUN = [(torch.float32, False), (torch.bfloat16, True)]
+OTHERS = [both for both in product(DTYPES, (False, True)) if both not in IN_EVERY_RUN]
 
 
-@pytest.mark.parametrize("dtype", [*DTYPES[:2], pytest.param(torch.float16, marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "outliers"), [*IN_EVERY_RUN, *(pytest.param(*both, marks=pytest.mark.slow) for both in OTHERS)], ids=str
+)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_error_is_found_and_a_sound_model_is_packed(family, dtype, outliers):
     trial = trial_of(family, dtype, outliers=outliers)

@@ -260,7 +260,9 @@ def test_empty_and_tiny_groups_are_marked_rows_and_never_nan(anchored):
             assert not (kind.is_float() and frame[name].is_infinite().any()), name
 
 
-@pytest.mark.parametrize("changes", ["nothing", "everything", "all alike"])
+@pytest.mark.parametrize(
+    "changes", ["everything", *(pytest.param(other, marks=pytest.mark.slow) for other in ("nothing", "all alike"))]
+)
 def test_a_knockout_that_does_the_same_to_all_shows_no_kinds(changes):
     delta, _ = table([changes == "everything"] * 60)
     if changes == "all alike":
@@ -339,7 +341,9 @@ def test_the_band_of_one_mechanism_holds_what_one_mechanism_shows_and_not_two_pa
     assert not two["null_low"] <= two["delta_p"] <= two["null_high"]
 
 
-@pytest.mark.parametrize(("kind", "inside"), [("N1", True), ("N2", True), ("two pathways", False)])
+@pytest.mark.parametrize(
+    ("kind", "inside"), [pytest.param("N1", True, marks=pytest.mark.slow), ("N2", True), ("two pathways", False)]
+)
 def test_the_band_under_replicate_tells_two_pathways_from_one_mechanism(kind, inside):
     summary = measured(kind, 800, 1)
     for anchor in ("question", "answer", "gap"):
