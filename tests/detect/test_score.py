@@ -82,16 +82,19 @@ def one_by_one(model, tokenizer, detector: Detector, layer: int) -> tuple[list[f
 
 
 @pytest.mark.parametrize(
-    ("family", "component", "position", "layer"),
+    ("few", "family", "component", "position", "layer"),
     [
-        ("llama", "resid", "answer_last", None),
-        ("llama", "resid", "answer_last", LAYERS - 1),
-        ("llama", "attn", "final", 0),
-        ("llama", "mlp", "before_answer", 1),
-        ("gemma3", "resid", "answer_last", None),
+        (few, *read) if few == now else pytest.param(few, *read, marks=pytest.mark.slow)
+        for now, *read in (  # each way of running has its share in every run
+            (True, "llama", "resid", "answer_last", None),
+            (False, "llama", "resid", "answer_last", LAYERS - 1),
+            (True, "llama", "attn", "final", 0),
+            (False, "llama", "mlp", "before_answer", 1),
+            (False, "gemma3", "resid", "answer_last", None),
+        )
+        for few in (True, False)
     ],
 )
-@pytest.mark.parametrize("few", [True, False], ids=["one by one", "in packs"])
 def test_scores_are_those_of_one_plain_pass_per_answer(family, component, position, layer, few, tokenizer, monkeypatch):
     monkeypatch.setattr(detector_module, "FEW_TOKENS", 10**6 if few else 0)
     model = tiny_model(family, len(tokenizer), layers=LAYERS)

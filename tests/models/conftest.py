@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from transformers import PreTrainedTokenizerBase
 
 from small_things import small_tokenizer, tiny_model

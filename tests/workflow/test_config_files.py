@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from itertools import product
 
 import pytest
 
@@ -63,9 +62,15 @@ def test_a_key_that_stands_twice_is_named_with_its_lines(tmp_path):
         assert file_mistakes(ROOT / shipped) == []
 
 
+OTHER_FAULTS = [("twice", True), ("fifo", False), ("UTF-16", True), ("UTF-16", False)]
+
+
 @pytest.mark.parametrize(
     ("fault", "given"),
-    [*product(["twice", "UTF-16", "fifo"], [True, False]), ("gone", True)],
+    [
+        *(("twice", False), ("fifo", True), ("gone", True)),
+        *(pytest.param(fault, given, marks=pytest.mark.slow) for fault, given in OTHER_FAULTS),
+    ],
     ids=lambda value: {True: "on the command line", False: "the default"}.get(value, value),
 )
 def test_snakemake_ends_with_the_sentence_and_no_traceback(fault, given, tmp_path):

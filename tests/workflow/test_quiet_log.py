@@ -102,7 +102,7 @@ def test_a_failed_job_is_shown_with_its_log_and_the_others_go_on(tmp_path):
     assert "reason:" not in done.stderr
 
 
-@pytest.mark.parametrize("options", [["--dry-run"], ["--verbose"]])
+@pytest.mark.parametrize("options", [["--dry-run"], pytest.param(["--verbose"], marks=pytest.mark.slow)])
 def test_a_dry_run_and_a_verbose_one_print_what_snakemake_prints(options, tmp_path):
     quiet, plain = run_quietly(tmp_path, "--forceall", *options), run(tmp_path, "--forceall", *options)
     assert quiet.returncode == plain.returncode == 0

@@ -422,7 +422,7 @@ def test_more_questions_run_only_the_new_shards(rerun):
         pytest.param(
             {"headline": {"component": "mlp"}}, {"probe": 2, "read_text": 2, **BELOW_PROBE}, marks=pytest.mark.slow
         ),
-        ({"folds": 4}, {"probe": 2, "read_text": 2, **BELOW_PROBE}),
+        pytest.param({"folds": 4}, {"probe": 2, "read_text": 2, **BELOW_PROBE}, marks=pytest.mark.slow),
         ({"components": ["mlp", "resid"]}, {"probe": 2, "read_text": 2, **BELOW_PROBE}),
         # Only the passes of what was added: a file for each of the four shards.
         ({"interventions": ["subject"], "windows": [4]}, {"extract": 8, "probe": 2, "read_text": 2, **BELOW_PROBE}),
