@@ -39,8 +39,12 @@ to_the_end = pytest.mark.parametrize("command", [ANEW, WHOLE], indirect=True)
 STATES = "results/activations/smollm2-135m/nq-mini/0000/resid.answer_last.parquet"
 FEW = {"questions": 16, "shard_size": 16}
 DETECTOR = "results/detectors/tiny.safetensors"
-KEPT = ("raw", "questions", "answers", "chosen", "activations", "probes", "delta", "estimates")
-MADE_AGAIN = ("summary.parquet", "claims.json", "figures/main/family.svg", "figures/main/honest.png", "report.html")
+READ = (
+    "scripts",
+    "envs",
+    "config",
+    *(f"workflow/{name}" for name in ("profiles", "report", "resources", "rules", "schemas")),
+)
 IMPORTED_AS = {"vl-convert-python": "vl_convert", "pillow": "altair"}  # matplotlib, which all need, needs pillow
 ANSWERS = {"Paris": "what is the capital of France", "Lisbon": "what is the capital of Peru"}
 
@@ -177,18 +181,27 @@ def test_a_second_run_does_nothing(default_run, command):
     assert not jobs(run(command, default_run))
 
 
+def test_a_wheel_has_every_file_that_a_checkout_has(wheel):
+    def files(folder: Path) -> set[str]:
+        found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        return {str(path.relative_to(ROOT)) for path in found}
+
+    of_the_workflow = {f"anchorscope_workflow/{name}" for folder in READ for name in files(ROOT / folder)}
+    of_the_library = {name.removeprefix("workflow/") for name in files(ROOT / "workflow/anchorscope")}
+    assert of_the_workflow | of_the_library <= names_in(wheel)
+
+
 def test_a_wheel_ends_what_a_checkout_began_as_the_checkout_does(small, finished, beside):
     """And makes nothing again that is there, by the command that it tells."""
-    kept = {path: path.stat().st_mtime_ns for name in KEPT for path in (small / "results" / name).rglob("*.parquet")}
-    for name in ("summary.parquet", "report.html"):
-        (small / "results" / name).unlink()
-    shutil.rmtree(small / "results/figures")
+    results = {path: path.stat().st_mtime_ns for path in (small / "results").rglob("*.*")}
+    page = small / "results/report.html"
+    page.unlink()
     done = run([beside, "report"], small)
     told = done.stderr.splitlines()[0]
     assert told.startswith("snakemake results/report.html --cores all --snakefile ")
-    assert kept == {path: path.stat().st_mtime_ns for path in kept} != {}
-    for name in MADE_AGAIN:
-        assert (small / "results" / name).read_bytes() == (finished / "results" / name).read_bytes(), name
+    assert page.read_bytes() == (finished / "results/report.html").read_bytes()
+    changed = [path.name for path, time in results.items() if path.stat().st_mtime_ns != time]
+    assert sorted(changed) == ["report.html", "report.log", "report.tsv"]
     assert not jobs(run([beside.with_name("python"), "-m", *shlex.split(told), "--dry-run"], small))
 
 
