@@ -8,7 +8,7 @@ import ast
 import hashlib
 import json
 import platform
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -47,8 +47,9 @@ def read_sources(scripts: Iterable[Path], remembered: Path | None = None) -> Sou
     if remembered and kept.keys() != known.keys():
         with suppress(OSError), atomic(remembered) as target:  # the next start then only parses them again
             target.write_text(json.dumps(kept), encoding="utf-8")
+    modules = {_module(path): path for path in found if path.is_relative_to(PACKAGE)}
     return {
-        path: SourceFile(meaning, set().union(*(_files(path, found, *names) for names in imports)))
+        path: SourceFile(meaning, set().union(*(_files(path, modules, *names) for names in imports)))
         for path, (meaning, imports) in found.items()
     }
 
@@ -87,25 +88,23 @@ def reachable(start: Path, sources: Sources) -> set[Path]:
     return seen
 
 
-def _files(importer: Path, known: Container[Path], module: str, name: str | None = None) -> set[Path]:
+def _module(path: Path) -> str:
+    """The name by which a file of the library is imported."""
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _files(importer: Path, modules: Mapping[str, Path], module: str, name: str | None = None) -> set[Path]:
     """The files that run at an import: the module and the packages around it, and the name if it is a module, too.
 
-    One that is not `known` is an error, because its changes would go unnoticed.
+    One that is not among the library's `modules` is an error, because its changes would go unnoticed.
     """
-    parts = module.split(".")[1:]
-    files = {_file(PACKAGE.joinpath(*parts[:count]), known) for count in range(len(parts) + 1)}
-    if name:
-        path = PACKAGE.joinpath(*parts)
-        files.add(_file(path / name, known) or _file(path, known))
-    if None in files:
+    parts = module.split(".")
+    imported = {".".join(parts[: count + 1]) for count in range(len(parts))}
+    if f"{module}.{name}" in modules:
+        imported.add(f"{module}.{name}")
+    if not imported <= modules.keys():
         raise ImportError(f"{importer} imports {'.'.join(filter(None, [module, name]))}, which is not in {PACKAGE}.")
-    return {file for file in files if file}
-
-
-def _file(module: Path, known: Container[Path]) -> Path | None:
-    """The file of a module or a package."""
-    within, beside = module / "__init__.py", module.with_suffix(".py")
-    return within if within in known else beside if beside in known else None
+    return {modules[one] for one in imported}
 
 
 def _read(text: bytes, path: Path) -> Parsed:
