@@ -159,6 +159,7 @@ def try_strengths(
     weights = class_weights(labels, torch.ones(1, len(labels), dtype=torch.bool, device=labels.device))
     scaling: _Scaling | None = None
     inner: Tensor | Marks
+    others: Callable[[Tensor], Tensor]
     if isinstance(features, Marks):
         scaling = _with_intercept(_scaling_of_marks(features, train[None]))
         inner, held_out = (features.among(some).with_ones() for some in (train, ~train))

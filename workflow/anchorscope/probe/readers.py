@@ -59,7 +59,7 @@ def text_table(
 def read_texts(rows: Sequence[Mapping], examples: Examples) -> dict[str, np.ndarray]:
     """The out-of-fold logits [examples] of every reader of text."""
     question, answer = (presence([row[name] for row in rows]) for name in ("question", "answer"))
-    seen = {
+    seen: dict[str, Tensor | Marks] = {
         "question_words": question,
         "answer_words": answer,
         "both_words": question.beside(answer),
