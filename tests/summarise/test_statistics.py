@@ -17,7 +17,7 @@ from anchorscope.probe.anchor_rules import ROLES
 from anchorscope.probe.delta import Measured, delta_table, layers_table, with_forms
 from anchorscope.probe.examples import Examples, enough, examples_of
 from anchorscope.probe.scores import cross_fit_scores, distances
-from anchorscope.summarise.bootstrap import group_means, interval, resample
+from anchorscope.summarise.bootstrap import group_means, group_sums, interval, resample
 from anchorscope.summarise.curves import (
     Curve,
     Uncertain,
@@ -547,7 +547,7 @@ def test_the_means_of_all_groups_at_once_are_those_of_each():
     inside, counted = generator.random((3, 12)) < 0.3, generator.random((3, 12)) < 0.3  # some draw none
     values = generator.normal(size=(2, 3, 12))
     groups = [inside & counted, ~inside & counted, counted]
-    means, shares = group_means(weights, inside, counted, values)
+    means, shares = group_means(group_sums(weights, inside, counted, values))
     expected = [[weighted_mean(weights, some, mask) for some in values] for mask in groups]
     of_all = [weighted_mean(weights, mask.astype(float), counted) for mask in groups]
     terms, largest = 12 + 1, np.abs(values).max()  # examples, and the quotient
@@ -555,7 +555,7 @@ def test_the_means_of_all_groups_at_once_are_those_of_each():
     assert_same(shares, of_all, of_sums(terms, largest=1.0))  # counts are exact in any dtype
     assert np.isnan(means).any()
     assert np.isnan(shares).any()
-    means, _ = group_means(weights.astype(np.float64), inside, counted, values)
+    means, _ = group_means(group_sums(weights.astype(np.float64), inside, counted, values))
     assert_same(means, expected, of_sums(terms, largest))
 
 
@@ -725,7 +725,7 @@ def test_the_auc_of_every_resample_is_that_of_the_examples_drawn():
     positive = generator.random(60) < 0.5
     logits = np.round(generator.normal(positive * 1.0, 1.0, (2, 60)), 1)  # with ties
     weights = resample([str(index) for index in range(60)], 1, 20, seed=0).weights
-    found = np.stack([resampled_auc(row, positive, weights) for row in logits], axis=1)
+    found = np.stack([resampled_auc(row, positive, weights.T) for row in logits], axis=1)
     for number, counts in enumerate(weights.astype(int)):
         drawn = np.repeat(np.arange(60), counts)
         for layer in range(2):

@@ -42,24 +42,29 @@ def resample(clusters: list[str], repeats: int, bootstrap_draws: int, seed: int)
     return Resamples(counts.astype(np.float32)[:, cluster_of], factors)
 
 
-def group_means(
-    weights: np.ndarray, inside: np.ndarray, counted: np.ndarray, values: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Means of `values` [values, layers, examples], and shares of all examples that are counted, by group and resample.
+def group_sums(weights: np.ndarray, inside: np.ndarray, counted: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """How many examples, then sums of `values` [values, layers, examples], by group and resample.
 
-    The groups are the examples `inside`, the others, and all, of those that are `counted` [layers, examples]. Means are
-    [groups, values, resamples, layers], NaN where a resample has none of the group; shares [groups, resamples, layers].
+    The groups are the examples `inside` and the others, of those that are `counted` [layers, examples]:
+    [groups, 1 + values, resamples, layers].
     """
     masks = np.stack([counted & inside, counted & ~inside])
     rows = np.concatenate([masks[:, None], masks[:, None] * values], axis=1, dtype=weights.dtype)
-    sums = (
-        weights @ rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1]).T
-    )  # the counts among them are whole numbers, so they are exact
-    sums = sums.reshape(len(weights), 2, 1 + len(values), -1).transpose(1, 2, 0, 3).astype(np.float64)
-    sums = np.concatenate([sums, sums.sum(0, keepdims=True)])
-    sizes = sums[:, 0]
+    sums = weights @ rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1]).T  # whole numbers, so counts, are exact
+    return sums.reshape(len(weights), 2, 1 + len(values), -1).transpose(1, 2, 0, 3)
+
+
+def group_means(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means, and shares of all examples that are counted, from sums [..., groups, 1 + values, resamples, layers].
+
+    After both groups, all examples are a third. Means are [..., groups, values, resamples, layers], NaN where a
+    resample has none of the group; shares [..., groups, resamples, layers].
+    """
+    sums = sums.astype(np.float64)
+    sums = np.concatenate([sums, sums.sum(-4, keepdims=True)], axis=-4)
+    sizes = sums[..., 0, :, :]
     with np.errstate(invalid="ignore", divide="ignore"):
-        return sums[:, 1:] / sizes[:, None], sizes / sizes[2]
+        return sums[..., 1:, :, :] / sizes[..., None, :, :], sizes / sizes[..., 2:3, :, :]
 
 
 def interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

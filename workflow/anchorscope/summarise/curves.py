@@ -7,14 +7,14 @@ very highest layer would depend on rounding.
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from anchorscope.probe.quality import auc
-from anchorscope.summarise.bootstrap import CACHED, Resamples, ends_as_columns, group_means, interval
+from anchorscope.summarise.bootstrap import Resamples, ends_as_columns, group_means, group_sums, interval
 from anchorscope.summarise.grouping import RoleResult
 
 QUANTITIES = ("delta_p", "delta_logit")  # in percentage points, and in logits
@@ -44,50 +44,65 @@ class Curve:
     judged_right: np.ndarray  # [layers], share of the group whose clean verdict was "right"
 
 
+@dataclass(frozen=True)
+class GroupSums:
+    """What curves are made of: sums over the Question-Anchored examples and over the others.
+
+    Arrays are [roles, repeats, groups, 1 + values, resamples, layers]. Those of different examples add up.
+    """
+
+    once: np.ndarray  # each example once: how many, both quantities, and how many were judged right
+    drawn: np.ndarray  # how many, and both quantities
+    share_learnt: float
+
+    def __add__(self, other: "GroupSums") -> "GroupSums":
+        return replace(self, once=self.once + other.once, drawn=self.drawn + other.drawn)
+
+    def at(self, layers: np.ndarray) -> "GroupSums":
+        """Of nobody at other layers than these, [layers] bool."""
+        return replace(self, once=self.once * layers, drawn=self.drawn * layers)
+
+
+def sums_of(results: list[RoleResult], resamples: Resamples) -> GroupSums:
+    """Examples that count nowhere, as most do where the results are of one form, are left out of the products."""
+    once, drawn = [], []
+    for result in results:
+        some = result.counted.any((0, 1))
+        weights = resamples.weights if some.all() else resamples.weights[:, some]
+        inside, counted = (part[..., some] for part in (result.question_anchored, result.counted))
+        values = np.stack([getattr(result, name)[..., some] for name in (*QUANTITIES, "judged_right")], axis=1)
+        everyone_once = np.ones((1, inside.shape[-1]))
+        by_repeat = list(zip(inside, counted, values, strict=True))
+        once.append(np.stack([group_sums(everyone_once, *repeat) for repeat in by_repeat]))
+        drawn.append(np.stack([group_sums(weights, who, among, some[:-1]) for who, among, some in by_repeat]))
+    return GroupSums(np.stack(once), np.stack(drawn), results[0].share_learnt)
+
+
 def curves(results: list[RoleResult], resamples: Resamples) -> dict[str, Curve]:
     """The curve of each anchor: question, answer, all, and gap, which is question minus answer."""
-    everyone = np.stack([result.counted.sum(-1) for result in results])  # [roles, repeats, layers]
-    inside = np.stack([(result.counted & result.question_anchored).sum(-1) for result in results])
-    counts = {"question": inside, "answer": everyone - inside, "all": everyone}
-    everyone_once = np.ones((1, resamples.weights.shape[1]))
-    valued = [(result, _values(result)) for result in results]
-    once = np.stack([_means(result, everyone_once, values) for result, values in valued])
-    drawn = np.stack([_means(result, resamples.weights, values) for result, values in valued])
-    judged = np.stack([_means(result, everyone_once, result.judged_right[None]) for result in results])
-    factors = resamples.factors(results[0].share_learnt)
+    return curves_of(sums_of(results, resamples), resamples)
+
+
+def curves_of(sums: GroupSums, resamples: Resamples) -> dict[str, Curve]:
+    inside, outside = np.moveaxis(sums.once[:, :, :, 0, 0].astype(np.int64), 2, 0)
+    counts = {"question": inside, "answer": outside, "all": inside + outside}  # [roles, repeats, layers]
+    (means, shares), (drawn, drawn_shares) = group_means(sums.once), group_means(sums.drawn)
+    factors = resamples.factors(sums.share_learnt)
     found = {}
     for number, (anchor, count) in enumerate(counts.items()):
-        share, delta_p, delta_logit = (
-            over_repeats(once[:, :, number, value], drawn[:, :, number, value], factors) for value in range(3)
+        delta_p, delta_logit = (
+            over_repeats(means[:, :, number, value], drawn[:, :, number, value], factors)
+            for value in range(len(QUANTITIES))
         )
         found[anchor] = Curve(
             n=count.mean((0, 1)),
             fewest=count.min((0, 1)),
             delta_p=delta_p,
             delta_logit=delta_logit,
-            share=share,
-            judged_right=known_mean(judged[:, :, number, 1, 0].mean(0)),
+            share=over_repeats(shares[:, :, number], drawn_shares[:, :, number], factors),
+            judged_right=known_mean(means[:, :, number, -1, 0].mean(0)),
         )
     return {**found, "gap": _gap(found["question"], found["answer"], found["all"])}
-
-
-def _values(result: RoleResult) -> np.ndarray:
-    """What is averaged in every resample: [quantities, repeats, layers, examples]."""
-    return np.stack([getattr(result, name) for name in QUANTITIES])
-
-
-def _means(result: RoleResult, weights: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Each group's share, then its mean of each value: [repeats, groups, 1 + values, resamples, layers].
-
-    Examples that count nowhere, as most do where the result is of one form, are left out of the products.
-    """
-    some = result.counted.any((0, 1))
-    weights = weights if some.all() else weights[:, some]
-    by_repeat = []
-    for repeat, (inside, counted) in enumerate(zip(result.question_anchored, result.counted, strict=True)):
-        means, shares = group_means(weights, inside[:, some], counted[:, some], values[:, repeat][..., some])
-        by_repeat.append(np.concatenate([shares[:, None], means], axis=1))
-    return np.stack(by_repeat)
 
 
 def over_repeats(once: np.ndarray, drawn: np.ndarray, factors: np.ndarray) -> Uncertain:
@@ -216,8 +231,9 @@ def reference_layers(
 ) -> ReferenceLayers:
     """From clean logits [repeats, layers, examples] of the probes behind P."""
     area = np.mean([auc(logits, hallucinated) for logits in clean], axis=0)
+    by_example = np.ascontiguousarray(resamples.weights.T)
     rows = clean.reshape(-1, clean.shape[-1])
-    by_row = pool.map(lambda row: resampled_auc(row, hallucinated, resamples.weights), rows)
+    by_row = pool.map(lambda row: resampled_auc(row, hallucinated, by_example), rows)
     drawn = np.stack(list(by_row)).reshape(*clean.shape[:2], -1).mean(0).T
     best = int(np.argmax(area))
     reach = float(drawn[:, best].std())
@@ -225,25 +241,19 @@ def reference_layers(
 
 
 def resampled_auc(logits: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Area under the ROC curve [resamples] of logits [examples], by weights [resamples, examples]; a tie counts half.
+    """Area under the ROC curve [resamples] of logits [examples], by weights [examples, resamples]; a tie counts half.
 
     Each positive example wins against the negatives below it, whose weights are summed once, from the lowest up.
     """
     above = np.flatnonzero(positive)
     below = np.flatnonzero(~positive)[np.argsort(logits[~positive], kind="stable")]
+    sums = np.zeros((1 + len(below), weights.shape[1]), weights.dtype)  # of none, of the lowest, of two, ...
+    for number, lowest in enumerate(below):  # `cumsum` goes along one resample at a time, eight times as slowly
+        np.add(sums[number], weights[lowest], out=sums[number + 1])
     fewer, more = (np.searchsorted(logits[below], logits[above], side) for side in ("left", "right"))
-    areas = np.empty(len(weights))
-    few = max(1, CACHED // len(logits))  # resamples at a time
-    for start in range(0, len(weights), few):
-        some = weights[start : start + few]
-        drawn = some.take(above, axis=1)
-        sums = np.zeros((len(some), len(below) + 1), some.dtype)  # of none, of the lowest, of two, ...
-        some.take(below, axis=1).cumsum(1, out=sums[:, 1:])
-        beaten = sums.take(fewer, axis=1)
-        if not np.array_equal(fewer, more):
-            beaten = (beaten + sums.take(more, axis=1)) / 2
-        areas[start : start + few] = np.einsum("ij,ij->i", drawn, beaten) / (drawn.sum(1) * sums[:, -1])
-    return areas
+    drawn = weights[above]
+    beaten = sums[fewer] if np.array_equal(fewer, more) else (sums[fewer] + sums[more]) / 2
+    return np.einsum("ij,ij->j", drawn, beaten) / (drawn.sum(0) * sums[-1])
 
 
 def reference_curves(results: list[RoleResult], resamples: Resamples, layers: ReferenceLayers) -> dict[str, Curve]:

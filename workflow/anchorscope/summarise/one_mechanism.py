@@ -80,8 +80,9 @@ class _Shifted:
             "residual": 0.0,
         }
         half = np.where(clean >= 0, 0.5, -0.5)
-        # What `is_question_anchored` says: a verdict flips, or what is left falls.
-        least = half * clean if logits == "residual" else np.zeros_like(clean)
+        # What `is_question_anchored` says: a verdict flips, or what is left falls. Zero is a verdict of hallucinated.
+        none = np.where(clean >= 0, 0.0, np.finfo(np.float32).smallest_subnormal)
+        least = half * clean if logits == "residual" else none
         parts = (half * (clean + common[logits]), half * left.std(), np.tanh(half * clean) / 2, least)
         return cls(*(part.astype(np.float32) for part in parts))
 

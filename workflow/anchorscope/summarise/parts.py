@@ -6,13 +6,23 @@ Are the groups forms of questions? How many of each group have each form, and th
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import polars as pl
 
 from anchorscope.probe.anchor_rules import HONEST
 from anchorscope.summarise.bootstrap import Resamples
-from anchorscope.summarise.curves import Curve, average_curves, curve_rows, curves, series_row
+from anchorscope.summarise.curves import (
+    Curve,
+    GroupSums,
+    average_curves,
+    curve_rows,
+    curves,
+    curves_of,
+    series_row,
+    sums_of,
+)
 from anchorscope.summarise.grouping import (
     LABELLED_UNDER,
     POPULARITY,
@@ -112,38 +122,35 @@ def forms_table(
 
 def _rows(examples: pl.DataFrame, results: list[RoleResult], resamples: Resamples) -> Iterator[dict]:
     right, everyone = ~examples["hallucinated"].to_numpy(), np.ones(len(examples), bool)
-    whole = _gap(_curve(everyone, results, resamples))
+    whole = _gap(curves(results, resamples)["gap"])
     yield {"grouping": ALL, "form": ALL, **_about(everyone, right, results), **whole}
     for grouping, forms in FORMS.items():
         members = {form: (examples[grouping] == value).fill_null(False).to_numpy() for form, value in forms.items()}
-        gaps = {
-            form: _curve(who, results, resamples) for form, who in members.items() if who.sum() >= 2 * MIN_PER_GROUP
+        sums = {
+            form: sums_of([result.among(who) for result in results], resamples)
+            for form, who in members.items()
+            if who.sum() >= 2 * MIN_PER_GROUP
         }
+        gaps = {form: curves_of(some, resamples)["gap"] for form, some in sums.items()}
         for form, who in members.items():
             if who.any():
                 shown = _gap(gaps[form]) if who.sum() >= MIN_EXAMPLES else {}
                 yield {"grouping": grouping, "form": form, **_about(who, right, results), **shown}
         if gaps:
             known = np.stack([members[form] for form in gaps])
-            for form, row in _together(known, list(gaps.values()), results, resamples=resamples).items():
+            for form, row in _together(known, list(gaps.values()), list(sums.values()), resamples).items():
                 yield {"grouping": grouping, "form": form, **row}
 
 
-def _together(
-    known: np.ndarray, gaps: list[Curve], results: list[RoleResult], *, resamples: Resamples
-) -> dict[str, dict]:
+def _together(known: np.ndarray, gaps: list[Curve], sums: list[GroupSums], resamples: Resamples) -> dict[str, dict]:
     """The gap of several forms, at equal form and whatever their form: of the examples `known` [forms, examples]."""
     enough = np.stack([gap.fewest >= MIN_PER_GROUP for gap in gaps])  # [forms, layers]
     covered = (enough[:, :, None] & known[:, None]).any(0)  # [layers, examples]
     counts = {"n": round(covered.sum(1).mean()), "share": float(covered.mean())}
     weights = (known.sum(1)[:, None] * enough)[:, None]  # [forms, 1, layers]
     equal = replace(average_curves(gaps, weights, weights), fewest=np.where(enough.any(0), MIN_PER_GROUP, 0))
-    return {EQUAL: counts | _gap(equal), COVERED: counts | _gap(_curve(covered, results, resamples))}
-
-
-def _curve(members: np.ndarray, results: list[RoleResult], resamples: Resamples) -> Curve:
-    """The gap of some examples, which may be others at another layer."""
-    return curves([result.among(members) for result in results], resamples)["gap"]
+    whatever = reduce(GroupSums.__add__, [some.at(layers) for some, layers in zip(sums, enough, strict=True)])
+    return {EQUAL: counts | _gap(equal), COVERED: counts | _gap(curves_of(whatever, resamples)["gap"])}
 
 
 def _gap(curve: Curve) -> dict[str, float]:
