@@ -20,6 +20,7 @@ from anchorscope.probe.quality import auc_gain, auc_with_interval
 from anchorscope.probe.strengths import cross_fitting, fit_training_sets, own_fold
 from anchorscope.text.normal_words import bare_words
 
+DIGITS = 9  # of logits that are read from text
 MOST_WORDS = 4000  # words and pairs that a reader knows: the most frequent
 LOGITS_NEEDED = ["repeat", "id", "component", "position", "intervention", "layer", "logit_clean_full"]
 TEXT_NEEDED = [
@@ -94,10 +95,13 @@ def _words_and_pairs(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def read_features(features: Tensor | Marks, examples: Examples) -> np.ndarray:
-    """Out-of-fold logits [examples] of a probe on features [1, examples, width]."""
+    """Out-of-fold logits [examples] of a probe on features [1, examples, width].
+
+    Texts with the same features are tied: without the last digits, in which rounding would put them in some order.
+    """
     labels, folds = torch.from_numpy(examples.hallucinated).double(), torch.from_numpy(examples.splits[0].folds)
     probes = fit_training_sets(features, labels, cross_fitting(folds)).probes
-    return own_fold(probes.logits(features)[0], folds).numpy()
+    return own_fold(probes.logits(features)[0], folds).numpy().round(DIGITS)
 
 
 def best_layer(logits: np.ndarray, losses: np.ndarray, folds: np.ndarray) -> np.ndarray:
