@@ -176,6 +176,7 @@ def test_a_batch_too_large_for_the_gpu_is_halved(tmp_path, caplog):
     work = workload(copies=40)
     total = torch.cuda.get_device_properties(0).total_memory
     read = []
+    torch.cuda.empty_cache()
     for name, room in (("plenty", 1.0), ("little", (torch.cuda.memory_reserved() + 60e6) / total)):
         torch.cuda.empty_cache()
         torch.cuda.set_per_process_memory_fraction(room)

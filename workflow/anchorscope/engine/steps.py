@@ -27,7 +27,7 @@ ROOM = 8  # places for new tokens, at least, when slots are laid out; most answe
 FINEST = 8  # rows of a graph come in multiples of this, or of a larger power of two
 
 Head = Callable[[Tensor], Tensor]  # logits [rows, vocabulary] of a decoder's states [rows, width]
-States = dict[int, tuple[Tensor, Tensor]]  # keys and values by layer
+ByLayer = dict[int, tuple[Tensor, Tensor]]  # keys and values by layer
 
 
 class Chosen(NamedTuple):
@@ -57,9 +57,9 @@ class Slots:
     Keys are kept in float32, in which scores are computed.
     """
 
-    def __init__(self, shared: States, rows: int, room: int):
+    def __init__(self, shared: ByLayer, rows: int, room: int):
         self.shared, self.room = shared, room
-        self.own: States = {  # [rows, heads, room, width]
+        self.own: ByLayer = {  # [rows, heads, room, width]
             layer: cast(tuple[Tensor, Tensor], tuple(_zeros(states, rows, room) for states in both))
             for layer, both in shared.items()
         }
@@ -253,7 +253,7 @@ class Steps:
         grain = max(FINEST, 1 << max(0, count.bit_length() - 3)) if self.graphs else 1
         return -(-count // grain) * grain
 
-    def _sized(self, shared: States) -> Step:
+    def _sized(self, shared: ByLayer) -> Step:
         size = self._padded(), 1 << (self.taken + ROOM - 1).bit_length()
         if size in self.kept:
             return self.kept[size]
