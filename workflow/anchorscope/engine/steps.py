@@ -23,7 +23,7 @@ from anchorscope.engine.parts import decoder_of, input_device
 from anchorscope.files.logs import log
 
 NAME = "anchorscope_steps"
-ROOM = 8  # places for new tokens, at least, when slots are laid out; most answers need no more
+GROWTH = 8  # places for new tokens, at least, when slots are laid out; most answers need no more
 FINEST = 8  # rows of a graph come in multiples of this, or of a larger power of two
 
 Head = Callable[[Tensor], Tensor]  # logits [rows, vocabulary] of a decoder's states [rows, width]
@@ -254,7 +254,7 @@ class Steps:
         return -(-count // grain) * grain
 
     def _sized(self, shared: ByLayer) -> Step:
-        size = self._padded(), 1 << (self.taken + ROOM - 1).bit_length()
+        size = self._padded(), 1 << (self.taken + GROWTH - 1).bit_length()
         if size in self.kept:
             return self.kept[size]
         step = Step(self.model, self.head, Slots(shared, *size), self.draws)
