@@ -116,6 +116,20 @@ def test_float32_beside_half_precision_is_the_model_in_float32(dtype):
         torch.testing.assert_close(found, states, rtol=0, atol=20 * torch.finfo(dtype).eps * float(states.abs().mean()))
 
 
+def test_a_float32_copy_of_a_block_copies_no_other_block(monkeypatch):
+    """What hooks hold would be copied, too: so a model of many layers was copied once for each of them."""
+    model = small_model("llama").bfloat16()
+    parts, copied = find_parts(model), []
+    plain = torch.nn.Parameter.__deepcopy__
+    monkeypatch.setattr(torch.nn.Parameter, "__deepcopy__", lambda one, memo: copied.append(one) or plain(one, memo))
+    ids, exact = torch.arange(1, 9)[None], Watched()
+    with watching(parts, range(8), exact=exact):
+        model(ids)
+    of_blocks = [weight for block in parts.blocks for weight in block.module.parameters()]
+    assert len(exact.states) == len(parts.blocks)
+    assert sorted(map(id, copied)) == sorted(map(id, of_blocks))
+
+
 def test_a_path_says_how_far_rounding_moves_states():
     fine, coarse = (choose_path(small_model("llama").to(dtype), IDS.tolist(), SHARED) for dtype in DTYPES[:2])
     assert fine.moved is None

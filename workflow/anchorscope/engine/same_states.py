@@ -3,6 +3,7 @@
 And in float32, what a half-precision model's layers make of the same states: how far rounding moves each of them.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
@@ -149,13 +150,11 @@ def _follow(block: Block, args: tuple, kwargs: dict, parts: Parts, places: list[
 
 
 def _copied(module: nn.Module) -> nn.Module:
-    """A float32 copy without hooks."""
-    shared = {id(part.config): part.config for part in module.modules() if hasattr(part, "config")}
-    copy = deepcopy(module, dict(shared)).float()
-    for part in copy.modules():
-        for hooks in (part._forward_hooks, part._forward_pre_hooks):
-            hooks.clear()
-    return copy
+    """A float32 copy without hooks: what they hold, such as all other blocks, would be copied, too."""
+    parts = list(module.modules())
+    hooks = [some for part in parts for some in (part._forward_hooks, part._forward_pre_hooks)]
+    known: dict[int, Any] = {id(part.config): part.config for part in parts if hasattr(part, "config")}
+    return deepcopy(module, known | {id(some): OrderedDict() for some in hooks}).float()
 
 
 def _run(module: nn.Module, args: tuple, kwargs: dict) -> Any:
