@@ -22,7 +22,7 @@ from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.probe.examples import Examples, examples_of
-from anchorscope.probe.logistic import fit
+from anchorscope.probe.logistic import Marks, fit
 from anchorscope.probe.quality import auc, auc_gain
 from anchorscope.probe.readers import best_layer, presence, read_features, read_texts, text_table
 from anchorscope.probe.strengths import STRENGTHS, choose_strengths, cross_fitting, fit_training_sets, inner_losses
@@ -73,6 +73,18 @@ def test_a_reader_is_scikit_learns_regression_cross_fitted_on_the_same_folds():
         expected = 1 / (1 + np.exp(-plain.decision_function(shaped[~train])))
         # A chance moves by at most a quarter of its logit.
         assert_same(1 / (1 + np.exp(-logits[~train])), expected, rounding / 4)
+
+
+def test_a_word_that_all_training_texts_have_tells_nothing_about_one_that_lacks_it():
+    """Of 22 shares, which add up to almost one."""
+    drawn = torch.rand(25, 6, generator=torch.Generator().manual_seed(1)) < 0.3
+    drawn[:, 0] = train = torch.arange(25) < 22
+    marks = Marks(*drawn.nonzero().T, count=25, width=6)
+    labels, strengths = (torch.arange(25) % 3 == 0).double(), torch.full((1, 1), 1e-3, dtype=torch.float64)
+    probes = fit(features=marks, labels=labels, train=train[None], strengths=strengths)
+    assert probes.weight[0, 0, 0] == 0
+    plain = fit(features=marks.dense(), labels=labels, train=train[None], strengths=strengths)
+    torch.testing.assert_close(probes.logits(marks), plain.logits(marks.dense()), rtol=0, atol=1e-6)
 
 
 def test_words_are_read_as_if_every_zero_were_written_out():

@@ -289,8 +289,8 @@ def _scaling(centred: Tensor, centre: Tensor, train: Tensor) -> _Scaling:
 
 
 def _scaling_of_marks(marks: Marks, train: Tensor) -> _Scaling:
-    share = train.to(marks.dtype) / train.sum(1, keepdim=True)
-    mean = back_along(share[None], marks)
+    # Counts are exact: shares that add up to almost one would let a feature that all have seem to vary.
+    mean = back_along(train.to(marks.dtype)[None], marks) / train.sum(1, keepdim=True)
     return _Scaling(mean, torch.where((mean > 0) & (mean < 1), (mean * (1 - mean)).rsqrt(), 0.0))
 
 
