@@ -6,8 +6,10 @@ import torch
 from scipy.stats import chi2
 
 from anchorscope.engine import self_check
+from anchorscope.engine.continuing import PROMPT_TOKENS, SAMPLE_TOKENS, SLOTS_OF_TOKEN, Continuing
+from anchorscope.engine.packs import packed_attention
 from anchorscope.engine.steps import ROOM
-from anchorscope.engine.work import Said
+from anchorscope.engine.work import Prompts, Said
 from engines import continuations
 from reference import plain_sample, plain_sureness
 from rounding import assert_same, of_sureness
@@ -79,3 +81,16 @@ def test_the_samples_of_an_example_do_not_depend_on_others_nor_on_how_many_there
     assert [one.ids for one in alone] == ids[2]
     fewer = drawn(model, asked, numbers[:, :2], batch_tokens=64)
     assert [[one.ids for one in mine] for mine in fewer] == [mine[:2] for mine in ids]
+
+
+@pytest.mark.parametrize(("copies", "planned"), [(1, 200), (10, 500)])
+def test_long_questions_share_a_batch_with_fewer_others_where_each_has_many_samples(copies, planned):
+    """Each sample has slots for all of its question."""
+    model, asked = tiny_model("llama", VOCABULARY, layers=1), prompts(2)
+    draw = np.random.default_rng(2)
+    asked += [asked[0][:PREFIX] + draw.integers(5, VOCABULARY, 200).tolist() for _ in range(2)]
+    work = Prompts(asked, stops(every=9), max_new_tokens=4, uniforms=uniforms(len(asked), copies, 4))
+    with packed_attention(model), torch.inference_mode():
+        sizes = Continuing(model, lambda states: states, work).sizes()
+    assert sizes == [max(PROMPT_TOKENS, copies * SAMPLE_TOKENS)] * 2 + [planned] * 2
+    assert planned == max(200, copies * 200 // SLOTS_OF_TOKEN)

@@ -20,8 +20,9 @@ from anchorscope.engine.steps import Chosen, Head, Steps, choose_tokens
 from anchorscope.engine.work import Prompts, Said
 
 # A batch is planned by tokens. A prompt counts for so many at least, and each of several samples for so many: a step of
-# all answers is then worth a pass, and most batches have as many answers, so that they share graphs.
-PROMPT_TOKENS, SAMPLE_TOKENS = 16, 8
+# all answers is then worth a pass, and most batches have as many answers, so that they share graphs. Every answer has
+# slots for all of its prompt that others do not share: of these, so many count for a token, so that memory is bounded.
+PROMPT_TOKENS, SAMPLE_TOKENS, SLOTS_OF_TOKEN = 16, 8, 4
 TRIED = 8  # tokens
 
 # Of logits [rows, vocabulary], which answer of the batch each row is of, and the number of the token: those [rows] that
@@ -76,8 +77,11 @@ class Continuing:
         copies, lengths = self.work.copies, map(len, self.work.prompts)
         if self.head is None:
             return [copies * (length + SAMPLE_TOKENS) for length in lengths]
-        new = (length - len(known) for length, known in zip(lengths, self.openings.known, strict=True))
-        return [max(tokens, PROMPT_TOKENS, copies * SAMPLE_TOKENS) for tokens in new]
+        prefix = len(self.openings.prefix)
+        return [
+            max(length - len(known), PROMPT_TOKENS, copies * max(SAMPLE_TOKENS, (length - prefix) // SLOTS_OF_TOKEN))
+            for length, known in zip(lengths, self.openings.known, strict=True)
+        ]
 
     def run(self, batch: list[int]) -> list[list[Said]]:
         """The continuations of some prompts."""
