@@ -7,8 +7,8 @@ from scipy.stats import chi2
 
 from anchorscope.engine import self_check
 from anchorscope.engine.continuing import PROMPT_TOKENS, SAMPLE_TOKENS, SLOTS_OF_TOKEN, Continuing
-from anchorscope.engine.packs import packed_attention
-from anchorscope.engine.steps import ROOM
+from anchorscope.engine.packs import Past, packed_attention
+from anchorscope.engine.steps import ROOM, Steps
 from anchorscope.engine.work import Prompts, Said
 from engines import continuations
 from reference import plain_sample, plain_sureness
@@ -94,3 +94,25 @@ def test_long_questions_share_a_batch_with_fewer_others_where_each_has_many_samp
         sizes = Continuing(model, lambda states: states, work).sizes()
     assert sizes == [max(PROMPT_TOKENS, copies * SAMPLE_TOKENS)] * 2 + [planned] * 2
     assert planned == max(200, copies * 200 // SLOTS_OF_TOKEN)
+
+
+@torch.inference_mode()
+def test_the_slots_that_are_kept_for_other_batches_are_bounded():
+    """As where there is a GPU; nothing is computed here."""
+    steps = Steps(tiny_model("llama", VOCABULARY, layers=1), lambda states: states, draws=False)
+    past = Past({0: (torch.randn(PREFIX + 2, 2, 8), torch.randn(PREFIX + 2, 2, 8))})
+    steps.graphs = True
+
+    def begin(rows: int) -> int:
+        places, lengths = np.full((rows, 2), PREFIX), np.full(rows, 2)
+        steps.begin(past, PREFIX, places, lengths, torch.zeros(rows, dtype=torch.int64))
+        return steps.step.slots.size
+
+    steps.most = 3 * begin(8)
+    first = steps.step
+    for rows in (16, 8, 24):
+        begin(rows)
+    assert [rows for rows, _ in steps.kept] == [16, 8, 24], "the last one last"
+    assert steps.kept[8, first.slots.room] is first
+    begin(32)
+    assert [rows for rows, _ in steps.kept] == [24, 32], "those that were not used for the longest time are gone"

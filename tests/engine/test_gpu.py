@@ -13,6 +13,7 @@ from accelerate import dispatch_model
 
 from anchorscope.detect.again import MarkedExample, reweighted_states
 from anchorscope.detect.reweighting import GATES
+from anchorscope.engine import steps
 from anchorscope.engine.door import Engine
 from anchorscope.engine.fused import fused
 from anchorscope.engine.steps import Step
@@ -149,6 +150,14 @@ def test_answers_on_the_gpu_are_graphs_and_equal_those_on_the_cpu(family, monkey
     captured, capture = [], Step.capture
     monkeypatch.setattr(Step, "capture", lambda step, pool: captured.append(len(step.tokens)) or capture(step, pool))
     continued_on_both(tiny_model(family, 500))
+    assert len(set(captured)) > 2
+
+
+def test_graphs_whose_slots_are_not_kept_are_captured_again(monkeypatch):
+    monkeypatch.setattr(steps, "KEPT", 0.0)
+    captured, capture = [], Step.capture
+    monkeypatch.setattr(Step, "capture", lambda step, pool: captured.append(pool) or capture(step, pool))
+    continued_on_both(tiny_model("llama", 500))
     assert len(set(captured)) > 2
 
 

@@ -25,6 +25,7 @@ from anchorscope.files.logs import log
 NAME = "anchorscope_steps"
 GROWTH = 8  # places for new tokens, at least, when slots are laid out; most answers need no more
 FINEST = 8  # rows of a graph come in multiples of this, or of a larger power of two
+KEPT = 0.3  # of the memory that weights leave on a GPU: slots that are kept with their graphs for batches to come
 
 Head = Callable[[Tensor], Tensor]  # logits [rows, vocabulary] of a decoder's states [rows, width]
 ByLayer = dict[int, tuple[Tensor, Tensor]]  # keys and values by layer
@@ -68,6 +69,11 @@ class Slots:
         self.lengths = torch.zeros(rows, dtype=torch.int64, device=first.device)  # places that are taken in each row
         self.positions = torch.arange(self.prefix + room, device=first.device)
         self.seen: dict[int | None, Tensor] = {}
+
+    @property
+    def size(self) -> int:
+        """Bytes of the answers' own keys and values."""
+        return sum(states.nbytes for both in self.own.values() for states in both)
 
     def fill(self, past: Past, places: np.ndarray, lengths: np.ndarray) -> None:
         """Copy the answers' own tokens from their places [answers, tokens] in the pools; so many of each count."""
@@ -213,8 +219,9 @@ class Steps:
         self.model, self.head, self.draws = model, head, draws
         devices = {weight.device for weight in model.parameters()}
         self.graphs = len(devices) == 1 and next(iter(devices)).type == "cuda"
-        self.pool = torch.cuda.graph_pool_handle() if self.graphs else None
-        self.kept: dict[tuple[int, int], Step] = {}  # by rows and room
+        self.most = int(KEPT * _left(model.device)) if self.graphs else 0
+        self.pool: Any = None
+        self.kept: dict[tuple[int, int], Step] = {}  # by rows and room; what was used last stands last
 
     def begin(self, past: Past, prefix: int, places: np.ndarray, lengths: np.ndarray, tokens: Tensor) -> None:
         """Lay out answers: where their own tokens are in the pools, how many these are, and what comes next."""
@@ -223,6 +230,7 @@ class Steps:
             for layer, (keys, values) in past.pools.items()
         }
         self.rows, self.taken = np.arange(len(places)), int(lengths.max())
+        vars(self).pop("step", None)  # of the batch before, whose memory may be needed
         self.step = self._sized(shared)
         self.step.slots.fill(past, places, lengths)
         self.step.tokens[: len(tokens)] = tokens
@@ -236,9 +244,7 @@ class Steps:
         if step.uniform is not None and uniform is not None:
             step.uniform[rows] = uniform.to(step.uniform)
         with beside(rows.device) if self.graphs else nullcontext():
-            if self.graphs and step.graph is None and step.chosen is not None:
-                self._capture(step)
-            chosen = step.run()
+            chosen = self._run(step)
         self.taken += 1
         return Chosen(*(part[rows.to(part.device)] for part in chosen))
 
@@ -255,9 +261,11 @@ class Steps:
 
     def _sized(self, shared: ByLayer) -> Step:
         size = self._padded(), 1 << (self.taken + GROWTH - 1).bit_length()
-        if size in self.kept:
-            return self.kept[size]
-        step = Step(self.model, self.head, Slots(shared, *size), self.draws)
+        step = self.kept.pop(size, None)
+        if step is None:
+            while sum(other.slots.size for other in self.kept.values()) > self.most:
+                del self.kept[next(iter(self.kept))]
+            step = Step(self.model, self.head, Slots(shared, *size), self.draws)
         if self.graphs:
             self.kept[size] = step
         return step
@@ -274,15 +282,25 @@ class Steps:
         self.step.slots.take(old.slots, rows)
         self.step.tokens[: len(rows)] = old.tokens[rows]
 
-    def _capture(self, step: Step) -> None:
+    def _run(self, step: Step) -> Chosen:
+        """The second time, a step becomes a graph."""
         try:
-            step.capture(self.pool)
+            if self.graphs and step.graph is None and step.chosen is not None:
+                if not any(other.graph for other in self.kept.values()):
+                    self.pool = torch.cuda.graph_pool_handle()  # one ends with the last of its graphs
+                step.capture(self.pool)
         except RuntimeError as error:  # from code that waits for a number from the GPU
             if out_of_memory(error):
                 raise
             log.info("answers are computed without graphs: %s", " ".join(str(error).split())[:200])
             self.graphs = False
             self.kept.clear()
+        return step.run()
+
+
+def _left(gpu: torch.device) -> int:
+    """Bytes on a GPU that this process does not use."""
+    return torch.cuda.get_device_properties(gpu).total_memory - torch.cuda.memory_allocated(gpu)
 
 
 def _first(pool: Tensor, prefix: int) -> Tensor:
