@@ -167,6 +167,11 @@ def test_a_model_that_waits_for_the_gpu_answers_without_graphs(caplog):
     model.model.layers[1].mlp.register_forward_hook(lambda module, args, output: output.add_(output.sum().item() * 0))
     continued_on_both(model)
     assert "without graphs" in caplog.text
+    del model
+    torch.empty(2**30, dtype=torch.uint8, device="cuda")
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() < 2**29, "memory is given back afterwards"
+    torch.randn(3, device="cuda")
 
 
 def test_a_model_on_two_devices_gives_the_same(tmp_path):

@@ -5,6 +5,7 @@ answer, and as many places in every row. So the steps of a batch have one shape.
 computed along, until the others fit into fewer.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -169,6 +170,22 @@ def beside(device: torch.device) -> Iterator[None]:
     here.wait_stream(stream)
 
 
+@contextmanager
+def never_waiting() -> Iterator[None]:
+    """While the block runs it is an error if the host waits for a number from the GPU.
+
+    While a graph is captured, it would be an error after which torch gives no memory back as long as it runs.
+    """
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says that it does not notice all of it
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+
+
 class Step:
     """One more token for every row of some slots."""
 
@@ -283,9 +300,12 @@ class Steps:
         self.step.tokens[: len(rows)] = old.tokens[rows]
 
     def _run(self, step: Step) -> Chosen:
-        """The second time, a step becomes a graph."""
+        """The first time, what a step does is watched, and the second time it becomes a graph."""
         try:
-            if self.graphs and step.graph is None and step.chosen is not None:
+            if self.graphs and step.chosen is None:
+                with never_waiting():
+                    return step.run()
+            if self.graphs and step.graph is None:
                 if not any(other.graph for other in self.kept.values()):
                     self.pool = torch.cuda.graph_pool_handle()  # one ends with the last of its graphs
                 step.capture(self.pool)
