@@ -12,8 +12,8 @@ from architectures import IMAGE_MODELS, architectures, compare, exact_to, judge,
 from small_things import ROOT
 
 # One of each kind: packed, with latent attention, with layers that share keys, with code of its own for attention, with
-# sinks, with layers that have no attention, with several residual streams.
-MEASURED = ("opt", "deepseek_v3", "gemma3n_text", "bloom", "gpt_oss", "jamba", "hy_v4")
+# sinks, with layers that have no attention, with several residual streams, with views of what attention gives.
+MEASURED = ("opt", "deepseek_v3", "gemma3n_text", "bloom", "gpt_oss", "jamba", "hy_v4", "jetmoe")
 # With states of its own beside the text's, with attention to sums of tokens, with layers that run several times,
 # without a module for a layer, with convolutions in attention.
 REFUSED = ("cpmant", "deepseek_v4", "hrm_text", "xlm", "zaya")

@@ -115,7 +115,7 @@ class Slots:
         scores = scores.masked_fill(~self._seen_within(sliding).to(scores.device), -torch.inf)
         shared, own = scores.softmax(dim=-1).to(value.dtype).split([self.prefix, self.room], dim=-1)
         out = torch.einsum("rhgp,hpd->rhgd", shared, shared_values) + torch.einsum("rhgp,rhpd->rhgd", own, values)
-        return out.flatten(1, 2)
+        return out.flatten(1, 2).contiguous()  # as of any other attention: some models take views of it
 
     def _seen_within(self, sliding: int | None) -> Tensor:
         """Which positions each row sees, [rows, 1, 1, positions]: up to its new token. Layers that agree share it."""
