@@ -308,6 +308,7 @@ class Steps:
             if self.graphs and step.graph is None:
                 if not any(other.graph for other in self.kept.values()):
                     self.pool = torch.cuda.graph_pool_handle()  # one ends with the last of its graphs
+                torch.cuda.empty_cache()  # a graph takes new memory, and meanwhile torch gives back none that is spare
                 step.capture(self.pool)
         except RuntimeError as error:  # from code that waits for a number from the GPU
             if out_of_memory(error):
