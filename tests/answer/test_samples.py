@@ -8,7 +8,7 @@ from scipy.stats import chi2
 from anchorscope.engine import self_check
 from anchorscope.engine.continuing import PROMPT_TOKENS, SAMPLE_TOKENS, SLOTS_OF_TOKEN, Continuing
 from anchorscope.engine.packs import Past, packed_attention
-from anchorscope.engine.steps import ROOM, Steps
+from anchorscope.engine.steps import GROWTH, Steps
 from anchorscope.engine.work import Prompts, Said
 from engines import continuations
 from reference import plain_sample, plain_sureness
@@ -55,7 +55,7 @@ def test_samples_are_those_of_recomputing_the_whole_text_for_each_token(family):
     """Some outgrow the slots that they begin in."""
     model, asked, numbers = tiny_model(family, VOCABULARY), prompts(4), uniforms(4, 3, 20)
     said = drawn(model, asked, numbers, batch_tokens=120)
-    assert max(len(one.ids) for mine in said for one in mine) > 2 * ROOM
+    assert max(len(one.ids) for mine in said for one in mine) > 2 * GROWTH
     rounding = of_sureness(model, max(map(len, asked)) + 20)
     for prompt, mine, own in zip(asked, said, numbers.tolist(), strict=True):
         assert [one.ids for one in mine] == [plain_sample(model, prompt, row, stops(every=9)) for row in own]
