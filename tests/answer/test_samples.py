@@ -6,9 +6,10 @@ import torch
 from scipy.stats import chi2
 
 from anchorscope.engine import self_check
+from anchorscope.engine.batches import plan_batches
 from anchorscope.engine.continuing import PROMPT_TOKENS, SAMPLE_TOKENS, SLOTS_OF_TOKEN, Continuing
 from anchorscope.engine.packs import Past, packed_attention
-from anchorscope.engine.steps import GROWTH, Steps
+from anchorscope.engine.steps import GROWTH, Slots, Steps, room_for
 from anchorscope.engine.work import Prompts, Said
 from engines import continuations
 from reference import plain_sample, plain_sureness
@@ -91,9 +92,31 @@ def test_long_questions_share_a_batch_with_fewer_others_where_each_has_many_samp
     asked += [asked[0][:PREFIX] + draw.integers(5, VOCABULARY, 200).tolist() for _ in range(2)]
     work = Prompts(asked, stops(every=9), max_new_tokens=4, uniforms=uniforms(len(asked), copies, 4))
     with packed_attention(model), torch.inference_mode():
-        sizes = Continuing(model, lambda states: states, work).sizes()
+        sizes = Continuing(model, lambda states: states, work).sizes(batch_tokens=10**4)
     assert sizes == [max(PROMPT_TOKENS, copies * SAMPLE_TOKENS)] * 2 + [planned] * 2
     assert planned == max(200, copies * 200 // SLOTS_OF_TOKEN)
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+@torch.inference_mode()
+def test_the_slots_of_a_planned_batch_fit_into_their_share_of_the_memory(copies):
+    """As on a GPU that is nearly full of weights; nothing is computed here."""
+    model, budget = tiny_model("llama", VOCABULARY, layers=2), 10**4
+    asked = prompts(40)
+    work = Prompts(asked, stops(every=9), max_new_tokens=4, uniforms=uniforms(len(asked), copies, 4))
+    with packed_attention(model):
+        continuing = Continuing(model, lambda states: states, work)
+        free = plan_batches(continuing.sizes(budget), budget)
+        continuing.steps.most = 2**17
+        plan = plan_batches(continuing.sizes(budget), budget)
+        assert len(free) == 1 < len(plan) < len(asked)
+    shared = {
+        layer: (keys.transpose(0, 1).float(), values.transpose(0, 1))
+        for layer, (keys, values) in continuing.openings.past.pools.items()
+    }
+    for batch in plan:
+        longest = max(len(asked[index]) for index in batch) - len(continuing.openings.prefix)
+        assert Slots(shared, len(batch) * copies, room_for(longest)).size <= continuing.steps.most
 
 
 @torch.inference_mode()

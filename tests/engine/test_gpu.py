@@ -154,7 +154,7 @@ def test_answers_on_the_gpu_are_graphs_and_equal_those_on_the_cpu(family, monkey
 
 
 def test_graphs_whose_slots_are_not_kept_are_captured_again(monkeypatch):
-    monkeypatch.setattr(steps, "KEPT", 0.0)
+    monkeypatch.setattr(steps, "SLOT_SHARE", 0.0)
     captured, capture = [], Step.capture
     monkeypatch.setattr(Step, "capture", lambda step, pool: captured.append(pool) or capture(step, pool))
     continued_on_both(tiny_model("llama", 500))

@@ -16,7 +16,7 @@ from anchorscope.engine.packing import Pack, trunk
 from anchorscope.engine.packs import Openings, run_decoder
 from anchorscope.engine.parts import decoder_of, hooked, input_device, swapped
 from anchorscope.engine.self_check import EnginePath
-from anchorscope.engine.steps import Chosen, Head, Steps, choose_tokens
+from anchorscope.engine.steps import Chosen, Head, Steps, choose_tokens, room_for
 from anchorscope.engine.work import Prompts, Said
 
 # A batch is planned by tokens. A prompt counts for so many at least, and each of several samples for so many: a step of
@@ -72,15 +72,20 @@ class Continuing:
             self.openings = Openings(model, [prompt[:-1] for prompt in work.prompts])
             self.steps = Steps(model, head, draws=work.uniforms is not None)
 
-    def sizes(self) -> list[int]:
-        """How many tokens each prompt adds to a batch."""
-        copies, lengths = self.work.copies, map(len, self.work.prompts)
+    def sizes(self, batch_tokens: int) -> list[int]:
+        """How many tokens each prompt adds to a batch of so many: at least its share of the memory for slots."""
+        copies, lengths = self.work.copies, [len(prompt) for prompt in self.work.prompts]
         if self.head is None:
             return [copies * (length + SAMPLE_TOKENS) for length in lengths]
-        prefix = len(self.openings.prefix)
+        prefix, room = len(self.openings.prefix), self.steps.places_for(self.openings.past)
+        own = [length - prefix for length in lengths]
         return [
-            max(length - len(known), PROMPT_TOKENS, copies * max(SAMPLE_TOKENS, (length - prefix) // SLOTS_OF_TOKEN))
-            for length, known in zip(lengths, self.openings.known, strict=True)
+            max(
+                length - len(known),
+                PROMPT_TOKENS,
+                copies * max(SAMPLE_TOKENS, tokens // SLOTS_OF_TOKEN, int(room_for(tokens) * batch_tokens / room)),
+            )
+            for length, tokens, known in zip(lengths, own, self.openings.known, strict=True)
         ]
 
     def run(self, batch: list[int]) -> list[list[Said]]:

@@ -145,7 +145,7 @@ class Engine:
                     for index, said in zip(batch, continuing.run(batch), strict=True):
                         found[index] = said
 
-                run_batches(run, continuing.sizes(), self.batch_tokens, what)
+                run_batches(run, continuing.sizes(self.batch_tokens), self.batch_tokens, what)
         return found
 
     def flows(self, routes: list[Route], verdicts: Verdicts, component: str, what: str) -> Tensor:

@@ -5,6 +5,7 @@ answer, and as many places in every row. So the steps of a batch have one shape.
 computed along, until the others fit into fewer.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -26,7 +27,8 @@ from anchorscope.files.logs import log
 NAME = "anchorscope_steps"
 GROWTH = 8  # places for new tokens, at least, when slots are laid out; most answers need no more
 FINEST = 8  # rows of a graph come in multiples of this, or of a larger power of two
-KEPT = 0.3  # of the memory that weights leave on a GPU: slots that are kept with their graphs for batches to come
+# Of the memory that weights leave on a GPU: a batch's slots, and those kept with their graphs for later ones.
+SLOT_SHARE = 0.3
 
 Head = Callable[[Tensor], Tensor]  # logits [rows, vocabulary] of a decoder's states [rows, width]
 ByLayer = dict[int, tuple[Tensor, Tensor]]  # keys and values by layer
@@ -186,6 +188,11 @@ def never_waiting() -> Iterator[None]:
         torch.cuda.set_sync_debug_mode(before)
 
 
+def room_for(tokens: int) -> int:
+    """How many places a row has whose answer has so many tokens of its own."""
+    return 1 << (tokens + GROWTH - 1).bit_length()
+
+
 class Step:
     """One more token for every row of some slots."""
 
@@ -236,9 +243,14 @@ class Steps:
         self.model, self.head, self.draws = model, head, draws
         devices = {weight.device for weight in model.parameters()}
         self.graphs = len(devices) == 1 and next(iter(devices)).type == "cuda"
-        self.most = int(KEPT * _left(model.device)) if self.graphs else 0
+        self.most = int(SLOT_SHARE * _left(model)) if self.graphs else 0
         self.pool: Any = None
         self.kept: dict[tuple[int, int], Step] = {}  # by rows and room; what was used last stands last
+
+    def places_for(self, past: Past) -> float:
+        """For how many tokens of all answers together the slots of a batch have memory, by what one takes in a pool."""
+        each = sum(keys[0].numel() * 4 + values[0].nbytes for keys, values in past.pools.values() if len(keys))
+        return self.most / each if self.most and each else math.inf
 
     def begin(self, past: Past, prefix: int, places: np.ndarray, lengths: np.ndarray, tokens: Tensor) -> None:
         """Lay out answers: where their own tokens are in the pools, how many these are, and what comes next."""
@@ -277,7 +289,7 @@ class Steps:
         return -(-count // grain) * grain
 
     def _sized(self, shared: ByLayer) -> Step:
-        size = self._padded(), 1 << (self.taken + GROWTH - 1).bit_length()
+        size = self._padded(), room_for(self.taken)
         step = self.kept.pop(size, None)
         if step is None:
             while sum(other.slots.size for other in self.kept.values()) > self.most:
@@ -319,9 +331,10 @@ class Steps:
         return step.run()
 
 
-def _left(gpu: torch.device) -> int:
-    """Bytes on a GPU that this process does not use."""
-    return torch.cuda.get_device_properties(gpu).total_memory - torch.cuda.memory_allocated(gpu)
+def _left(model: PreTrainedModel) -> int:
+    """Bytes on its GPU that a model's weights leave: the same in every run, because a plan depends on them."""
+    weights = sum(weight.nbytes for weight in model.parameters())
+    return torch.cuda.get_device_properties(model.device).total_memory - weights
 
 
 def _first(pool: Tensor, prefix: int) -> Tensor:
