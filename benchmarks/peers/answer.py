@@ -3,7 +3,7 @@
 engine            as the answer stage runs it; the time includes its check of the model
 generate          left-padded batches with a cache
 generate, prefix  the same, with keys and values of what all prompts begin with computed once
-generate_batch    continuous batching, with shared pages for what prompts begin with; it takes the page size that was
+generate_batch    continuous batching, with shared pages for what prompts begin with; it takes the settings that were
                   its fastest in a warm-up. On a CPU its cache is sized to the prompts, or it would fill the memory.
 
 All have the same weights, dtype, threads, prompts, stop tokens and limit of new tokens. The first three run the same
@@ -14,6 +14,7 @@ import argparse
 import copy
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -35,15 +36,21 @@ Answers = list[list[int]]
 PAGES = (256, 32)  # tokens; the first is the default, the second also fits into a short prefix
 
 
-def settings(prompts: Answers, page: int, device: torch.device) -> dict:
-    """Continuous batching's own choices, but for the page, and on a CPU for the size of its cache."""
+def choices(device: torch.device) -> list[dict]:
+    """Settings of continuous batching that may be the fastest: recording CUDA graphs takes time, too."""
+    graphs: list[dict] = [{}, {"use_cuda_graph": False}] if device.type == "cuda" else [{}]
+    return [{"page_size": page, **more} for page in PAGES for more in graphs]
+
+
+def sized(prompts: Answers, page_size: int, device: torch.device) -> dict:
+    """How large its cache is: on a GPU it decides itself."""
     if device.type == "cuda":
-        return {"page_size": page}
-    pages = sum(-(-(len(prompt) + MAX_NEW_TOKENS) // page) for prompt in prompts)
-    return {"page_size": page, "num_blocks": pages, "max_batch_tokens": 2048}
+        return {}
+    pages = sum(-(-(len(prompt) + MAX_NEW_TOKENS) // page_size) for prompt in prompts)
+    return {"num_blocks": pages, "max_batch_tokens": 2048}
 
 
-def run_continuous(model: PreTrainedModel, prompts: Answers, stops: Tensor, page: int) -> Answers:
+def run_continuous(model: PreTrainedModel, prompts: Answers, stops: Tensor, choice: dict) -> Answers:
     from transformers.generation import ContinuousBatchingConfig
 
     ends = stops.nonzero().flatten().tolist()
@@ -52,7 +59,9 @@ def run_continuous(model: PreTrainedModel, prompts: Answers, stops: Tensor, page
         generation_config=GenerationConfig(
             max_new_tokens=MAX_NEW_TOKENS, do_sample=False, eos_token_id=ends, pad_token_id=ends[0]
         ),
-        continuous_batching_config=ContinuousBatchingConfig(**settings(prompts, page, model.device)),
+        continuous_batching_config=ContinuousBatchingConfig(
+            **choice, **sized(prompts, choice["page_size"], model.device)
+        ),
         progress_bar=False,
     )
     if len(found) < len(prompts):
@@ -61,13 +70,13 @@ def run_continuous(model: PreTrainedModel, prompts: Answers, stops: Tensor, page
 
 
 def continuous(model: PreTrainedModel, prompts: Answers, few: Answers, stops: Tensor) -> Callable[[], Answers]:
-    """Continuous batching on a copy of the model, with the page that was its fastest."""
+    """Continuous batching on a copy of the model, with the settings that were its fastest."""
     mine = copy.deepcopy(model)
-    took = {}
-    for page in PAGES:
-        run_continuous(mine, few, stops=stops, page=page)
-        took[page] = seconds(lambda: run_continuous(mine, few, stops=stops, page=page))  # noqa: B023
-    return partial(run_continuous, mine, prompts, stops=stops, page=min(took, key=lambda page: took[page]))
+    took = []
+    for choice in choices(model.device):
+        run_continuous(mine, few, stops=stops, choice=choice)
+        took.append((seconds(lambda: run_continuous(mine, few, stops=stops, choice=choice)), choice))  # noqa: B023
+    return partial(run_continuous, mine, prompts, stops=stops, choice=min(took, key=lambda one: one[0])[1])
 
 
 def ways(
@@ -99,10 +108,13 @@ def ways(
 def measure(found: dict[str, Callable[[], Answers]], repeats: int) -> list[dict]:
     """A row for each way."""
     times: dict[str, list[float]] = {name: [] for name in found}
+    busy = dict.fromkeys(found, 0.0)
     answers: dict[str, Answers] = {}
     for _ in range(repeats):  # in turn, so that all meet the machine in the same state
         for name, work in found.items():
+            before = time.process_time()
             times[name].append(seconds(lambda: answers.update({name: work()})))  # noqa: B023
+            busy[name] += time.process_time() - before
     ours, fast = answers["engine"], statistics.median(times["engine"])
     return [
         {
@@ -110,6 +122,7 @@ def measure(found: dict[str, Callable[[], Answers]], repeats: int) -> list[dict]
             "questions/s": len(ours) / statistics.median(took),
             "engine / way": statistics.median(took) / fast,
             "slowest / fastest": max(took) / min(took),
+            "cores": busy[name] / sum(took),  # fewer where other work took them
             "same answers": sum(one == other for one, other in zip(ours, answers[name], strict=True)) / len(ours),
         }
         for name, took in times.items()

@@ -16,6 +16,7 @@ A library that is not installed, or not with the others, is left out in one sent
 import argparse
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,6 +106,13 @@ class Way:
     rows: int | None = None  # sequences in a batch
     alone: Callable[[], Tensor] | None = None  # one example at a time
     times: list[float] = field(default_factory=list)
+    busy: float = 0  # seconds of all cores
+
+    def measure(self) -> Tensor:
+        before, found = time.process_time(), []
+        self.times.append(seconds(lambda: found.append(self.work())))
+        self.busy += time.process_time() - before
+        return found[0]
 
 
 def way_of(name: str, workload: Workload, options: argparse.Namespace) -> Way:
@@ -141,10 +149,10 @@ def ways(workload: Workload, model: PreTrainedModel, options: argparse.Namespace
 
 def measure(found: list[Way], count: int, options: argparse.Namespace) -> list[dict]:
     """A row for each way."""
-    states = {}
+    states: dict[str, Tensor] = {}
     for _ in range(options.repeats):  # in turn, so that all meet the machine in the same state
         for way in found:
-            way.times.append(seconds(lambda: states.update({way.name: way.work()})))  # noqa: B023
+            states[way.name] = way.measure()
     rows, ours = [], found[0]
     for way in found:
         took = statistics.median(way.times)
@@ -154,6 +162,7 @@ def measure(found: list[Way], count: int, options: argparse.Namespace) -> list[d
             "examples/s": count / took,
             "anchorscope / way": took / statistics.median(ours.times),
             "slowest / fastest": max(way.times) / min(way.times),
+            "cores": way.busy / sum(way.times),  # fewer where other work took them
         }
         if way.alone:
             row["largest difference"] = largest_difference(states[way.name], states[ours.name])
