@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from common import ROOT, arguments, fast_dtype, machine, report, seconds
+from common import ROOT, arguments, fast_dtype, machine, repeated, report, seconds
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
@@ -62,18 +62,25 @@ def run_engine(model: PreTrainedModel, prompts: list[list[int]], stops: Tensor, 
     return [one.ids for (one,) in said]
 
 
-def run_plain(model: PreTrainedModel, prompts: list[list[int]], plan: list[list[int]], stops: Tensor):
+@torch.inference_mode()
+def run_plain(
+    model: PreTrainedModel, prompts: list[list[int]], plan: list[list[int]], stops: Tensor, shared: int = 0
+) -> list[list[int]]:
+    """(b): with keys and values of the first `shared` tokens computed once, if any."""
     ends = stops.nonzero().flatten().tolist()
     stopping = set(ends)
     answers: list[list[int]] = [[] for _ in prompts]
+    start = prompts[0][:shared]
+    known = model(torch.tensor([start], device=model.device), use_cache=True).past_key_values if shared else None
     for batch in plan:
         longest = max(len(prompts[index]) for index in batch)
         pads = [longest - len(prompts[index]) for index in batch]
-        ids = [[ends[0]] * pad + prompts[index] for index, pad in zip(batch, pads, strict=True)]
-        mask = [[0] * pad + [1] * (longest - pad) for pad in pads]
+        ids = [start + [ends[0]] * pad + prompts[index][shared:] for index, pad in zip(batch, pads, strict=True)]
+        mask = [[1] * shared + [0] * pad + [1] * (longest - shared - pad) for pad in pads]
         found = model.generate(
             input_ids=torch.tensor(ids, device=model.device),
             attention_mask=torch.tensor(mask, device=model.device),
+            past_key_values=repeated(known, len(batch)),
             max_new_tokens=MAX_NEW_TOKENS,
             do_sample=False,
             eos_token_id=ends,

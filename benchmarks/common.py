@@ -1,6 +1,7 @@
 """What the benchmarks share: the machine, its matmul rate, synthetic examples, tables and records."""
 
 import argparse
+import copy
 import json
 import platform
 import sys
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 import transformers
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import Cache, PreTrainedModel
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "workflow"))
@@ -76,6 +77,14 @@ def operations_per_token(model: PreTrainedModel) -> int:
     """Multiplications and additions of the blocks' matrices, without attention's own products."""
     linear = (module for module in model.get_decoder().layers.modules() if isinstance(module, nn.Linear))
     return sum(2 * module.weight.numel() for module in linear)
+
+
+def repeated(cache: Cache | None, rows: int) -> Cache | None:
+    """A prefix's keys and values for each row of a batch, which adds its own to them."""
+    mine = copy.deepcopy(cache)
+    if mine is not None:
+        mine.batch_repeat_interleave(rows)
+    return mine
 
 
 def synthetic_workload(
