@@ -64,6 +64,11 @@ class Prompt:
     after: str
     special_tokens: bool  # whether the tokenizer adds its own (a chat template already has them)
 
+    @property
+    def space(self) -> str:
+        """What a model puts between the prompt and its answer: a space, where the prompt does not end with one."""
+        return "" if self.after[-1:].isspace() else " "
+
 
 @dataclass(frozen=True)
 class Encoded:

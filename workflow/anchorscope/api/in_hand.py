@@ -13,7 +13,7 @@ from anchorscope.answer.answers import MAX_NEW_TOKENS, answer_questions
 from anchorscope.answer.prompts import BUNDLED_PROMPTS, PromptSet
 from anchorscope.choose.balance import WITHIN, Balance, analysed
 from anchorscope.detect.detector import dtype_of
-from anchorscope.engine.door import Engine, EnginePath
+from anchorscope.engine.door import Engine
 from anchorscope.extract.axes import (
     COMPONENTS,
     CONTROLS,
@@ -25,14 +25,14 @@ from anchorscope.extract.axes import (
     knockouts_of,
     passes_of,
 )
-from anchorscope.extract.job import run_workload
+from anchorscope.extract.job import write_activations
 from anchorscope.extract.sequences import build_workload, tell_uncut
-from anchorscope.extract.store import ActivationReader, ActivationWriter, file_of, remove_added
+from anchorscope.extract.store import ActivationReader, file_of, remove_added
 from anchorscope.files.arguments import check_choices, check_whole, is_list, is_path, is_text
 from anchorscope.files.faults import shortened
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
-from anchorscope.files.sealed_parquet import made_from, provenance
+from anchorscope.files.sealed_parquet import made_from
 from anchorscope.models.chat_template import prompt_style_of
 from anchorscope.models.loading import computed_on
 from anchorscope.probe.delta import measure
@@ -91,42 +91,13 @@ def extract(
     engine = Engine(model, batch_tokens)
     answers = answer_questions(engine, tokenizer, prompts["first"], questions.to_dicts(), MAX_NEW_TOKENS)
     kept = analysed(answers, balance, seed)
+    made = {"stage": "extract", "model": {"weights": GIVEN}, "prompts": bundled.texts, "computed": computed_on(model)}
     remove_added(folder)
     for knockout in knockouts_of(interventions, windows):
         workload = build_workload(tokenizer, prompts, kept, passes=passes_of(knockout), positions=grid.positions)
         tell_uncut(workload, knockout)
-        path = engine.prepare(workload.work(grid, engine.layers, knockout))
-        with _writer(folder, model, grid, prompts=bundled, knockout=knockout, path=path) as writer:
-            run_workload(engine, workload, writer, path=path)
+        write_activations(engine, workload, folder, grid=grid, knockout=knockout, made=made)
     return cast(pl.DataFrame, pl.from_arrow(answers))
-
-
-def _writer(
-    folder: Path | str,
-    model: PreTrainedModel,
-    grid: Grid,
-    *,
-    prompts: PromptSet,
-    knockout: str,
-    path: EnginePath | None,
-) -> ActivationWriter:
-    config = model.config.get_text_config()
-    made_from = provenance(
-        stage="extract",
-        model={"weights": GIVEN},
-        prompts=prompts.texts,
-        computed=computed_on(model),
-        path=path and path.as_json(),
-    )
-    return ActivationWriter(
-        folder,
-        layers=config.num_hidden_layers,
-        width=config.hidden_size,
-        dtype=model.dtype,
-        made_from=made_from,
-        grid=grid,
-        knockout=knockout,
-    )
 
 
 def _questions(examples: Iterable[Mapping[str, Any]], seed: int) -> pl.DataFrame:

@@ -180,7 +180,8 @@ class Results:
                 self._check(name, value)
         models, datasets = [model] if model else self.models, [dataset] if dataset else self.datasets
         deepest = self._table("deepest").filter(intervention=EXACT)
-        anchored = deepest.select("model", "dataset", "id", anchor=_anchor("question_anchored"))
+        anchor = pl.when("question_anchored").then(pl.lit("question")).otherwise(pl.lit("answer"))
+        anchored = deepest.select("model", "dataset", "id", anchor=anchor)
         given = pl.concat([self._answers(model, dataset) for model in models for dataset in datasets])
         return given.join(anchored, on=["model", "dataset", "id"], how="left", maintain_order="left").select(
             *("model", "dataset", *SAID, "analysed", "anchor", *ABOUT_QUESTIONS)
@@ -416,11 +417,6 @@ class Results:
 def _few(names: Collection[str], most: int = 6) -> str:
     """Some names, and that there are more."""
     return ", ".join([*list(names)[:most], *["…"] * (len(names) > most)])
-
-
-def _anchor(column: str) -> pl.Expr:
-    """The name of the group that a boolean column stands for."""
-    return pl.when(pl.col(column)).then(pl.lit("question")).otherwise(pl.lit("answer"))
 
 
 def _over_repeats(rows: pl.DataFrame) -> pl.DataFrame:

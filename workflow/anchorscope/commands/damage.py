@@ -24,26 +24,20 @@ def find_damage(folder: Path) -> dict[Path, str | None]:
     return checked
 
 
-def check_results(folder: Path) -> int:
-    """Report the damage; return the exit code."""
-    checked = find_damage(folder)
-    damaged = {path: why for path, why in checked.items() if why}
-    for path, why in damaged.items():
-        print(f"{path} is damaged ({why}).")
-    if not checked:
-        print(f"There is no Parquet file in {folder}.")
-        return 1
-    if not damaged:
-        print(f"All {len(checked)} Parquet files in {folder} are whole.")
-        return 0
-    print(f"{len(damaged)} of {len(checked)} are damaged; make them again, with the options of your run:")
-    print(command_to_remake(damaged))
-    return 1
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="the results of a run")
 
 
 def run(options: argparse.Namespace) -> None:
-    sys.exit(check_results(options.folder))
+    checked = find_damage(options.folder)
+    damaged = {path: why for path, why in checked.items() if why}
+    for path, why in damaged.items():
+        print(f"{path} is damaged ({why}).")
+    if damaged:
+        print(f"{len(damaged)} of {len(checked)} are damaged; make them again, with the options of your run:")
+        print(command_to_remake(damaged))
+    elif checked:
+        print(f"All {len(checked)} Parquet files in {options.folder} are whole.")
+    else:
+        print(f"There is no Parquet file in {options.folder}.")
+    sys.exit(1 if damaged or not checked else 0)

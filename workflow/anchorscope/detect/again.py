@@ -105,8 +105,7 @@ def _asking(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, shown: list[str]
     An option can begin with a token that all of them begin with, such as a space before a digit. That token is then the
     prompt's last one.
     """
-    gap = "" if prompt.after[-1:].isspace() else " "
-    ended = [replace(prompt, after=f"{prompt.after}{gap}{option}") for option in options]
+    ended = [replace(prompt, after=f"{prompt.after}{prompt.space}{option}") for option in options]
     spelt = [encode(tokenizer, one, shown[:1] or [""])[0].ids for one in ended]
     start = shared_tokens(spelt)
     tokens = [ids[start] for ids in spelt if start < len(ids)]

@@ -98,8 +98,13 @@ def coverage(contest: Contest) -> pl.DataFrame:
     counts = kept(COVERAGES, len(contest.hallucinated))
     return pl.concat(
         pl.DataFrame(
-            {"coverage": COVERAGES, "kept": counts, "risk": risks(scores, contest.hallucinated)[counts - 1]}
-        ).select(pl.lit(method).alias("method"), pl.all())
+            {
+                "method": method,
+                "coverage": COVERAGES,
+                "kept": counts,
+                "risk": risks(scores, contest.hallucinated)[counts - 1],
+            }
+        )
         for method, scores in zip(contest.methods, contest.scores, strict=True)
     )
 

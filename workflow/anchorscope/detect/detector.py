@@ -63,9 +63,8 @@ def tokenise(
     """Every answer after its prompt, in tokens, a portion at a time; the longest first."""
     refuse_control_tokens(tokenizer, questions, "question")
     refuse_control_tokens(tokenizer, answers, "answer")
-    space = "" if prompt.after[-1:].isspace() else " "  # models begin an answer with a space where the prompt has none
     lines = [answer.strip().split("\n", 1)[0].rstrip() for answer in answers]
-    said = [f"{space}{line}" if line else "" for line in lines]
+    said = [f"{prompt.space}{line}" if line else "" for line in lines]
     order = sorted(range(len(said)), key=lambda number: -len(questions[number]) - len(said[number]))
     portions = [order[start : start + PORTION] for start in range(0, len(order), PORTION)]
 

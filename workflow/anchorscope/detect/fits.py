@@ -195,11 +195,12 @@ class Fits:
         A part with too few of a class is replaced by the whole training set.
         """
         halves = torch.from_numpy(self.reading.halves == 0).expand(len(self.training_sets), -1)
-        groups, wrong, parts = {**self._groups[0], "random": halves}, self.reading.labels.bool(), []
-        for part in (self.training_sets.train & part for group in groups.values() for part in (group, ~group)):
-            enough = ((part & wrong).sum(1) >= FEWEST_LEARNT) & ((part & ~wrong).sum(1) >= FEWEST_LEARNT)
-            parts.append(torch.where(enough[:, None], part, self.training_sets.train))
-        chances = self._chances(torch.cat(parts)).unflatten(0, (len(groups), 2, len(self.training_sets)))
+        groups, wrong = {**self._groups[0], "random": halves}, self.reading.labels.bool()
+        # [2 for each of the groups, training sets, examples]
+        parts = self.training_sets.train & torch.stack([part for group in groups.values() for part in (group, ~group)])
+        enough = ((parts & wrong).sum(2) >= FEWEST_LEARNT) & ((parts & ~wrong).sum(2) >= FEWEST_LEARNT)
+        train = torch.where(enough[..., None], parts, self.training_sets.train).flatten(0, 1)
+        chances = self._chances(train).unflatten(0, (len(groups), 2, len(self.training_sets)))
         return dict(zip(groups, chances, strict=True))
 
     def _chances(self, train: Tensor) -> Tensor:

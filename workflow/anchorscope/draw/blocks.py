@@ -28,7 +28,7 @@ def draw_blocks(
     has its own x axis, labelled `below` it; a side may have a label of its own.
     """
     models = view.by_model(table)
-    titles = {model["model"]: title for title, model in models}
+    titles = view.titles(table)
     named: list[Strip] = [("", {**shown, "side": side}) for side, shown in sides]
     blocks: list[Strip] = [("", {})]
     columns: list[Strip] = [("", {**model, **shown}) for _, model in models for _, shown in named]

@@ -232,16 +232,15 @@ def draw_saliency(tables: Tables, view: View) -> Figure:
     samples = table.filter(measure=MEAN, stratum="all")
 
     def draw(panel: Axes, cell: Mapping[str, Any]) -> None:
-        look = cell["look"]
-        salmon = f"{cell['model']}{SALMON}"
-        for label, model, flow, line in (
-            ("exact question words", cell["model"], "exact", {"color": look["color"], "linestyle": "-"}),
-            ("as many other words", cell["model"], "random", {"color": look["color"], "linestyle": "--"}),
-            ("exact question words, random weights", salmon, "exact", {"color": GREY, "linestyle": ":"}),
+        model, own = cell["model"], cell["look"]["color"]
+        for label, whose, flow, colour, line in (
+            ("exact question words", model, "exact", own, "-"),
+            ("as many other words", model, "random", own, "--"),
+            ("exact question words, random weights", f"{model}{SALMON}", "exact", GREY, ":"),
         ):
-            for sample in samples.filter(dataset=cell["dataset"], model=model, condition=flow)["sample"]:
-                panel.plot(*density(sample.to_numpy().astype(np.float64)), marker="", **line)
-                panel.plot([], [], marker="", **{**line, "color": GREY}, label=label)
+            for sample in samples.filter(dataset=cell["dataset"], model=whose, condition=flow)["sample"]:
+                panel.plot(*density(sample.to_numpy().astype(np.float64)), color=colour, linestyle=line, marker="")
+                name_lines(panel, label, line)
         panel.set_yticks([])
         panel.set_ylim(0, None)
 

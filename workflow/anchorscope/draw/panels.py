@@ -222,14 +222,13 @@ class View:
         headline = {name: value for name, value in vars(self.headline).items() if name in table.columns}
         return shown.filter(**headline)
 
-    def titles(self, table: pl.DataFrame) -> list[str]:
-        """The models' titles; those of models with random weights say so."""
-        weights = dict(table.select("model", "weights").unique().iter_rows())
-        return list(mark_random(self.models, weights).values())
+    def titles(self, table: pl.DataFrame) -> dict[str, str]:
+        """The models' titles by name; those of models with random weights say so."""
+        return mark_random(self.models, dict(table.select("model", "weights").unique().iter_rows()))
 
     def by_model(self, table: pl.DataFrame) -> list[Strip]:
         """A column of panels for each model."""
-        return [(title, {"model": name}) for name, title in zip(self.models, self.titles(table), strict=True)]
+        return [(title, {"model": name}) for name, title in self.titles(table).items()]
 
     def by_dataset(self, title: str) -> list[Strip]:
         """A row of panels for each dataset, whose title stands in the braces."""

@@ -5,7 +5,7 @@ pass with the knockout in every layer gives the right state for every l. Blocks 
 the next batch is computed. Needs torch, transformers, numpy and pyarrow, and no workflow engine.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,19 +62,15 @@ def extract_file(
     tokenizer = load_fetched_tokenizer(described)
     workload = _workload(tokenizer, examples, asked, settings)
     engine = settings.engine(described)
-    path = engine.prepare(workload.work(settings.grid, engine.layers, settings.knockout))
-    made_from = provenance(**settings.made("extract", described, engine), path=path and path.as_json())
-    writer = ActivationWriter(
+    write_activations(
+        engine,
+        workload,
         folder,
-        layers=described.layers,
-        width=described.width,
-        dtype=engine.model.dtype,
-        made_from=made_from,
         grid=settings.grid,
         knockout=settings.knockout,
+        made=settings.made("extract", described, engine),
+        computed=lambda: leave_gpus(engine.model),
     )
-    with writer:
-        run_workload(engine, workload, writer, path=path, computed=lambda: leave_gpus(engine.model))
 
 
 def _workload(
@@ -89,6 +85,34 @@ def _workload(
     workload = build_workload(tokenizer, prompts, examples, passes=passes_of(knockout), positions=positions)
     tell_uncut(workload, knockout)
     return workload
+
+
+def write_activations(
+    engine: Engine,
+    workload: Workload,
+    folder: Path | str,
+    *,
+    grid: Grid,
+    knockout: str,
+    made: Mapping[str, object],
+    computed: Callable[[], None] = lambda: None,
+) -> None:
+    """Write the activations of a knockout or an experiment; `made` says what they are made from.
+
+    `computed` is called when the model is no longer needed.
+    """
+    path = engine.prepare(workload.work(grid, engine.layers, knockout))
+    writer = ActivationWriter(
+        folder,
+        layers=engine.layers,
+        width=engine.width,
+        dtype=engine.model.dtype,
+        made_from=provenance(**made, path=path and path.as_json()),
+        grid=grid,
+        knockout=knockout,
+    )
+    with writer:
+        run_workload(engine, workload, writer, path=path, computed=computed)
 
 
 @contextmanager

@@ -122,7 +122,7 @@ def records(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[
 
 def family_chart(summary: pl.DataFrame, view: View) -> dict:
     """The chart's Vega-Lite specification, with its data."""
-    models, datasets = dict(zip(view.models, view.titles(summary), strict=True)), view.datasets
+    models, datasets = view.titles(summary), view.datasets
     data = records(summary, models, datasets)
     styles = {label: _look(look) for _, look, label in view.both_anchors()}
     measured = [title for title in models.values() if title in set(data["model"])]

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
+from anchorscope.draw.figures import ANCHOR_TITLES
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.probe.quality import sigmoid
@@ -30,7 +31,6 @@ TEXTS = ["id", "question", "spans", "gold", "answer", "exact_start", "exact_answ
 LOGITS_READ = [
     *("component", "position", "intervention", "layer", "id", "hallucinated", "logit_clean_full", "logit_ko_full")
 ]
-ANCHORS = {"question": "Question-Anchored", "answer": "Answer-Anchored"}
 JUDGED = {True: "right", False: "hallucinated", None: "refused"}
 Answers = Mapping[tuple[str, str], Sequence[str]]  # files, by model and dataset
 
@@ -115,7 +115,7 @@ def pair_examples(
     if curves is None:
         return PairExamples(model, dataset, rows.head(share), total=len(rows), means={})
     drawn = rows.join(curves, on="id", maintain_order="left")
-    groups = {anchor: drawn.filter(anchor=anchor) for anchor in ANCHORS}
+    groups = {anchor: drawn.filter(anchor=anchor) for anchor in ANCHOR_TITLES}
     means = {
         anchor: {"n": len(some), "curve": coded(*(some[state].to_numpy().mean(0) for state in ("clean", "cut")))}
         for anchor, some in groups.items()
@@ -139,7 +139,7 @@ def examples_section(pairs: Sequence[PairExamples]) -> Markup:
         "dataset": list(dict.fromkeys(pair.dataset for pair in pairs)),
         "form": [form for form in QUESTION_FORMS if form in forms],
         "verdict": [name for name in JUDGED.values() if name in verdicts],
-        "anchor": list(ANCHORS) if layers else [],
+        "anchor": list(ANCHOR_TITLES) if layers else [],
         "flipped": list(map(str, range(max(layers, default=0)))),
     }
     return render(
@@ -147,12 +147,12 @@ def examples_section(pairs: Sequence[PairExamples]) -> Markup:
         data={
             "pairs": [_described(pair) for pair in pairs],
             "examples": examples,
-            "anchors": ANCHORS,
+            "anchors": ANCHOR_TITLES,
             "forms": FORM_WORDS,
             "signs": {name: SIGNS[name] for name in JUDGED.values()},
         },
         filters={name: options for name, options in filters.items() if len(options) > 1},
-        anchors=ANCHORS,
+        anchors=ANCHOR_TITLES,
         few=WITHOUT_SCRIPT,
         first=[(pair.title, dict(_first(pair.rows))) for pair in pairs],
         shown=len(examples),
@@ -206,7 +206,7 @@ def stretches(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
 def _first(rows: pl.DataFrame) -> Iterator[tuple[str, list[dict[str, object]]]]:
     """The first examples of each anchor with a heading, or of each verdict where nothing was probed."""
     if "anchor" in rows.columns:
-        for anchor, name in ANCHORS.items():
+        for anchor, name in ANCHOR_TITLES.items():
             some = rows.filter(anchor=anchor).head(WITHOUT_SCRIPT)
             yield f"{name}, layer {some['layer'][0]}" if len(some) else f"{name}: none here", _plain(some)
     else:
