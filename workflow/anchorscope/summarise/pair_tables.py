@@ -103,14 +103,14 @@ def summary_tables(
             for at, place in places.items()
             for intervention in place.interventions
         ]
-        looks = [(number, *look) for number, unit in enumerate(units) for look in product(ROLES, unit.logits)]
-        by_look = pool.map(lambda look: list(_curves(units[look[0]], look[1], look[2], resamples, seed)), looks)
+        looks = [
+            [pool.submit(list, _curves(unit, *look, resamples, seed)) for look in product(ROLES, unit.logits)]
+            for unit in units
+        ]
         kinds = pool.map(lambda at: _kinds(at, places[at], layers, resamples, seed), places)
         strata = strata_table(shown, places[headline], resamples, pool)
         forms = forms_table(examples, places[headline], resamples, pool)
-        found: list[list[Found]] = [[] for _ in units]
-        for (number, *_), some in zip(looks, by_look, strict=True):
-            found[number] += some
+        found = [[curve for look in of_unit for curve in look.result()] for of_unit in looks]
         summary, series, resampled = zip(*map(_tables, units, found), strict=True)
     return {
         "summary": with_auc(pl.concat(summary, how="diagonal"), layers),
