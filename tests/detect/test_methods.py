@@ -211,7 +211,8 @@ def test_readers_of_text_are_those_of_the_text_table(world, reading, said):
     }.items():
         expected = read_features(features, world.examples)
         found = own_fold(said[name].scores, torch.from_numpy(reading.folds)).numpy()
-        seen, labels = features.dense() if isinstance(features, Marks) else features, reading.labels.double()
+        seen = features.by_example.to_dense()[None] if isinstance(features, Marks) else features
+        labels = reading.labels.double()
         training_sets = training_sets_of(reading)
         fitted = fit_training_sets(seen, labels, training_sets)
         rounding = of_probes(fitted.probes, seen, labels, training_sets.train, fitted.strengths)

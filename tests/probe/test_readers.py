@@ -46,11 +46,12 @@ def split(right: list[bool]) -> Examples:
 
 def test_words_and_pairs_are_those_of_a_plain_count():
     texts = [row["question"] for row in bundled("nq")[:60]]
-    found = presence(texts).dense()[0].numpy()
+    found = presence(texts).by_example.to_dense().numpy()
     vectorizer = CountVectorizer(ngram_range=(1, 2), token_pattern=r"\w+", stop_words=["a", "an", "the"], min_df=2)
     expected = np.minimum(vectorizer.fit_transform(texts).toarray(), 1)
     assert sorted(map(tuple, found.T)) == sorted(map(tuple, expected.T))
-    assert presence(["one", "two"]).dense().tolist() == [[[0.0], [0.0]]], "words of one text alone tell nothing"
+    apart = presence(["one", "two"]).by_example.to_dense()
+    assert apart.tolist() == [[0.0], [0.0]], "words of one text alone tell nothing"
 
 
 def test_a_reader_is_scikit_learns_regression_cross_fitted_on_the_same_folds():
@@ -58,7 +59,7 @@ def test_a_reader_is_scikit_learns_regression_cross_fitted_on_the_same_folds():
     examples = split([row["obj"][0] < "J" for row in rows])
     marks = presence([row["question"] for row in rows])
     logits = read_features(marks, examples)
-    seen, labels = marks.dense(), torch.from_numpy(examples.hallucinated).double()
+    seen, labels = marks.by_example.to_dense()[None], torch.from_numpy(examples.hallucinated).double()
     features = seen[0].numpy()
     training_sets = cross_fitting(torch.from_numpy(examples.splits[0].folds))
     chosen = choose_strengths(seen, labels, training_sets)
@@ -91,7 +92,7 @@ def test_words_are_read_as_if_every_zero_were_written_out():
     """Of two texts side by side, with more words than examples; some examples are in no training set."""
     one, other = ([row["question"] for row in bundled(name)[:120]] for name in ("nq", "hotpotqa"))
     marks = presence(one).beside(presence(other))
-    seen, labels = marks.dense(), torch.tensor([len(text) % 2 for text in one]).double()
+    seen, labels = marks.by_example.to_dense()[None], torch.tensor([len(text) % 2 for text in one]).double()
     assert marks.width > 120
     folds = torch.arange(120) % 5
     training_sets = replace(cross_fitting(folds), train=cross_fitting(folds).train & (torch.arange(120) >= 10))

@@ -372,7 +372,7 @@ def test_an_area_that_one_mechanism_hardly_ever_has_is_not_given():
     )
     means = np.full((10, 2), np.nan)
     means[:5] = -3.0
-    assert null_area(curve, means) == {}
+    assert null_area(curve, means) == {"area_null": None, "area_null_low": None, "area_null_high": None}
     means[5] = -3.0
     assert null_area(curve, means) == {"area_null": -3.0, "area_null_low": -3.0, "area_null_high": -3.0}
 

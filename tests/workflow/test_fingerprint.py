@@ -91,8 +91,8 @@ FRAMES = {
         ),
         (
             "summarise/bootstrap.py",
-            "quantile(0.025)",
-            "quantile(0.05)",
+            "resampled, 0.025",
+            "resampled, 0.05",
             {"estimate", "weigh_kinds", "summarise", "report", "estimate_experiment"},
         ),
         ("summarise/claims.py", "SIMILAR = 25.0", "SIMILAR = 20.0", {"estimate_experiment", "summarise", "report"}),

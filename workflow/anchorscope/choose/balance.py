@@ -1,6 +1,5 @@
 """The choose stage: which answers are analysed. No refusals, and where it is asked for as many right as wrong ones."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anchorscope.files.identity import seeded_place
 from anchorscope.files.logs import log
 from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table
 
@@ -23,7 +23,7 @@ def balanced(ids: list[str], right: list[bool], within: Sequence[str | None], se
     Classes are balanced among the examples that have the same value in `within`. Their order does not depend on the
     classes, so which examples share a batch does not either.
     """
-    drawn = sorted(range(len(ids)), key=lambda index: hashlib.sha256(f"{seed}\n{ids[index]}".encode()).digest())
+    drawn = sorted(range(len(ids)), key=lambda index: seeded_place(seed, ids[index]))
     parts: dict[str | None, tuple[list[int], list[int]]] = {}
     for index in drawn:
         parts.setdefault(within[index], ([], []))[right[index]].append(index)

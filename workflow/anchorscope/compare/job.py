@@ -64,13 +64,17 @@ def compare_runs(run: Path | str, other: Path | str | None = None, *, output: Pa
     for name in FIGURES:
         save(figure, folder / name, read_style())
     write_csv(folder / "comparison.csv", as_table(rows))
-    parts = [f"# Comparison\n\nThis run: `{run}`." + (f" The other run: `{other}`." if that else "")]
-    parts += [*_notes(this), f"![ΔP by layer, a row of panels for each dataset]({FIGURES[0]})"]
-    parts += _sections(this, rows, published["tolerance"])
-    if that:
-        parts += [_alike(this, that, matches), *_claims_of_both(this, that, matches)]
-    write_text(folder / "comparison.md", "\n\n".join(parts) + "\n")
-    return "\n".join([*_lines(this, rows), *([_alike(this, that, matches)] if that else []), f"Written: {folder}"])
+    alike = [_alike(this, that, matches)] if that else []
+    page = [
+        f"# Comparison\n\nThis run: `{run}`." + (f" The other run: `{other}`." if that else ""),
+        *_notes(this),
+        f"![ΔP by layer, a row of panels for each dataset]({FIGURES[0]})",
+        *_sections(this, rows, published["tolerance"]),
+        *alike,
+        *(_claims_of_both(this, that, matches) if that else ()),
+    ]
+    write_text(folder / "comparison.md", "\n\n".join(page) + "\n")
+    return "\n".join([*_lines(this, rows), *alike, f"Written: {folder}"])
 
 
 def _notes(run: FinishedRun) -> Iterator[str]:

@@ -26,9 +26,8 @@ def draw_comparison(
 ) -> Figure:
     """A column of panels for each model that is compared with anything, or else for all; a row for each dataset."""
     theirs = _under_our_names(run, other, matches) if other else run.summary.clear()
-    compared = set(theirs["model"])
     marked = [name for name in run.models if not no_landmarks(run, name, landmarks)]
-    compared |= set(marked)
+    compared = {*marked, *theirs["model"]}
     asked = set(asked_as_published(run.summary, run.layouts())["dataset"])
     shown = [name for name in run.models if name in compared] or list(run.models)
     view = View(

@@ -169,7 +169,7 @@ def area(curve: LayerMeans) -> dict:
     used = (curve.fewest >= ENOUGH) & np.isfinite(curve.value.mean)
     if not used.any():
         return {"n": 0}
-    value, drawn = over_layers(Uncertain(curve.value.mean[used], curve.value.resampled[:, used]))
+    value, drawn = over_layers(curve.value, used)
     low, high = ends(drawn)
     resampled = drawn.astype(np.float32).tolist()
     return {"n": round(curve.n[used].mean()), "value": value, "low": low, "high": high, "resampled": resampled}

@@ -72,7 +72,7 @@ def score_experiment(
     first = [{probe: fitted for probe, fitted in some.items() if probe.prompt == CLEAN[0]} for some in probes]
 
     def score_on(device: torch.device, states: States, _: object, layers: range) -> list[Logits]:
-        there = {intervention: vectors.to(device) for (_, intervention), vectors in states.items()}
+        there = {intervention: vectors for (_, intervention), vectors in states.items()}
         own = each(first, lambda tensor: tensor[layers.start : layers.stop].to(device))
         folds = [torch.from_numpy(split.folds).to(device) for split in examples.splits]
         return [out_of_fold(of_repeat, there, some) for of_repeat, some in zip(own, folds, strict=True)]

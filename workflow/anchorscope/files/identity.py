@@ -36,6 +36,11 @@ def hash_of(value: object) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
 
 
+def seeded_place(seed: object, name: str) -> bytes:
+    """Where a name stands in an order that a seed draws, whatever other names there are."""
+    return hashlib.sha256(f"{seed}\n{name}".encode()).digest()
+
+
 def read_json(path: Path | str) -> dict:
     return json.loads(Path(path).read_text(encoding="utf-8"))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, compress
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -199,12 +199,11 @@ def _gather(device: torch.device, read: Iterable[States]) -> States:
 def _measure_on(
     device: torch.device, states: States, examples: Examples, places: Sequence[Place], errors: LabelErrors
 ) -> dict[Place, Measured]:
-    """What the probes of some layers say, in the machine's own memory; what was on a GPU is freed."""
-    there = {key: vectors.to(device) for key, vectors in states.items()}
+    """What the probes of some layers say, in the machine's own memory, from states on a device."""
     hallucinated = torch.from_numpy(examples.hallucinated).to(device)
     scores = [
         cross_fit_scores(
-            there,
+            states,
             hallucinated=hallucinated,
             folds=torch.from_numpy(split.folds).to(device),
             halves=torch.from_numpy(split.halves).to(device),
@@ -213,14 +212,14 @@ def _measure_on(
         for split in examples.splits
     ]
     folds = torch.from_numpy(examples.splits[0].folds).to(device)
-    measured = Measured(scores, distances(under("first", there), folds))
+    measured = Measured(scores, distances(under("first", states), folds))
     layers = len(scores[0].strengths) // len(places)
     found = {}
     for index, place in enumerate(places):
         some = slice(index * layers, (index + 1) * layers)
         found[place] = _layers(measured, some)
         if place in errors:
-            found[place] = _with_errors(found[place], _layers(there, some), examples, errors[place])
+            found[place] = _with_errors(found[place], _layers(states, some), examples, errors[place])
     return found
 
 
@@ -306,14 +305,13 @@ def layers_table(measured: Measured, examples: Examples) -> pl.DataFrame:
     for intervention in measured.scores[0].interventions():
         who = examples.measured(intervention)
         logits, hallucinated = measured.logits(FULL, intervention)[..., who], examples.hallucinated[who]
-        clusters = [cluster for cluster, mine in zip(examples.clusters, who, strict=True) if mine]
         along = np.abs(logits - middle) / np.maximum(spread, 1e-12)
         tables.append(
             pl.DataFrame(
                 {
                     "intervention": [intervention] * len(converged),
                     "layer": np.arange(len(converged), dtype=np.int16),
-                    **auc_with_interval(logits, hallucinated, clusters),
+                    **auc_with_interval(logits, hallucinated, list(compress(examples.clusters, who))),
                     "calibration_error": calibration_error(logits, hallucinated).mean(0),
                     "distance": measured.distances[intervention][:, who].mean(1).numpy(),
                     "distance_along_probe": along.mean((0, 2)),

@@ -7,7 +7,6 @@ Whether there are enough is found out once, then passed on from file to file. A 
 rows, and `not_probed` in its metadata says why.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from anchorscope.files.identity import seeded_place
 from anchorscope.files.sealed_parquet import made_from
 
 MIN_PER_CLASS = 20
@@ -61,7 +61,7 @@ def assign_folds(ids: list[str], groups: list[str], labels: np.ndarray, folds: i
 
     Groups are dealt out in a seeded order, each to the fold where its labels are rarest so far.
     """
-    names = sorted(set(groups), key=lambda name: hashlib.sha256(f"{seed}\n{name}".encode()).digest())
+    names = sorted(set(groups), key=lambda name: seeded_place(seed, name))
     members: dict[str, list[int]] = {name: [] for name in names}
     for index in sorted(range(len(ids)), key=lambda index: ids[index]):
         members[groups[index]].append(index)
@@ -87,9 +87,7 @@ def assign_halves(ids: list[str], groups: list[str], labels: np.ndarray, seed: i
 def shuffle_labels(ids: list[str], labels: np.ndarray, folds: np.ndarray, seed: int) -> np.ndarray:
     """The labels in a seeded order, [examples]. They stay in their fold, so that it has both classes as before."""
     shuffled = labels.copy()
-    order = np.array(
-        sorted(range(len(ids)), key=lambda index: hashlib.sha256(f"{seed}\n{ids[index]}".encode()).digest())
-    )
+    order = np.array(sorted(range(len(ids)), key=lambda index: seeded_place(seed, ids[index])))
     for fold in np.unique(folds):
         members = np.flatnonzero(folds == fold)
         shuffled[members] = labels[order[folds[order] == fold]]

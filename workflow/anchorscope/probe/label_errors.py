@@ -1,10 +1,10 @@
 """Labels of which a few are wrong: at random, or only right answers called hallucinated, or only the reverse."""
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
 
+from anchorscope.files.identity import seeded_place
 from anchorscope.probe.examples import Examples, one_sided_fold
 
 SHARE = 0.02  # of the labels are turned
@@ -38,7 +38,7 @@ def turn_labels(ids: list[str], hallucinated: np.ndarray, turned: bool | None, s
     Of one class, twice the share is turned: of balanced labels, as many as if the errors were of both kinds.
     """
     chances = np.ones(len(ids), bool) if turned is None else hallucinated == turned
-    order = sorted(np.flatnonzero(chances), key=lambda one: hashlib.sha256(f"{seed}\n{ids[one]}".encode()).digest())
+    order = sorted(np.flatnonzero(chances), key=lambda one: seeded_place(seed, ids[one]))
     count = max(1, round((1 if turned is None else 2) * SHARE * len(order)))
     labels = hallucinated.copy()
     labels[order[:count]] ^= True

@@ -66,10 +66,6 @@ class Marks:
         kept = examples[self.rows]
         return replace(self, rows=places[self.rows[kept]], columns=self.columns[kept], count=int(examples.sum()))
 
-    def dense(self) -> Tensor:
-        """Written out."""
-        return self.by_example.to_dense()[None]
-
     @cached_property
     def by_example(self) -> Tensor:
         """Sparse [examples, width]."""

@@ -37,15 +37,14 @@ def text_table(
     `delta` and `layers` are the tables of one model on one dataset, and `answers` has all its answers. Folds are those
     of the first repeat.
     """
-    tables = []
-    read: dict[str, np.ndarray] = {}
     clean = delta.filter(intervention="exact_question", repeat=0).sort("layer", maintain_order=True)
-    for (component, position), rows in clean.group_by("component", "position", maintain_order=True):
-        ids = rows.filter(layer=0).select("id")
-        keys = ids.join(answers, on="id", how="left", maintain_order="left").to_dicts()
-        examples = enough(examples_of(keys, folds=folds, repeats=1, seed=seed, where=where))
-        read = read or read_texts(keys, examples)  # the same at every place
-        logits = rows["logit_clean_full"].cast(pl.Float64).to_numpy().reshape(-1, len(keys))  # [layers, examples]
+    places = clean.partition_by("component", "position", as_dict=True)
+    ids = next(iter(places.values())).filter(layer=0).select("id")  # the same at every place
+    keys = ids.join(answers, on="id", how="left", maintain_order="left").to_dicts()
+    examples = enough(examples_of(keys, folds=folds, repeats=1, seed=seed, where=where))
+    read, tables = read_texts(keys, examples), []
+    for (component, position), rows in places.items():
+        logits = rows["logit_clean_full"].cast(pl.Float64).to_numpy().reshape(-1, len(ids))  # [layers, examples]
         quality = layers.filter(component=component, position=position, intervention="clean").sort("layer")
         losses = np.array(quality["inner_losses"].to_list())  # [layers, folds]
         by_reader = read | {

@@ -26,7 +26,7 @@ import polars as pl
 
 from anchorscope.files.faults import shortened
 from anchorscope.files.frames import read_frame, write_frame
-from anchorscope.files.identity import canonical_json
+from anchorscope.files.identity import canonical_json, seeded_place
 from anchorscope.files.logs import log
 from anchorscope.files.sealed_parquet import provenance
 from anchorscope.questions.local_rows import name_row as name_row_of
@@ -165,7 +165,7 @@ def normalize(
         counts[verdict] += 1
         if verdict == ACCEPTED:
             kept[text] = question
-    ordered = sorted(kept.values(), key=lambda question: hashlib.sha256(f"{seed}\n{question['id']}".encode()).digest())
+    ordered = sorted(kept.values(), key=lambda question: seeded_place(seed, question["id"]))
     return pl.DataFrame(ordered, schema=SCHEMA), dict(sorted(counts.items()))
 
 

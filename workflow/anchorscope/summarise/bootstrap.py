@@ -67,29 +67,28 @@ def group_means(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return sums[..., 1:, :, :] / sizes[..., None, :, :], sizes / sizes[..., 2:3, :, :]
 
 
-def interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The central 95 % of resampled estimates [resamples, ...], without those that have no estimate (NaN).
+def quantiles(resampled: np.ndarray, *shares: float) -> np.ndarray:
+    """Quantiles [shares, ...] of resampled estimates [resamples, ...], without those that have no estimate (NaN).
 
     Not `np.nanquantile`: it rounds the last digit differently, and takes one column at a time where there are NaN.
     """
     ordered = np.sort(resampled, axis=0)  # NaN last
-    count = np.isfinite(ordered).sum(0)
+    last = (np.isfinite(ordered).sum(0) - 1).clip(min=0)
+    rank = np.multiply.outer(shares, last)
+    below = np.floor(rank).astype(int)
+    lower, upper = (np.take_along_axis(ordered, places, 0) for places in (below, np.minimum(below + 1, last)))
+    return lower + (rank - below) * (upper - lower)
 
-    def quantile(share: float) -> np.ndarray:
-        rank = share * (count - 1).clip(min=0)
-        below = np.floor(rank).astype(int)
-        above = np.minimum(below + 1, (count - 1).clip(min=0))
-        lower = np.take_along_axis(ordered, below[None], 0)[0]
-        upper = np.take_along_axis(ordered, above[None], 0)[0]
-        return lower + (rank - below) * (upper - lower)
 
-    return quantile(0.025), quantile(0.975)
+def interval(resampled: np.ndarray) -> np.ndarray:
+    """Both ends [2, ...] of the central 95 % of resampled estimates [resamples, ...]."""
+    return quantiles(resampled, 0.025, 0.975)
 
 
 def ends(resampled: np.ndarray) -> tuple[float, float]:
     """The interval of one number, from what every resample says: [resamples]."""
-    low, high = interval(resampled[:, None])
-    return float(low[0]), float(high[0])
+    low, high = interval(resampled).tolist()
+    return low, high
 
 
 def ends_as_columns(name: str, value: float, resampled: np.ndarray) -> dict[str, float]:

@@ -116,11 +116,11 @@ def over_repeats(once: np.ndarray, drawn: np.ndarray, factors: np.ndarray) -> Un
     return Uncertain(mean, known_mean(drawn.mean(0)) + factors @ apart)
 
 
-def known_mean(values: np.ndarray) -> np.ndarray:
-    """The mean over the first axis, without NaN; NaN where there is nothing else."""
-    known = np.isfinite(values)
-    count = known.sum(0)
-    return np.divide(np.where(known, values, 0).sum(0), count, where=count > 0, out=np.full(count.shape, np.nan))
+def known_mean(values: np.ndarray, weights: np.ndarray | bool = True) -> np.ndarray:
+    """The mean over the first axis, by weights if there are any, without NaN; NaN where there is nothing else."""
+    known = weights * np.isfinite(values)
+    total = known.sum(0)
+    return np.divide((known * np.nan_to_num(values)).sum(0), total, where=total > 0, out=np.full(total.shape, np.nan))
 
 
 def _gap(question: Curve, answer: Curve, everyone: Curve) -> Curve:
@@ -143,21 +143,14 @@ def average_curves(some: list[Curve], once: np.ndarray, drawn: np.ndarray) -> Cu
     def average(name: str) -> np.ndarray | Uncertain:
         values = [getattr(curve, name) for curve in some]
         if not isinstance(values[0], Uncertain):
-            return _weighted(once, np.stack(values)[:, None])[0]
+            return known_mean(np.stack(values)[:, None], once)[0]
         return Uncertain(
-            _weighted(once, np.stack([value.mean for value in values])[:, None])[0],
-            _weighted(drawn, np.stack([value.resampled for value in values])),
+            known_mean(np.stack([value.mean for value in values])[:, None], once)[0],
+            known_mean(np.stack([value.resampled for value in values]), drawn),
         )
 
     averaged: dict[str, Any] = {field.name: average(field.name) for field in fields(Curve)}
     return Curve(**averaged)
-
-
-def _weighted(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Means [resamples, layers] of values [curves, resamples, layers], where known."""
-    weights = np.asarray(weights, dtype=np.float64) * np.isfinite(values)
-    total = weights.sum(0)
-    return np.divide((weights * np.nan_to_num(values)).sum(0), total, where=total > 0, out=np.full(total.shape, np.nan))
 
 
 def with_names(table: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:

@@ -114,7 +114,7 @@ def read_run(
     summary: pl.DataFrame,
     resampled: pl.DataFrame,
     layers: pl.DataFrame,
-    quantity: str = "delta_p",
+    quantity: str,
 ) -> Run:
     """From the tables of one model on one dataset; `summary` and `layers` have the headline's rows only."""
 
@@ -309,15 +309,13 @@ def bottom_line(
 
 
 def _little_and_forms(own: Sequence[dict], forms: pl.DataFrame) -> Iterator[str]:
-    """What to know before a model's gap is read: few examples, and groups that are forms."""
+    """What to know before a model's gap is read: few examples, and groups that are forms.
+
+    Groups are forms where one form makes up most of one group and little of the other, under the honest rule.
+    """
     few = [row for row in own if row["n"] < FEW_EXAMPLES]
     if few:
         yield f"Little can be said {_on(few)}: fewer than {FEW_EXAMPLES} examples."
-    yield from _forms(forms)
-
-
-def _forms(forms: pl.DataFrame) -> Iterator[str]:
-    """Where one form makes up most of one group and little of the other, under the honest rule."""
     rows = forms.filter(rule=HONEST, logits="measured", grouping="question_form")
     for first, second, name in (("question", "answer", "Question"), ("answer", "question", "Answer")):
         for row in rows.drop_nulls(["share_question", "share_answer"]).iter_rows(named=True):

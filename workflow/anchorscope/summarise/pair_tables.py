@@ -12,7 +12,7 @@ import polars as pl
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import FULL, HALF_A, HONEST, ROLES, SECOND_B
 from anchorscope.probe.quality import auc, delta_p, sigmoid
-from anchorscope.summarise.bootstrap import Resamples, interval, resample
+from anchorscope.summarise.bootstrap import Resamples, quantiles, resample
 from anchorscope.summarise.curves import (
     QUANTITIES,
     Curve,
@@ -40,6 +40,7 @@ from anchorscope.summarise.one_mechanism import AGREEMENT, SHAPE, agreement, sha
 from anchorscope.summarise.parts import forms_table, strata_table
 
 NULL_SIMULATIONS = 400  # behind the band of one mechanism
+BAND = {"null": 0.5, "null_low": 0.025, "null_high": 0.975}  # of the simulations: columns and quantiles
 SIMULATED = {"flip": (FULL,), HONEST: (HALF_A, SECOND_B)}  # rules, with the probes of each prompt that are simulated
 PLOTTED, REFERENCE = "plotted", "reference"  # where an example is labelled
 SERIES = ("area", "area_logit", "deepest_layer", "deepest", "of_flip", "area_null")
@@ -102,14 +103,14 @@ def summary_tables(
             for at, place in places.items()
             for intervention in place.interventions
         ]
-        looks = [(number, *look) for number, unit in enumerate(units) for look in product(ROLES, unit.logits)]
-        by_look = pool.map(lambda look: list(_curves(units[look[0]], look[1], look[2], resamples, seed)), looks)
+        looks = [
+            [pool.submit(list, _curves(unit, *look, resamples, seed)) for look in product(ROLES, unit.logits)]
+            for unit in units
+        ]
         kinds = pool.map(lambda at: _kinds(at, places[at], layers, resamples, seed), places)
         strata = strata_table(shown, places[headline], resamples, pool)
         forms = forms_table(examples, places[headline], resamples, pool)
-        found: list[list[Found]] = [[] for _ in units]
-        for (number, *_), some in zip(looks, by_look, strict=True):
-            found[number] += some
+        found = [[curve for look in of_unit for curve in look.result()] for of_unit in looks]
         summary, series, resampled = zip(*map(_tables, units, found), strict=True)
     return {
         "summary": with_auc(pl.concat(summary, how="diagonal"), layers),
@@ -160,14 +161,9 @@ def band(means: np.ndarray | None) -> dict[str, pl.Series]:
     """Median and central 95 % of simulated means [simulations, layers]."""
     if means is None:
         return {}
-    known = np.isfinite(means)
-    often = known.mean(0) > 0.5  # a group that one mechanism hardly ever fills has no band
-    low, high = interval(means)
-    middle = np.full(len(often), np.nan)
-    for layer in np.flatnonzero(often):
-        middle[layer] = np.median(means[known[:, layer], layer])
-    values = {"null": middle, "null_low": low, "null_high": high}
-    return {name: pl.Series(np.where(often, value, np.nan)).fill_nan(None) for name, value in values.items()}
+    often = np.isfinite(means).mean(0) > 0.5  # a group that one mechanism hardly ever fills has no band
+    values = zip(BAND, quantiles(means, *BAND.values()), strict=True)
+    return {name: pl.Series(np.where(often, value, np.nan)).fill_nan(None) for name, value in values}
 
 
 def _series_table(found: list[Found]) -> pl.DataFrame:
@@ -189,7 +185,7 @@ def _series_table(found: list[Found]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=columns)
 
 
-def null_area(curve: Curve, means: np.ndarray | None) -> dict[str, float]:
+def null_area(curve: Curve, means: np.ndarray | None) -> dict[str, float | None]:
     """Median and central 95 % of the area of simulated means [simulations, layers], over the layers of the curve.
 
     As for the curve itself, a simulated run's area is the mean over those layers in which both groups have examples.
@@ -197,11 +193,7 @@ def null_area(curve: Curve, means: np.ndarray | None) -> dict[str, float]:
     if means is None or not (curve.fewest >= 2).any():
         return {}
     areas = known_mean(means[:, np.isfinite(curve.delta_p.mean)].T)
-    known = np.isfinite(areas)
-    if known.mean() <= 0.5:  # groups that one mechanism hardly ever fills
-        return {}
-    names = ("area_null_low", "area_null", "area_null_high")
-    return dict(zip(names, np.quantile(areas[known], [0.025, 0.5, 0.975]).tolist(), strict=True))
+    return {f"area_{name}": value[0] for name, value in band(areas[:, None]).items()}
 
 
 def _kinds(at: Headline, place: PlaceLogits, layers: pl.DataFrame, resamples: Resamples, seed: int) -> pl.DataFrame:

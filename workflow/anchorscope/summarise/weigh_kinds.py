@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -172,8 +173,7 @@ def _told_apart(measured: MeasuredPlace, lost: np.ndarray, *, bootstrap_draws: i
     for quality, values in _numbers(measured).items():
         known = np.isfinite(values)
         if min((likely & known).sum(), (~likely & known).sum()) >= MIN_TOLD:
-            subjects = [cluster for cluster, mine in zip(clusters, known, strict=True) if mine]
-            area = auc_with_interval(values[None, None, known], likely[known], subjects)
+            area = auc_with_interval(values[None, None, known], likely[known], list(compress(clusters, known)))
             rows.append(
                 {"quality": quality, "n": int(known.sum()), **{name: float(one[0]) for name, one in area.items()}}
             )
