@@ -33,9 +33,10 @@ from anchorscope.probe.scores import (
     under,
 )
 
-# How much of one pass, in single precision, is probed at a time. A GPU needs many layers to be busy.
-CHUNK_BYTES, GPU_CHUNK_BYTES = 24 * 2**20, 2**30
-READ_BYTES = 2**28  # how much of all passes, in single precision, is read at a time; at least a layer
+# How much is probed at a time, in single precision: a processor's share of one pass stays in its caches. A GPU needs many
+# layers to be busy; it has twice as much of all passes, because the next are gathered while these are probed.
+CHUNK_BYTES, GPU_CHUNK_BYTES = 24 * 2**20, 2**32
+READ_BYTES = 2**28  # how much of all passes is read at a time; at least a layer
 FORMS = {"id": pl.String, "question_form": pl.String, "answer_form": pl.String, "answer_in_question": pl.Boolean}
 Made = TypeVar("Made")  # what is made of some layers
 States = dict[Pass, torch.Tensor]  # (prompt, intervention) -> [layers, examples, width]
@@ -157,7 +158,7 @@ def in_chunks(
     first are read, and given back after the last.
     """
     size = len(reader.keys) * reader.width * 4
-    step = max(1, (GPU_CHUNK_BYTES if on_gpu else CHUNK_BYTES) // size)
+    step = max(1, GPU_CHUNK_BYTES // (size * len(passes)) if on_gpu else CHUNK_BYTES // size)
     few = max(1, READ_BYTES // (size * len(passes)))
     places, together = reader.grid.places(), max(1, step // reader.layers)
     chunks = [
