@@ -33,8 +33,8 @@ from anchorscope.probe.scores import (
     under,
 )
 
-# How much is probed at a time, in single precision: a processor's share of one pass stays in its caches. A GPU needs many
-# layers to be busy; it has twice as much of all passes, because the next are gathered while these are probed.
+# How much is probed at a time, in single precision: of one pass what stays in a processor's caches, or of all passes
+# what keeps a GPU busy. That has twice as much, because the next layers are gathered while these are probed.
 CHUNK_BYTES, GPU_CHUNK_BYTES = 24 * 2**20, 2**32
 READ_BYTES = 2**28  # how much of all passes is read at a time; at least a layer
 FORMS = {"id": pl.String, "question_form": pl.String, "answer_form": pl.String, "answer_in_question": pl.Boolean}
