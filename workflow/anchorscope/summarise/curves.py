@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.probe.quality import auc
-from anchorscope.summarise.bootstrap import Resamples, ends_as_columns, group_means, group_sums, interval
+from anchorscope.summarise.bootstrap import CACHED, Resamples, ends_as_columns, group_means, group_sums, interval
 from anchorscope.summarise.grouping import RoleResult
 
 QUANTITIES = ("delta_p", "delta_logit")  # in percentage points, and in logits
@@ -86,23 +86,39 @@ def curves(results: list[RoleResult], resamples: Resamples) -> dict[str, Curve]:
 def curves_of(sums: GroupSums, resamples: Resamples) -> dict[str, Curve]:
     inside, outside = np.moveaxis(sums.once[:, :, :, 0, 0].astype(np.int64), 2, 0)
     counts = {"question": inside, "answer": outside, "all": inside + outside}  # [roles, repeats, layers]
-    (means, shares), (drawn, drawn_shares) = group_means(sums.once), group_means(sums.drawn)
+    by_repeat = _estimates(sums.once)[..., 0, :]  # [repeats, groups, estimates, layers]
+    judged_right = known_mean(by_repeat[:, :, len(QUANTITIES)])  # which is not resampled
+    by_repeat = np.delete(by_repeat, len(QUANTITIES), axis=2)
+    mean = known_mean(by_repeat)
+    apart = np.nan_to_num(by_repeat - mean)
     factors = resamples.factors(sums.share_learnt)
+    few = max(1, CACHED // sums.drawn[..., 0, :].size)
+    parts = [slice(start, start + few) for start in range(0, len(factors), few)]
+    drawn = np.concatenate(
+        [
+            known_mean(_estimates(sums.drawn[..., part, :])) + factors[part] @ np.moveaxis(apart, 0, -2)
+            for part in parts
+        ],
+        axis=-2,
+    )  # [groups, estimates, resamples, layers]
     found = {}
     for number, (anchor, count) in enumerate(counts.items()):
-        delta_p, delta_logit = (
-            over_repeats(means[:, :, number, value], drawn[:, :, number, value], factors)
-            for value in range(len(QUANTITIES))
-        )
+        delta_p, delta_logit, share = map(Uncertain, mean[number], drawn[number])
         found[anchor] = Curve(
             n=count.mean((0, 1)),
             fewest=count.min((0, 1)),
             delta_p=delta_p,
             delta_logit=delta_logit,
-            share=over_repeats(shares[:, :, number], drawn_shares[:, :, number], factors),
-            judged_right=known_mean(means[:, :, number, -1, 0].mean(0)),
+            share=share,
+            judged_right=judged_right[number],
         )
     return {**found, "gap": _gap(found["question"], found["answer"], found["all"])}
+
+
+def _estimates(sums: np.ndarray) -> np.ndarray:
+    """Each group's means, then its share of all examples: [repeats, groups, values + 1, resamples, layers]."""
+    means, shares = group_means(sums)
+    return np.concatenate([means, shares[:, :, :, None]], axis=3).mean(0)
 
 
 def over_repeats(once: np.ndarray, drawn: np.ndarray, factors: np.ndarray) -> Uncertain:
@@ -116,11 +132,16 @@ def over_repeats(once: np.ndarray, drawn: np.ndarray, factors: np.ndarray) -> Un
     return Uncertain(mean, known_mean(drawn.mean(0)) + factors @ apart)
 
 
-def known_mean(values: np.ndarray, weights: np.ndarray | bool = True) -> np.ndarray:
+def known_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """The mean over the first axis, by weights if there are any, without NaN; NaN where there is nothing else."""
-    known = weights * np.isfinite(values)
+    known = np.isfinite(values)
+    if weights is None and known.all():
+        return values.mean(0)
+    values = np.where(known, values, 0.0)
+    if weights is not None:
+        known, values = known * weights, values * weights
     total = known.sum(0)
-    return np.divide((known * np.nan_to_num(values)).sum(0), total, where=total > 0, out=np.full(total.shape, np.nan))
+    return np.divide(values.sum(0), total, where=total > 0, out=np.full(total.shape, np.nan))
 
 
 def _gap(question: Curve, answer: Curve, everyone: Curve) -> Curve:
