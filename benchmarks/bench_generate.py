@@ -5,9 +5,8 @@
 (b) plain   `model.generate` with a cache on left-padded batches under an attention mask; it stops at the same
             tokens, and ends a batch when its last row has stopped
 
-Both use the same weights, dtype, prompts and limit of new tokens, and the same batches: the engine is called as the
-answer stage calls it, with a budget of `rows` prompts of mean length, and (b) runs the plan that it makes of
-it, batch by batch in the same order. So every batch holds the same questions in both.
+Both use the same weights, dtype, prompts and limit of new tokens. (b) runs batches of `rows` prompts on average; the
+engine plans its own with the same budget of tokens.
 
 With `--shape` weights and prompts are random: a prefix and suffixes of the bundled NQ set's lengths, and a random
 fifth of the vocabulary as stop tokens, so that rows end at different times.
