@@ -6,8 +6,8 @@ generate, prefix  the same, with keys and values of what all prompts begin with 
 generate_batch    continuous batching, with shared pages for what prompts begin with; it takes the settings that were
                   its fastest in a warm-up. On a CPU its cache is sized to the prompts, or it would fill the memory.
 
-All have the same weights, dtype, threads, prompts, stop tokens and limit of new tokens. The first three run the same
-batches. Needs no library but transformers.
+All have the same weights, dtype, threads, prompts, stop tokens and limit of new tokens. Both ways of `generate` run the
+same batches, and the engine plans its own. Needs no library but transformers.
 """
 
 import argparse
