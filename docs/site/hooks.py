@@ -96,7 +96,8 @@ def text_of(path: Path) -> str:
     """A page that shows a file or a folder."""
     title = f"# `{path.relative_to(ROOT).as_posix()}`\n\n"
     if path.is_dir():
-        return UNSEARCHED + title + "\n".join(f"- [{file.name}]({file.name})" for file in sorted(path.iterdir()))
+        names = sorted(file.name for file in path.iterdir() if file.name != "__pycache__")
+        return UNSEARCHED + title + "\n".join(f"- [{name}]({name})" for name in names)
     if path.suffix == ".md":
         return path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
