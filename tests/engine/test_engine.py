@@ -30,30 +30,21 @@ from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.fingerprint import PACKAGE, reachable, read_sources
 from architectures import small_model
 from few_examples import examples, forest, prompts
+from reference import plain_attention
 from rounding import assert_same, of_a_pass, of_sums
 from small_things import tiny_model
 
 
 def test_each_branch_alone_as_a_causal_sequence_is_the_tree_under_its_mask():
     """The GPU's kernel of ragged sequences gets these key places; here each is attended to in a plain loop."""
-    prefix, heads, groups, width = 7, 2, 3, 8
+    prefix, heads, sharers, width = 7, 2, 3, 8
     pack = Pack([grow_tree(sequences, np.arange(prefix)) for sequences in forest(4, prefix)], prefix)
     torch.manual_seed(0)
-    query = torch.randn(len(pack.tokens), heads * groups, width)
+    query = torch.randn(len(pack.tokens), heads * sharers, width)
     keys, values = (torch.randn(prefix + len(pack.tokens), heads, width) for _ in range(2))
     placed = pack.on(torch.device("cpu"))
-    places, query_bounds, key_bounds, most_queries, most_keys = placed.ragged
-    found = torch.empty_like(query)
-    for branch in range(len(query_bounds) - 1):
-        mine = slice(query_bounds[branch], query_bounds[branch + 1])
-        seen = places[key_bounds[branch] : key_bounds[branch + 1]]
-        count, offset = mine.stop - mine.start, len(seen) - (mine.stop - mine.start)
-        for number in range(count):
-            for head in range(heads * groups):
-                visible = seen[: offset + number + 1]
-                weights = (keys[visible, head // groups] @ query[mine][number, head] * 0.3).softmax(dim=0)
-                found[mine][number, head] = weights @ values[visible, head // groups]
-    assert (most_queries, most_keys) == (query_bounds.diff().max(), key_bounds.diff().max())
+    found = plain_attention(query, keys, values, placed.ragged, scale=0.3)
+    assert placed.ragged.most_queries == placed.ragged.query_bounds.diff().max()
     assert len(placed.padded) > 1, "all trees are of one size"
     parts = [
         _padded(query, keys, values, group=group, mask=group.mask(None), scaling=0.3, softcap=None)
@@ -61,7 +52,8 @@ def test_each_branch_alone_as_a_causal_sequence_is_the_tree_under_its_mask():
     ]
     # A score adds up a head's width, a softmax the keys, and so does what it weighs; a score moves weights as far.
     largest = 0.3 * float(query.norm(dim=-1).max() * keys.norm(dim=-1).max()) * float(values.abs().max())
-    assert_same(torch.cat(parts)[placed.back], found, of_sums(width + 2 * int(most_keys), largest, np.float32))
+    most_keys = int(placed.ragged.key_bounds.diff().max())
+    assert_same(torch.cat(parts)[placed.back], found, of_sums(width + 2 * most_keys, largest, np.float32))
 
 
 @pytest.mark.parametrize("copies", [None, 3])

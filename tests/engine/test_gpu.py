@@ -9,13 +9,15 @@ import time
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from accelerate import dispatch_model
 
 from anchorscope.detect.again import MarkedExample, reweighted_states
 from anchorscope.detect.reweighting import GATES
 from anchorscope.engine import steps
 from anchorscope.engine.door import Engine
-from anchorscope.engine.fused import fused
+from anchorscope.engine.fused import HAS_TRITON, fused
+from anchorscope.engine.packing import Ragged
 from anchorscope.engine.steps import Step
 from anchorscope.extract.axes import FULL_GRID, HEADLINE, PASSES, Headline
 from anchorscope.extract.job import run_workload
@@ -30,8 +32,12 @@ from anchorscope.probe.scores import cross_fit_scores
 from engines import collected, continuations, engine_on, tried_engine
 from few_examples import forest, longest
 from measured import check_measured
+from reference import plain_attention
 from rounding import assert_same, of_a_pass, of_probes, of_sureness
 from small_things import FAMILIES, tiny_model
+
+if HAS_TRITON:
+    from anchorscope.engine.kernels import attend_ragged
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 PREFIX = 40
@@ -64,6 +70,22 @@ def test_float32_on_the_gpu_equals_the_cpu(family):
     expected = states(model)
     for path in ("packed", "plain"):
         assert_same(states(model.cuda(), path), expected, of_a_pass(model, longest(workload()), expected))
+
+
+@pytest.mark.parametrize(("heads", "of_keys", "width"), [(8, 2, 64), (6, 2, 128), (3, 3, 80), (71, 1, 16), (2, 1, 256)])
+def test_attention_to_ragged_sequences_is_that_of_a_plain_loop(heads, of_keys, width):
+    """Sequences of one query and of many, with nothing before them and with much. Keys lie anywhere in the pool."""
+    torch.manual_seed(0)
+    queries, seen = torch.tensor([5, 1, 150, 33, 1]), torch.tensor([25, 1, 150, 200, 90])
+    query = torch.randn(1, heads, int(queries.sum()), width).bfloat16()[0].transpose(0, 1)  # as models give it
+    keys, values = torch.randn(2, 400, of_keys, width).bfloat16()
+    places = torch.cat([torch.randperm(400)[:count] for count in seen.tolist()])
+    bounds = [F.pad(counts.cumsum(0), (1, 0)).int() for counts in (queries, seen)]
+    on_gpu = Ragged(places.cuda(), *(some.cuda() for some in bounds), int(queries.max()))
+    found = attend_ragged(query.cuda(), keys.cuda(), values.cuda(), on_gpu, scale=width**-0.5).cpu()
+    expected = plain_attention(query, keys, values, Ragged(places, *bounds, int(queries.max())), scale=width**-0.5)
+    # Weights, and what they weigh, are rounded to bfloat16: each moves the sum by half a unit of the largest value.
+    assert_same(found.float(), expected, torch.finfo(torch.bfloat16).eps * float(values.abs().max()))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

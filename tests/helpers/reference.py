@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from anchorscope.engine.packing import Ragged
+
 
 @torch.inference_mode()
 def plain_states(
@@ -150,6 +152,22 @@ def plain_saliency(
                 for key in keys:
                     total += abs(float(one[0, head, query, key].detach() * gradient[0, head, query, key]))
     return total / (layer + 1)
+
+
+def plain_attention(query: Tensor, keys: Tensor, values: Tensor, ragged: Ragged, scale: float) -> Tensor:
+    """Of each sequence's queries [queries, heads, width], which are the last of its keys, one at a time in float32."""
+    sharers = query.shape[1] // keys.shape[1]
+    found = torch.empty_like(query, dtype=torch.float32)
+    keys, values = keys.float(), values.float()
+    for mine, own in zip(pairwise(ragged.query_bounds.tolist()), pairwise(ragged.key_bounds.tolist()), strict=True):
+        seen = ragged.key_places[slice(*own)]
+        before = len(seen) - (mine[1] - mine[0])
+        for number in range(*mine):
+            visible = seen[: before + number - mine[0] + 1]
+            for head, one in enumerate(query[number].float()):
+                weights = (keys[visible, head // sharers] @ one * scale).softmax(dim=0)
+                found[number, head] = weights @ values[visible, head // sharers]
+    return found
 
 
 def narrowed_dip(sample: np.ndarray) -> float:

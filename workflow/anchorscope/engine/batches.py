@@ -23,13 +23,17 @@ NO_MEMORY = (
 def plan_batches(sizes: list[int], budget: int, among: list[int] | None = None) -> list[list[int]]:
     """Group examples of similar size, all or those `among` them, so that the tokens of a group stay within `budget`.
 
-    An example that exceeds the budget is a batch of its own. The largest come first, so that a lack of memory shows at
-    once and not at the end.
+    Groups are about equally large: a small one at the end would take as long as a larger one. An example that exceeds
+    the budget is a batch of its own. The largest come first, so that a lack of memory shows at once and not at the end.
     """
+    ordered = sorted(range(len(sizes)) if among is None else among, key=lambda index: (-sizes[index], index))
+    whole = sum(sizes[index] for index in ordered)
+    # A group that takes no more of them is larger than an equal share.
+    most = min(budget, whole / -(-whole // budget) + sizes[ordered[0]]) if ordered else budget
     plan: list[list[int]] = []
     filled = 0
-    for index in sorted(range(len(sizes)) if among is None else among, key=lambda index: (-sizes[index], index)):
-        if plan and filled + sizes[index] <= budget:
+    for index in ordered:
+        if plan and filled + sizes[index] <= most:
             plan[-1].append(index)
             filled += sizes[index]
         else:

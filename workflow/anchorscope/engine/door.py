@@ -44,6 +44,8 @@ class Engine:
     def __init__(self, model: PreTrainedModel, batch_tokens: int | None = None, tried: Tried | None = None):
         """`batch_tokens` are computed together, by default as many as suit the device."""
         self.model, self.tried = model, tried
+        self.head: Head | None = None
+        self.head_of: Tried | None = None  # with which of the trials it was found
         self.batch_tokens = batch_tokens or (GPU_TOKENS if model.device.type == "cuda" else CPU_TOKENS)
         self.as_suits = batch_tokens is None
         config = model.config.get_text_config()
@@ -182,10 +184,13 @@ class Engine:
 
     def _with_head(self, path: EnginePath, ids: list[int]) -> tuple[EnginePath, Head | None]:
         """The path on which logits are computed, and for packs the model's head, tried on one sequence."""
-        head = find_head(path, self.model, ids) if path.name == "packed" else None
-        if path.name == "packed" and head is None:
+        if path.name != "packed":
+            return path, None
+        if self.head_of is not self.tried:
+            self.head, self.head_of = find_head(path, self.model, ids), self.tried
+        if self.head is None:
             path = path.plain("their own code does not take the decoder's states alone")
-        return path, head
+        return path, self.head
 
     def _windowed(self, path: EnginePath, work: Work) -> EnginePath:
         """The path of a work with a window: packed only where that gives what plain batches give of one item."""

@@ -8,6 +8,7 @@ another in one pack, which also knows which token may see which.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -163,6 +164,15 @@ class Padded:
         return laid_out(found, (len(self.trees), self.width, keys.shape[1]), self.keys.device)
 
 
+class Ragged(NamedTuple):
+    """Sequences of different lengths. The queries of each are the last of its keys."""
+
+    key_places: Tensor  # of each sequence, end to end, in the pool
+    query_bounds: Tensor  # where the queries of each begin, and where those of the last end
+    key_bounds: Tensor  # the same of its keys
+    most_queries: int  # of one sequence
+
+
 @dataclass(frozen=True)
 class Placed:
     """What attention needs of a pack, as tensors on one device."""
@@ -173,12 +183,8 @@ class Placed:
     device: torch.device
 
     @cached_property
-    def ragged(self) -> tuple[Tensor, Tensor, Tensor, int, int]:
-        """What a kernel for sequences of different lengths is given, one sequence per branch.
-
-        The pool places of the keys of each branch, end to end; where its queries and where its keys begin; and the most
-        queries and keys that one has.
-        """
+    def ragged(self) -> Ragged:
+        """The branches as sequences of different lengths."""
         new = self.pool + np.arange(sum(tree.size for tree in self.trees))
         trunks = [
             part
@@ -201,7 +207,7 @@ class Placed:
             for counts in (queries, seen)
         )
         key_places = to_device(places[_end_to_end(begins, lengths)], self.device)
-        return key_places, query_bounds, key_bounds, int(queries.max()), int(seen.max())
+        return Ragged(key_places, query_bounds, key_bounds, int(queries.max()))
 
     @cached_property
     def padded(self) -> list[Padded]:

@@ -7,32 +7,31 @@ Questions begin alike, with "Who wrote" or "What is the capital of". Such an ope
 that begin so, and each of them then needs only the rest of its tokens.
 """
 
-import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor, nn
-from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, PreTrainedModel
 
 from anchorscope.engine.attention_mask import attending_by
-from anchorscope.engine.fused import fused
-from anchorscope.engine.packing import Branch, Pack, Padded, Placed, Tree, to_device, trunk
+from anchorscope.engine.fused import HAS_TRITON, fused
+from anchorscope.engine.packing import Branch, Pack, Padded, Tree, to_device, trunk
 from anchorscope.engine.parts import decoder_of, ending_after, input_device
 from anchorscope.engine.passes import Forward, Places
 from anchorscope.engine.work import Item, Trunk, beginning, shared_tokens
 
+if HAS_TRITON:
+    from anchorscope.engine.kernels import attend_ragged
+
 NAME = "anchorscope"
-# Newer versions of torch want to be told that there are fewer heads of keys than of queries.
-GROUPED: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
 RAGGED_DTYPES = (torch.bfloat16, torch.float16)
 SHARERS = 4  # how many sequences have an opening at least; with fewer, there are more openings but hardly more is saved
 MOST = 1024  # tokens of openings: they are computed in one pass, before any batch has shown how much memory there is
@@ -83,8 +82,9 @@ def attend(
     placed = pack.on(query.device)
     sliding = sliding_window if sliding_window is not None and sliding_window < pack.longest else None
     plain = sliding is None and softcap is None and not pack.biased
-    if query.is_cuda and query.dtype in RAGGED_DTYPES and plain:
-        out = _ragged(query, keys, values, placed=placed, scaling=scaling)
+    if HAS_TRITON and plain and _is_ragged(query, keys, values):
+        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        out = attend_ragged(query, keys, values, placed.ragged, scale)
     else:
         added = query.dtype if pack.biased else None
         parts = [
@@ -105,12 +105,10 @@ def packed_attention(model: PreTrainedModel) -> Iterator[None]:
         yield
 
 
-def _ragged(query: Tensor, keys: Tensor, values: Tensor, placed: Placed, scaling: float | None) -> Tensor:
-    """Each branch as a causal sequence of its own length. A branch's queries are the last of its keys."""
-    key_places, bounds = placed.ragged[0], placed.ragged[1:]
-    keys, values = (pool.index_select(0, key_places) for pool in (keys, values))
-    out = varlen_attn(query, keys, values, *bounds, scale=scaling, window_size=(-1, 0), **GROUPED)
-    return cast(Tensor, out)
+def _is_ragged(*states: Tensor) -> bool:
+    """Whether a GPU's kernel for sequences of different lengths takes these queries, keys and values."""
+    alike = len({tensor.shape[-1] for tensor in states}) == 1 and all(tensor.stride(-1) == 1 for tensor in states)
+    return alike and states[0].is_cuda and states[0].dtype in RAGGED_DTYPES
 
 
 def _padded(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 
@@ -26,6 +27,7 @@ from anchorscope.files.logs import log
 
 NAME = "anchorscope_steps"
 GROWTH = 8  # places for new tokens, at least, when slots are laid out; most answers need no more
+STRETCH = 256  # tokens of the vocabulary whose chances are added up at once
 FINEST = 8  # rows of a graph come in multiples of this, or of a larger power of two
 # Of the memory that weights leave on a GPU: a batch's slots, and those kept with their graphs for later ones.
 SLOT_SHARE = 0.3
@@ -45,14 +47,26 @@ class Chosen(NamedTuple):
 def choose_tokens(logits: Tensor, uniform: Tensor | None) -> Chosen:
     """The likeliest tokens by logits [rows, vocabulary]; with uniform numbers [rows], tokens drawn at temperature 1."""
     chances = logits.float().softmax(dim=-1)
-    if uniform is None:
-        ids = logits.argmax(dim=-1)
-    else:
-        # Float64, because the sum of a large vocabulary's probabilities would lose the smallest ones.
-        reached = chances.double().cumsum(dim=-1)
-        wanted = uniform.to(reached.device) * reached[:, -1]
-        ids = torch.searchsorted(reached, wanted[:, None], right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
+    ids = logits.argmax(dim=-1) if uniform is None else _drawn(chances, uniform)
     return Chosen(ids, chances.gather(1, ids[:, None])[:, 0].log(), torch.special.entr(chances).sum(dim=-1))
+
+
+def _drawn(chances: Tensor, uniform: Tensor) -> Tensor:
+    """The first token of each row whose chance and those before it come to more than `uniform` of all.
+
+    First the stretch of the vocabulary that it is in is found, so that not every chance is added to all before it. In
+    float64, because a sum over a large vocabulary would lose the smallest ones.
+    """
+    vocabulary = chances.shape[1]
+    stretches = F.pad(chances, (0, -vocabulary % STRETCH)).unflatten(1, (-1, STRETCH))  # [rows, stretches, tokens]
+    sums = stretches.sum(dim=2, dtype=torch.float64)
+    reached = sums.cumsum(dim=1)
+    wanted = (uniform.to(reached.device) * reached[:, -1])[:, None]
+    stretch = torch.searchsorted(reached, wanted, right=True).clamp(max=sums.shape[1] - 1)
+    within = stretches.take_along_dim(stretch[:, :, None], dim=1)[:, 0].double().cumsum(dim=1)
+    left = wanted - (reached - sums).gather(1, stretch)
+    place = torch.searchsorted(within, left, right=True).clamp(max=STRETCH - 1)
+    return (stretch * STRETCH + place)[:, 0].clamp(max=vocabulary - 1)
 
 
 class Slots:
