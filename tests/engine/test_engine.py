@@ -52,7 +52,7 @@ def test_each_branch_alone_as_a_causal_sequence_is_the_tree_under_its_mask():
     ]
     # A score adds up a head's width, a softmax the keys, and so does what it weighs; a score moves weights as far.
     largest = 0.3 * float(query.norm(dim=-1).max() * keys.norm(dim=-1).max()) * float(values.abs().max())
-    most_keys = int(placed.ragged.key_bounds.diff().max())
+    most_keys = int(placed.ragged.key_counts.max())
     assert_same(torch.cat(parts)[placed.back], found, of_sums(width + 2 * most_keys, largest, np.float32))
 
 

@@ -18,7 +18,7 @@ from anchorscope.engine import steps
 from anchorscope.engine.door import Engine
 from anchorscope.engine.fused import HAS_TRITON, fused
 from anchorscope.engine.packing import Ragged
-from anchorscope.engine.steps import Step
+from anchorscope.engine.steps import Slots, Step
 from anchorscope.extract.axes import FULL_GRID, HEADLINE, PASSES, Headline
 from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import Workload
@@ -72,20 +72,44 @@ def test_float32_on_the_gpu_equals_the_cpu(family):
         assert_same(states(model.cuda(), path), expected, of_a_pass(model, longest(workload()), expected))
 
 
-@pytest.mark.parametrize(("heads", "of_keys", "width"), [(8, 2, 64), (6, 2, 128), (3, 3, 80), (71, 1, 16), (2, 1, 256)])
-def test_attention_to_ragged_sequences_is_that_of_a_plain_loop(heads, of_keys, width):
+@pytest.mark.parametrize(
+    ("heads", "of_keys", "width", "softcap"),
+    [(8, 2, 64, None), (6, 2, 128, 2.0), (3, 3, 80, None), (71, 1, 16, None), (2, 1, 256, None)],
+)
+def test_attention_to_ragged_sequences_is_that_of_a_plain_loop(heads, of_keys, width, softcap):
     """Sequences of one query and of many, with nothing before them and with much. Keys lie anywhere in the pool."""
     torch.manual_seed(0)
     queries, seen = torch.tensor([5, 1, 150, 33, 1]), torch.tensor([25, 1, 150, 200, 90])
     query = torch.randn(1, heads, int(queries.sum()), width).bfloat16()[0].transpose(0, 1)  # as models give it
     keys, values = torch.randn(2, 400, of_keys, width).bfloat16()
     places = torch.cat([torch.randperm(400)[:count] for count in seen.tolist()])
-    bounds = [F.pad(counts.cumsum(0), (1, 0)).int() for counts in (queries, seen)]
-    on_gpu = Ragged(places.cuda(), *(some.cuda() for some in bounds), int(queries.max()))
-    found = attend_ragged(query.cuda(), keys.cuda(), values.cuda(), on_gpu, scale=width**-0.5).cpu()
-    expected = plain_attention(query, keys, values, Ragged(places, *bounds, int(queries.max())), scale=width**-0.5)
+    ragged = Ragged(places, F.pad(queries.cumsum(0), (1, 0)), seen.cumsum(0) - seen, seen, int(queries.max()))
+    given, scale = (query.cuda(), keys.cuda(), values.cuda(), ragged.to("cuda")), width**-0.5
+    found = attend_ragged(*given, scale, softcap=softcap).cpu()
+    expected = plain_attention(query, keys, values, ragged, scale, softcap)
     # Weights, and what they weigh, are rounded to bfloat16: each moves the sum by half a unit of the largest value.
     assert_same(found.float(), expected, torch.finfo(torch.bfloat16).eps * float(values.abs().max()))
+
+
+@pytest.mark.parametrize(("softcap", "sliding"), [(None, None), (2.0, None), (None, 9), (2.0, 30)])
+def test_a_step_in_bfloat16_attends_as_in_float32_on_the_cpu(softcap, sliding):
+    """Answers of different lengths behind a prefix; the same keys and values, and those of the new tokens."""
+    torch.manual_seed(0)
+    rows, room, of_keys, width = 37, 16, 3, 64
+    lengths = torch.randint(1, room, (rows,))
+    known, own = (torch.randn(2, *shape).bfloat16() for shape in ((of_keys, 20, width), (rows, of_keys, room, width)))
+    new = [torch.randn(rows, heads, width).bfloat16() for heads in (4 * of_keys, of_keys, of_keys)]
+    found = []
+    for device, dtype in (("cpu", torch.float32), ("cuda", torch.bfloat16)):
+        slots = Slots({0: tuple(states.to(device, dtype) for states in known)}, rows, room)
+        for mine, states in zip(slots.own[0], own, strict=True):
+            mine.copy_(states)
+        slots.lengths.copy_(lengths)
+        slots.begin_step()
+        given = [states.to(device, dtype) for states in new]
+        found.append(slots.attend(0, given, 0.3, sliding=sliding, softcap=softcap).cpu())
+    largest = max(float(states.abs().max()) for states in (known[1], own[1], new[2]))
+    assert_same(found[1].float(), found[0], torch.finfo(torch.bfloat16).eps * largest)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -154,19 +154,22 @@ def plain_saliency(
     return total / (layer + 1)
 
 
-def plain_attention(query: Tensor, keys: Tensor, values: Tensor, ragged: Ragged, scale: float) -> Tensor:
+def plain_attention(
+    query: Tensor, keys: Tensor, values: Tensor, ragged: Ragged, scale: float, softcap: float | None = None
+) -> Tensor:
     """Of each sequence's queries [queries, heads, width], which are the last of its keys, one at a time in float32."""
     sharers = query.shape[1] // keys.shape[1]
     found = torch.empty_like(query, dtype=torch.float32)
     keys, values = keys.float(), values.float()
-    for mine, own in zip(pairwise(ragged.query_bounds.tolist()), pairwise(ragged.key_bounds.tolist()), strict=True):
-        seen = ragged.key_places[slice(*own)]
-        before = len(seen) - (mine[1] - mine[0])
-        for number in range(*mine):
-            visible = seen[: before + number - mine[0] + 1]
+    sequences = zip(pairwise(ragged.query_bounds), ragged.key_starts, ragged.key_counts, strict=True)
+    for (first, end), start, count in sequences:
+        seen = ragged.key_places[start : start + count]
+        for number in range(first, end):
+            visible = seen[: count - (end - number) + 1]
             for head, one in enumerate(query[number].float()):
-                weights = (keys[visible, head // sharers] @ one * scale).softmax(dim=0)
-                found[number, head] = weights @ values[visible, head // sharers]
+                scores = keys[visible, head // sharers] @ one * scale
+                scores = scores if softcap is None else softcap * torch.tanh(scores / softcap)
+                found[number, head] = scores.softmax(dim=0) @ values[visible, head // sharers]
     return found
 
 

@@ -23,12 +23,12 @@ NO_MEMORY = (
 def plan_batches(sizes: list[int], budget: int, among: list[int] | None = None) -> list[list[int]]:
     """Group examples of similar size, all or those `among` them, so that the tokens of a group stay within `budget`.
 
-    Groups are about equally large: a small one at the end would take as long as a larger one. An example that exceeds
+    Groups are equally large: a small one at the end would take nearly as long as a large one. An example that exceeds
     the budget is a batch of its own. The largest come first, so that a lack of memory shows at once and not at the end.
     """
     ordered = sorted(range(len(sizes)) if among is None else among, key=lambda index: (-sizes[index], index))
     whole = sum(sizes[index] for index in ordered)
-    # A group that takes no more of them is larger than an equal share.
+    # A group to which the next one cannot be added is larger than an equal share.
     most = min(budget, whole / -(-whole // budget) + sizes[ordered[0]]) if ordered else budget
     plan: list[list[int]] = []
     filled = 0

@@ -8,8 +8,8 @@ from torch import Tensor
 from anchorscope.engine.packing import Ragged
 
 BLOCK = 4096
-ROWS = 64  # what a program of attention multiplies at once: the queries of all heads that share keys
-KEYS = 64
+# What a program of attention multiplies at once: the queries of all heads that share keys, and keys.
+ROWS, KEYS = 64, 32
 
 
 @triton.jit
@@ -64,19 +64,35 @@ def rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 @triton.jit
+def _vectors(pool, steps, head, place, number, there):  # type: ignore[no-untyped-def]
+    """Of one head the vectors at some places of a pool, [places, numbers]; zero where they are not there."""
+    at = (place * steps[0] + head * steps[1])[:, None] + number[None, :]
+    return tl.load(pool + at, mask=there, other=0.0)
+
+
+@triton.jit
 def _attend(  # type: ignore[no-untyped-def]
     query,
+    query_steps,
+    shared_keys,
+    shared_key_steps,
+    shared_values,
+    shared_value_steps,
+    shared,
     keys,
+    key_steps,
     values,
+    value_steps,
     out,
     key_places,
     query_bounds,
-    key_bounds,
+    key_starts,
+    key_counts,
     scale,
-    query_steps,
-    key_steps,
-    value_steps,
     heads,
+    has_shared: tl.constexpr,
+    softcap: tl.constexpr,
+    sliding: tl.constexpr,
     sharers: tl.constexpr,
     width: tl.constexpr,
     all_width: tl.constexpr,
@@ -88,8 +104,8 @@ def _attend(  # type: ignore[no-untyped-def]
     count = tl.load(query_bounds + sequence + 1) - queries
     first = tl.program_id(2) * (rows // sharers)
     if first < count:
-        key_places += tl.load(key_bounds + sequence)
-        seen = tl.load(key_bounds + sequence + 1) - tl.load(key_bounds + sequence)
+        key_places += tl.load(key_starts + sequence)
+        seen = shared + tl.load(key_counts + sequence)
         row, number = tl.arange(0, rows), tl.arange(0, all_width)
         mine = first + row // sharers
         used = ((mine < count) & (row < rows // sharers * sharers))[:, None] & (number < width)[None, :]
@@ -104,49 +120,74 @@ def _attend(  # type: ignore[no-untyped-def]
         end = tl.minimum(seen, seen - count + first + rows // sharers)
         for start in range(0, end, block):
             key = start + tl.arange(0, block)
-            place = tl.load(key_places + key, mask=key < end, other=0).to(tl.int64)
-            there = (key < end)[:, None] & (number < width)[None, :]
-            of_key = (place * key_steps[0] + head * key_steps[1])[:, None] + number[None, :]
-            of_value = (place * value_steps[0] + head * value_steps[1])[:, None] + number[None, :]
-            scores = tl.dot(states, tl.trans(tl.load(keys + of_key, mask=there, other=0.0))) * scale
-            scores = tl.where(key[None, :] <= latest[:, None], scores, -float("inf"))
+            own = (key >= shared) & (key < end)
+            place = tl.load(key_places + key - shared, mask=own, other=0).to(tl.int64)
+            there = own[:, None] & (number < width)[None, :]
+            own_keys = _vectors(keys, key_steps, head, place, number, there)
+            own_values = _vectors(values, value_steps, head, place, number, there)
+            if has_shared:
+                there = (key < shared)[:, None] & (number < width)[None, :]
+                own_keys += _vectors(shared_keys, shared_key_steps, head, key.to(tl.int64), number, there)
+                own_values += _vectors(shared_values, shared_value_steps, head, key.to(tl.int64), number, there)
+            scores = tl.dot(states, tl.trans(own_keys)) * scale
+            if softcap is not None:  # softcap * tanh(scores / softcap)
+                scores = softcap * (2 / (1 + tl.exp(-2 / softcap * scores)) - 1)
+            visible = key[None, :] <= latest[:, None]
+            if sliding is not None:
+                visible &= latest[:, None] - key[None, :] < sliding
+            scores = tl.where(visible, scores, -float("inf"))
             higher = tl.maximum(most, tl.max(scores, 1))
-            weights = tl.exp(scores - higher[:, None])
-            fading = tl.exp(most - higher)
+            weights = tl.where(visible, tl.exp(scores - higher[:, None]), 0.0)
+            fading = tl.where(most == higher, 1.0, tl.exp(most - higher))
             total = total * fading + tl.sum(weights, 1)
-            value = tl.load(values + of_value, mask=there, other=0.0)
-            mixed = mixed * fading[:, None] + tl.dot(weights.to(value.dtype), value)
+            mixed = mixed * fading[:, None] + tl.dot(weights.to(own_values.dtype), own_values)
             most = higher
         at = (token * heads + of_head)[:, None] * width + number[None, :]
         tl.store(out + at, (mixed / total[:, None]).to(out.dtype.element_ty), mask=used)
 
 
-def attend_ragged(query: Tensor, keys: Tensor, values: Tensor, ragged: Ragged, scale: float) -> Tensor:
+def attend_ragged(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    ragged: Ragged,
+    scale: float,
+    shared: tuple[Tensor, Tensor] | None = None,
+    softcap: float | None = None,
+    sliding: int | None = None,
+) -> Tensor:
     """Attention of every query [tokens, heads, width] to the keys of its sequence up to itself.
 
-    Keys and values are pools [tokens, heads of keys, width]; a vector's numbers are next to one another.
+    Keys and values are pools [places, heads of keys, width]; before those of its own, every sequence sees all that are
+    `shared`. With `sliding` a query sees only so many keys. A vector's numbers are next to one another.
     """
     tokens, heads, width = query.shape
     of_keys = keys.shape[1]
     sharers = heads // of_keys
-    rows = max(ROWS, triton.next_power_of_2(sharers))
+    # As many as there are to multiply, but a matrix product has 16 at least.
+    rows = max(16, triton.next_power_of_2(sharers), min(ROWS, triton.next_power_of_2(sharers * ragged.most_queries)))
     all_width = max(16, triton.next_power_of_2(width))
+    before = shared or (keys[:0], values[:0])
+    pools = [part for pool in (*before, keys, values) for part in (pool, pool.stride()[:2])]
     out = query.new_empty(tokens, heads, width)
     grid = (len(ragged.query_bounds) - 1, of_keys, triton.cdiv(ragged.most_queries, rows // sharers))
     with torch.cuda.device(query.device):
         _attend[grid](
             query,
-            keys,
-            values,
+            query.stride()[:2],
+            *pools[:4],
+            len(before[0]),
+            *pools[4:],
             out,
             ragged.key_places,
             ragged.query_bounds,
-            ragged.key_bounds,
+            ragged.key_starts,
+            ragged.key_counts,
             scale,
-            query.stride()[:2],
-            keys.stride()[:2],
-            values.stride()[:2],
             heads,
+            shared is not None,
+            softcap,
+            sliding,
             sharers,
             width,
             all_width,

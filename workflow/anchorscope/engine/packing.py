@@ -169,8 +169,13 @@ class Ragged(NamedTuple):
 
     key_places: Tensor  # of each sequence, end to end, in the pool
     query_bounds: Tensor  # where the queries of each begin, and where those of the last end
-    key_bounds: Tensor  # the same of its keys
+    key_starts: Tensor  # where the key places of each begin
+    key_counts: Tensor  # and how many they are
     most_queries: int  # of one sequence
+
+    def to(self, device: torch.device) -> "Ragged":
+        places, bounds, starts, counts, most = self
+        return Ragged(places.to(device), bounds.to(device), starts.to(device), counts.to(device), most)
 
 
 @dataclass(frozen=True)
@@ -202,12 +207,13 @@ class Placed:
         begins, lengths = np.array(stretches).T
         queries = lengths[1::2]
         seen = queries + lengths[0::2]
-        query_bounds, key_bounds = (
-            to_device(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), self.device)
-            for counts in (queries, seen)
+        return Ragged(
+            key_places=to_device(places[_end_to_end(begins, lengths)], self.device),
+            query_bounds=to_device(np.append(0, np.cumsum(queries)), self.device),
+            key_starts=to_device(np.cumsum(seen) - seen, self.device),
+            key_counts=to_device(seen, self.device),
+            most_queries=int(queries.max()),
         )
-        key_places = to_device(places[_end_to_end(begins, lengths)], self.device)
-        return Ragged(key_places, query_bounds, key_bounds, int(queries.max()))
 
     @cached_property
     def padded(self) -> list[Padded]:

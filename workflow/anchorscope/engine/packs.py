@@ -81,10 +81,10 @@ def attend(
     keys, values = past.extended(cast(int, module.layer_idx), key, value)
     placed = pack.on(query.device)
     sliding = sliding_window if sliding_window is not None and sliding_window < pack.longest else None
-    plain = sliding is None and softcap is None and not pack.biased
-    if HAS_TRITON and plain and _is_ragged(query, keys, values):
+    # What a branch leaves out counts for a window, of which the kernel does not know.
+    if sliding is None and not pack.biased and takes_ragged(query, keys, values):
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        out = attend_ragged(query, keys, values, placed.ragged, scale)
+        out = attend_ragged(query, keys, values, placed.ragged, scale, softcap=softcap)
     else:
         added = query.dtype if pack.biased else None
         parts = [
@@ -105,10 +105,11 @@ def packed_attention(model: PreTrainedModel) -> Iterator[None]:
         yield
 
 
-def _is_ragged(*states: Tensor) -> bool:
-    """Whether a GPU's kernel for sequences of different lengths takes these queries, keys and values."""
-    alike = len({tensor.shape[-1] for tensor in states}) == 1 and all(tensor.stride(-1) == 1 for tensor in states)
-    return alike and states[0].is_cuda and states[0].dtype in RAGGED_DTYPES
+def takes_ragged(*states: Tensor) -> bool:
+    """Whether there is a kernel for sequences of different lengths that takes these queries, keys and values."""
+    alike = len({(tensor.shape[-1], tensor.dtype) for tensor in states}) == 1
+    packed = all(tensor.is_cuda and tensor.dtype in RAGGED_DTYPES and tensor.stride(-1) == 1 for tensor in states)
+    return HAS_TRITON and alike and packed
 
 
 def _padded(

@@ -20,10 +20,14 @@ from transformers import AttentionInterface, PreTrainedModel
 
 from anchorscope.engine.attention_mask import attending_by
 from anchorscope.engine.batches import out_of_memory
-from anchorscope.engine.packing import to_device
-from anchorscope.engine.packs import Past
+from anchorscope.engine.fused import HAS_TRITON
+from anchorscope.engine.packing import Ragged, to_device
+from anchorscope.engine.packs import Past, takes_ragged
 from anchorscope.engine.parts import decoder_of, input_device
 from anchorscope.files.logs import log
+
+if HAS_TRITON:
+    from anchorscope.engine.kernels import attend_ragged
 
 NAME = "anchorscope_steps"
 GROWTH = 8  # places for new tokens, at least, when slots are laid out; most answers need no more
@@ -72,7 +76,7 @@ def _drawn(chances: Tensor, uniform: Tensor) -> Tensor:
 class Slots:
     """Keys and values that answers attend to: those of the prefix, [heads, prefix, width], and each one's own.
 
-    Keys are kept in float32, in which scores are computed.
+    Scores are computed in float32. Keys are kept in it, too, where no kernel does that.
     """
 
     def __init__(self, shared: ByLayer, rows: int, room: int):
@@ -85,7 +89,16 @@ class Slots:
         self.prefix = first.shape[1]
         self.lengths = torch.zeros(rows, dtype=torch.int64, device=first.device)  # places that are taken in each row
         self.positions = torch.arange(self.prefix + room, device=first.device)
+        places = torch.arange(rows * room, device=first.device)
+        # Each row is a sequence of one query.
+        starts = room * places[:rows]
+        self.ragged = Ragged(places, places[: rows + 1], starts, key_counts=self.lengths, most_queries=1)
         self.seen: dict[int | None, Tensor] = {}
+
+    def begin_step(self) -> None:
+        """Each answer has one more token from now on."""
+        self.seen.clear()
+        self.ragged = self.ragged._replace(key_counts=self.lengths + 1)
 
     @property
     def size(self) -> int:
@@ -122,7 +135,11 @@ class Slots:
         query, key, value = states
         (shared_keys, shared_values), (keys, values) = self.shared[layer], self.own[layer]
         at = torch.arange(len(key), device=key.device), slice(None), self.lengths.to(key.device)
-        keys[at], values[at] = key.float(), value
+        keys[at], values[at] = key.to(keys.dtype), value
+        if takes_ragged(query, keys, values):
+            keys, values = (states.transpose(1, 2).flatten(0, 1) for states in (keys, values))  # as they are in memory
+            prefix = shared_keys.transpose(0, 1), shared_values.transpose(0, 1)
+            return attend_ragged(query, keys, values, self.ragged.to(key.device), scaling, prefix, softcap, sliding)
         query = query.unflatten(1, (key.shape[1], -1)).float() * scaling  # [rows, heads of keys, sharers, width]
         to_shared = torch.einsum("rhgd,hpd->rhgp", query, shared_keys)
         scores = torch.cat([to_shared, torch.einsum("rhgd,rhpd->rhgp", query, keys)], dim=-1)
@@ -145,7 +162,10 @@ class Slots:
 
 
 def _zeros(states: Tensor, rows: int, room: int) -> Tensor:
+    """Places [rows, heads, room, width]; for the kernel, a place's heads are next to one another in memory."""
     heads, _, width = states.shape
+    if takes_ragged(states):
+        return states.new_zeros(rows, room, heads, width).transpose(1, 2)
     return states.new_zeros(rows, heads, room, width)
 
 
@@ -238,7 +258,7 @@ class Step:
 
     def _compute(self) -> Chosen:
         slots = self.slots
-        slots.seen.clear()
+        slots.begin_step()
         positions = (slots.prefix + slots.lengths).to(self.tokens.device)
         with attending_by(self.model, NAME):
             output = decoder_of(self.model)(
@@ -263,13 +283,14 @@ class Steps:
 
     def places_for(self, past: Past) -> float:
         """For how many tokens of all answers together the slots of a batch have memory, by what one takes in a pool."""
-        each = sum(keys[0].numel() * 4 + values[0].nbytes for keys, values in past.pools.values() if len(keys))
+        firsts = [(keys[:1], values[:1]) for keys, values in past.pools.values()]
+        each = sum(_scored(keys, values).nbytes + values.nbytes for keys, values in firsts)
         return self.most / each if self.most and each else math.inf
 
     def begin(self, past: Past, prefix: int, places: np.ndarray, lengths: np.ndarray, tokens: Tensor) -> None:
         """Lay out answers: where their own tokens are in the pools, how many these are, and what comes next."""
         shared = {
-            layer: (_first(keys, prefix).float(), _first(values, prefix))
+            layer: (_first(_scored(keys, values), prefix), _first(values, prefix))
             for layer, (keys, values) in past.pools.items()
         }
         self.rows, self.taken = np.arange(len(places)), int(lengths.max())
@@ -349,6 +370,11 @@ def _left(model: PreTrainedModel) -> int:
     """Bytes on its GPU that a model's weights leave: the same in every run, because a plan depends on them."""
     weights = sum(weight.nbytes for weight in model.parameters())
     return torch.cuda.get_device_properties(model.device).total_memory - weights
+
+
+def _scored(keys: Tensor, values: Tensor) -> Tensor:
+    """Keys as they are kept: in float32, in which scores are computed, unless a kernel does that."""
+    return keys if takes_ragged(keys, values) else keys.float()
 
 
 def _first(pool: Tensor, prefix: int) -> Tensor:
