@@ -100,9 +100,9 @@ def _weighed_rows(
 
 
 def _in_parts(measured: MeasuredPlace, among: str, threads: int) -> list[Weighed]:
-    """A few layers at a time, side by side; their many small steps would only wait for more threads of their own."""
+    """Some layers at a time, side by side: many small steps would only wait for threads of their own, or for others."""
     layers = len(measured.clean)
-    size = max(1, min(AT_ONCE // len(measured.examples), -(-layers // threads)))
+    size = max(1, AT_ONCE // len(measured.examples))
     folds = torch.from_numpy(np.unique(measured.folds, return_inverse=True)[1])
 
     def part(start: int) -> Weighed:
