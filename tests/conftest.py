@@ -19,7 +19,12 @@ from faults import TRIED, table
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-LONGEST = ["workflow", "end_to_end", "slurm", "faults", "paper", "slurm_faults", "hub", "commands", "carry_on"]
+# The first module makes the finished run; the others before `slurm` have enough to do until it is there.
+FIRST = """
+workflow figures end_to_end tokenizers
+slurm faults paper slurm_faults ask_runs score hub commands carry_on
+in_hand accounts browser notebooks quiet_log fetch statistics fingerprint
+""".split()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the slow tests to --all, but for those that are named. The longest modules first: workers end together."""
+    """Leave the slow tests to --all, but for those that are named. Long modules come first: workers end together."""
     named = tuple(argument for argument in config.args if "::" in argument)
 
     def is_left(item: pytest.Item) -> bool:
@@ -47,7 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if not is_left(item)]
-    names = [f"test_{name}" for name in LONGEST]
+    names = [f"test_{name}" for name in FIRST]
     items.sort(key=lambda item: names.index(item.path.stem) if item.path.stem in names else len(names))
 
 
