@@ -32,8 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One thread for each of several workers: the others have the other cores."""
+    """One thread for each of several workers: the others have the other cores.
+
+    What is imported stays, so a worker's garbage collector does not look at it, neither meanwhile nor later.
+    """
     if os.getenv("PYTEST_XDIST_WORKER"):
+        gc.disable()
         import torch
 
         torch.set_num_threads(1)
@@ -54,6 +58,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not is_left(item)]
     names = [f"test_{name}" for name in FIRST]
     items.sort(key=lambda item: names.index(item.path.stem) if item.path.stem in names else len(names))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
