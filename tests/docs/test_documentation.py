@@ -59,7 +59,7 @@ def test_make_runs_what_the_readme_says():
         )
         lines = done.stdout.strip().splitlines()
         assert any(line.rstrip().endswith(last) for line in lines)
-        assert any("requirements.lock | .venv/bin/python -m pip install" in line for line in lines)
+        assert any(".venv/bin/python -m pip install" in line and line.endswith("<requirements.lock") for line in lines)
 
 
 def test_the_readmes_model_and_dataset_can_be_run(tmp_path, monkeypatch):

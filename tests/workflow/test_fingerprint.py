@@ -19,6 +19,12 @@ def copied(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def before(copied) -> dict[str, str]:
+    """The fingerprints of the unchanged code."""
+    return prints(copied)
+
+
 @pytest.fixture
 def project(copied, tmp_path):
     return shutil.copytree(copied, tmp_path, dirs_exist_ok=True)
@@ -47,8 +53,7 @@ def edit(path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1))
 
 
-def test_comments_docstrings_and_layout_change_no_fingerprint(project):
-    before = prints(project)
+def test_comments_docstrings_and_layout_change_no_fingerprint(project, before):
     for path in [*project.glob("workflow/anchorscope/**/*.py"), *project.glob("scripts/*.py")]:
         path.write_text(f"# a remark\n\n\n{path.read_text()}\n# the end\n")
     probe = project / "workflow/anchorscope/probe/logistic.py"
@@ -127,8 +132,7 @@ FRAMES = {
         ("commands/damage.py", "import sys", "import os\nimport sys", set()),
     ],
 )
-def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, module, old, new, expected):
-    before = prints(project)
+def test_a_change_of_meaning_reaches_exactly_the_stages_that_import_it(project, before, module, old, new, expected):
     edit(project / "workflow" / "anchorscope" / module, old, new)
     assert changed(project, before) == expected
 
@@ -170,8 +174,7 @@ STAGES = {
 
 
 @pytest.mark.parametrize("room", STAGES)
-def test_a_change_anywhere_in_a_room_reaches_the_stages_of_that_room_only(project, room):
-    before = prints(project)
+def test_a_change_anywhere_in_a_room_reaches_the_stages_of_that_room_only(project, before, room):
     for path in (project / "workflow/anchorscope" / room).glob("*.py"):
         path.write_text(f"{path.read_text()}\nCHANGED = True\n")
     assert changed(project, before) == STAGES[room]
@@ -182,8 +185,7 @@ def test_every_room_of_a_stage_is_in_the_table():
     assert rooms == {*STAGES, "files", "api", "commands", "compare"}
 
 
-def test_a_scripts_own_change_counts(project):
-    before = prints(project)
+def test_a_scripts_own_change_counts(project, before):
     edit(project / "scripts/answer.py", "threads=snakemake.threads", "threads=1")
     assert changed(project, before) == {"answer"}
 
