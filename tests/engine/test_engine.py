@@ -18,7 +18,6 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from anchorscope.engine.batches import run_batches
 from anchorscope.engine.door import Engine
-from anchorscope.engine.fused import fused
 from anchorscope.engine.packing import Pack
 from anchorscope.engine.packs import Outline, _padded, grow_tree, packed_attention
 from anchorscope.engine.parts import check_components, find_parts
@@ -29,10 +28,11 @@ from anchorscope.extract.sequences import build_workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
 from anchorscope.fingerprint import PACKAGE, reachable, read_sources
 from architectures import small_model
+from engines import check_fused
 from few_examples import examples, forest, prompts
 from reference import plain_attention
 from rounding import assert_same, of_a_pass, of_sums
-from small_things import tiny_model
+from small_things import FAMILIES, tiny_model
 
 
 def test_each_branch_alone_as_a_causal_sequence_is_the_tree_under_its_mask():
@@ -139,19 +139,9 @@ def test_what_the_writing_thread_raises_is_raised_in_the_job():
         fill()
 
 
-@pytest.mark.parametrize(("family", "replaced"), [("llama", True), ("qwen3", True), ("gemma3", False)])
-def test_fused_norms_compute_the_same_and_only_where_they_do(family, replaced):
-    model = tiny_model(family, 500)
-    for name, weight in model.named_parameters():
-        if "norm" in name:
-            weight.copy_(torch.randn_like(weight))
-    ids = torch.arange(20)[None]
-    plain = model(ids).logits
-    norm = model.get_decoder().layers[0].input_layernorm
-    with fused(model):
-        assert ("forward" in vars(norm)) is replaced
-        assert_same(model(ids).logits, plain, of_a_pass(model, ids.numel(), plain))
-    assert "forward" not in vars(norm)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fused_parts_compute_the_same_and_only_where_they_do(family):
+    check_fused(tiny_model(family, 500), gated=family in ("llama", "qwen3", "mistral"))
 
 
 def small_gpt_oss() -> GptOssForCausalLM:

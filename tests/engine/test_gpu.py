@@ -16,7 +16,7 @@ from anchorscope.detect.again import MarkedExample, reweighted_states
 from anchorscope.detect.reweighting import GATES
 from anchorscope.engine import steps
 from anchorscope.engine.door import Engine
-from anchorscope.engine.fused import HAS_TRITON, fused
+from anchorscope.engine.fused import HAS_TRITON
 from anchorscope.engine.packing import Ragged
 from anchorscope.engine.steps import Slots, Step
 from anchorscope.extract.axes import FULL_GRID, HEADLINE, PASSES, Headline
@@ -29,7 +29,7 @@ from anchorscope.probe.delta import measure_places
 from anchorscope.probe.examples import examples_of
 from anchorscope.probe.label_errors import labellings
 from anchorscope.probe.scores import cross_fit_scores
-from engines import collected, continuations, engine_on, tried_engine
+from engines import check_fused, collected, continuations, engine_on, tried_engine
 from few_examples import forest, longest
 from measured import check_measured
 from reference import plain_attention
@@ -157,17 +157,7 @@ def test_reweighted_attention_on_the_gpu_is_that_on_the_cpu(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_fused_parts_compute_the_same_on_the_gpu(family):
-    model = tiny_model(family, 500).cuda()
-    ids = torch.arange(30, device="cuda")[None]
-    plain = model(ids).logits
-    mlp, code = model.get_decoder().layers[0].mlp, sys.modules[type(model).__module__]
-    rotary = code.apply_rotary_pos_emb
-    with fused(model):
-        assert ("forward" in vars(mlp)) is (family in ("llama", "qwen3", "mistral"))
-        assert code.apply_rotary_pos_emb is not rotary
-        assert_same(model(ids).logits.cpu(), plain.cpu(), of_a_pass(model, ids.numel(), plain))
-    assert "forward" not in vars(mlp)
-    assert code.apply_rotary_pos_emb is rotary
+    check_fused(tiny_model(family, 500).cuda(), gated=family in ("llama", "qwen3", "mistral"))
 
 
 def continued_on_both(model, copies: int = 3, tokens: int = 48) -> None:

@@ -1,5 +1,6 @@
 """Engines whose way to run a model is chosen, and calls of theirs that tests make often."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -8,8 +9,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from anchorscope.engine.door import Engine, Tried
+from anchorscope.engine.fused import fused
 from anchorscope.engine.self_check import EnginePath, choose_path
 from anchorscope.engine.work import Prompts, Said, Work
+from rounding import assert_same, of_a_pass
 
 
 def engine_on(
@@ -51,3 +54,20 @@ def collected(engine: Engine, work: Work) -> Tensor:
     ((batch, states),) = batches
     order = torch.tensor(batch).argsort()
     return states.unflatten(2, (-1, len(batch)))[:, :, :, order].flatten(2, 3)
+
+
+def check_fused(model: PreTrainedModel, gated: bool) -> None:
+    """A model's fused parts give the same. Its norms and MLPs are fused only if it is of a `gated` family."""
+    for name, weight in model.named_parameters():
+        if "norm" in name:
+            weight.copy_(torch.randn_like(weight))
+    ids = torch.arange(30, device=model.device)[None]
+    plain = model(ids).logits
+    first, code = model.get_decoder().layers[0], sys.modules[type(model).__module__]
+    rotary = code.apply_rotary_pos_emb
+    with fused(model):
+        assert ("forward" in vars(first.mlp)) is ("forward" in vars(first.input_layernorm)) is gated
+        assert code.apply_rotary_pos_emb is not rotary
+        assert_same(model(ids).logits.cpu(), plain.cpu(), of_a_pass(model, ids.numel(), plain))
+    assert not {"forward"} & {*vars(first.mlp), *vars(first.input_layernorm)}
+    assert code.apply_rotary_pos_emb is rotary

@@ -1,7 +1,7 @@
-"""Elementwise parts of a block in one kernel instead of several, where a trial shows that the function is the same.
+"""Elementwise parts of a block in fewer steps, where a trial shows that the function is the same.
 
-A GPU takes as long to read and write between kernels as it takes for these operations. Fused, each number is read and
-written once. Without this module results would be the same up to rounding.
+Numbers are read and written between steps, which takes as long as the operations do. On a GPU each is read and written
+once; on a processor, half as often. Without this module results would be the same up to rounding.
 """
 
 import sys
@@ -26,7 +26,7 @@ if HAS_TRITON:  # imported now, and not while a GPU is held
 
 @contextmanager
 def fused(model: nn.Module) -> Iterator[None]:
-    """Fuse the model's norms, and on a GPU its gated MLPs and rotary embeddings, while the block runs."""
+    """Fuse the model's norms, gated MLPs and rotary embeddings while the block runs."""
     with ExitStack() as stack:
         for module in model.modules():
             replacement = _norm(module) or _gated_mlp(module)
@@ -34,7 +34,7 @@ def fused(model: nn.Module) -> Iterator[None]:
                 stack.enter_context(swapped(module, "forward", replacement))
         for code in {sys.modules[type(module).__module__] for module in model.modules()}:
             rotary = getattr(code, ROTARY, None)
-            if HAS_TRITON and rotary and _rotates_by_halves(rotary):
+            if rotary and _rotates_by_halves(rotary):
                 stack.enter_context(swapped(code, ROTARY, partial(_rotary, rotary)))
         yield
 
@@ -47,7 +47,10 @@ def _norm(module: Any) -> Callable | None:
 
 
 def _rms_norm(weight: Tensor, epsilon: float, states: Tensor) -> Tensor:
-    return F.rms_norm(states, weight.shape, weight, eps=epsilon)
+    if states.is_cuda or states.dtype != torch.float32:
+        return F.rms_norm(states, weight.shape, weight, eps=epsilon)
+    squared = torch.linalg.vector_norm(states, dim=-1, keepdim=True).square_()
+    return states.mul(squared.div_(states.shape[-1]).add_(epsilon).rsqrt_()).mul_(weight)
 
 
 @cache
@@ -61,9 +64,8 @@ def _is_plain_norm(kind: type) -> bool:
 
 
 def _gated_mlp(module: Any) -> Callable | None:
-    """On a GPU, a fused silu(gate) * up for MLPs that have it. Biases stay with their projections."""
-    parts = ("gate_proj", "up_proj", "down_proj", "act_fn")
-    if not HAS_TRITON or not all(hasattr(module, part) for part in parts) or not next(module.parameters()).is_cuda:
+    """A fused silu(gate) * up for MLPs that have it. Biases stay with their projections."""
+    if not all(hasattr(module, part) for part in ("gate_proj", "up_proj", "down_proj", "act_fn")):
         return None
     kind: Any = type(module)
     activation: Any = type(module.act_fn)
@@ -71,7 +73,8 @@ def _gated_mlp(module: Any) -> Callable | None:
 
 
 def _run_mlp(module: Any, states: Tensor) -> Tensor:
-    return module.down_proj(silu_times(module.gate_proj(states), module.up_proj(states)))
+    gate, up = module.gate_proj(states), module.up_proj(states)
+    return module.down_proj(silu_times(gate, up) if HAS_TRITON and gate.is_cuda else F.silu(gate).mul_(up))
 
 
 @cache
@@ -95,10 +98,23 @@ def _is_gated(kind: type, activation: type) -> bool:
 def _rotary(
     original: Callable, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, *others: Any, **more: Any
 ) -> tuple[Tensor, Tensor]:
+    given = query, key, cos, sin
+    alike = len({states.shape[-1] for states in given}) == 1 and cos.dim() == 3 and not (others or more)
     whole = all(states.shape[0] == 1 and states.transpose(1, 2).is_contiguous() for states in (query, key))
-    if not query.is_cuda or not whole or others or more:
-        return original(query, key, cos, sin, *others, **more)
-    return rotate(query, cos, sin), rotate(key, cos, sin)
+    if alike and HAS_TRITON and query.is_cuda and whole:
+        return rotate(query, cos, sin), rotate(key, cos, sin)
+    if alike and len({states.dtype for states in given}) == 1:
+        return _turned(query, cos, sin), _turned(key, cos, sin)
+    return original(*given, *others, **more)
+
+
+def _turned(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary embedding of states [rows, heads, tokens, width]; `cos` and `sin` are [rows, tokens, width]."""
+    cos, sin, half = cos[:, None], sin[:, None], states.shape[-1] // 2
+    turned = states * cos
+    turned[..., :half].addcmul_(states[..., half:], sin[..., :half], value=-1)
+    turned[..., half:].addcmul_(states[..., :half], sin[..., half:])
+    return turned
 
 
 @cache
@@ -107,14 +123,9 @@ def _rotates_by_halves(rotary: Callable) -> bool:
     draw = torch.Generator().manual_seed(0)
     query, key = (torch.randn(1, 2, 4, TRIAL, generator=draw) for _ in range(2))
     cos, sin = (torch.randn(1, 4, TRIAL, generator=draw) for _ in range(2))
-    expected = [states * cos[:, None] + _half_turned(states) * sin[:, None] for states in (query, key)]
+    expected = [_turned(states, cos, sin) for states in (query, key)]
     try:
         found = rotary(query, key, cos, sin)
     except (RuntimeError, TypeError):
         return False
     return all(torch.allclose(some, other, atol=1e-5) for some, other in zip(found, expected, strict=True))
-
-
-def _half_turned(states: Tensor) -> Tensor:
-    first, second = states.chunk(2, dim=-1)
-    return torch.cat([-second, first], dim=-1)

@@ -9,7 +9,7 @@ from anchorscope.engine.packing import Ragged
 
 BLOCK = 4096
 # What a program of attention multiplies at once: the queries of all heads that share keys, and keys.
-ROWS, KEYS = 64, 32
+TILE_ROWS, TILE_KEYS = 64, 32
 
 
 @triton.jit
@@ -165,7 +165,7 @@ def attend_ragged(
     of_keys = keys.shape[1]
     sharers = heads // of_keys
     # As many as there are to multiply, but a matrix product has 16 at least.
-    rows = max(16, triton.next_power_of_2(sharers), min(ROWS, triton.next_power_of_2(sharers * ragged.most_queries)))
+    rows = max(16, triton.next_power_of_2(sharers), min(TILE_ROWS, triton.next_power_of_2(sharers * ragged.most_queries)))
     all_width = max(16, triton.next_power_of_2(width))
     before = shared or (keys[:0], values[:0])
     pools = [part for pool in (*before, keys, values) for part in (pool, pool.stride()[:2])]
@@ -192,7 +192,7 @@ def attend_ragged(
             width,
             all_width,
             rows,
-            KEYS,
+            TILE_KEYS,
             num_warps=4 if all_width <= 128 else 8,
         )
     return out
