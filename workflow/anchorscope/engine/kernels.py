@@ -165,7 +165,9 @@ def attend_ragged(
     of_keys = keys.shape[1]
     sharers = heads // of_keys
     # As many as there are to multiply, but a matrix product has 16 at least.
-    rows = max(16, triton.next_power_of_2(sharers), min(TILE_ROWS, triton.next_power_of_2(sharers * ragged.most_queries)))
+    rows = max(
+        16, triton.next_power_of_2(sharers), min(TILE_ROWS, triton.next_power_of_2(sharers * ragged.most_queries))
+    )
     all_width = max(16, triton.next_power_of_2(width))
     before = shared or (keys[:0], values[:0])
     pools = [part for pool in (*before, keys, values) for part in (pool, pool.stride()[:2])]
