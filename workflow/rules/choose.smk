@@ -13,7 +13,7 @@ rule choose:
         "results/logs/choose/{model}/{dataset}/{shard}.log",
     benchmark:
         "results/benchmarks/choose/{model}/{dataset}/{shard}.tsv"
-    priority: 2  # extraction waits for it
+    priority: 3  # extraction waits for it
     conda:
         "../../envs/data.yaml"
     resources:

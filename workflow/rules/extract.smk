@@ -19,7 +19,7 @@ rule extract:
     wildcard_constraints:
         model=one_of([*MODELS, *SALMONS]),
         end=f"({one_of(map(added, KNOCKOUTS))})",  # Snakemake takes an empty constraint for none
-    priority: 1  # long jobs first, so that no core waits for the last of them at the end
+    priority: 2  # long jobs first, so that no core waits for the last of them at the end
     conda:
         "../../envs/model.yaml"
     threads: MODEL_THREADS

@@ -22,6 +22,7 @@ rule probe:
         "results/benchmarks/probe/{model}/{dataset}.tsv"
     wildcard_constraints:
         model=one_of([*MODELS, *SALMONS]),
+    priority: 1  # all estimates wait for it
     conda:
         "../../envs/probe.yaml"
     threads: THREADS
