@@ -54,7 +54,9 @@ def test_every_config_to_begin_with_can_be_run(name, tmp_path, monkeypatch, caps
     start("init", ["mine", "--from", name])
     assert "cd mine\n  anchorscope run\n" in capsys.readouterr().out
     monkeypatch.chdir(tmp_path / "mine")
-    assert mistakes(yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8")), SCHEMA) == []
+    config = Path("config.yaml").read_text(encoding="utf-8")
+    assert mistakes(yaml.safe_load(config), SCHEMA) == []
+    assert all(Path(schema).is_file() for schema in re.findall(r"\S+schema\.yaml", config))
 
 
 def test_the_page_about_configs_lists_every_one_to_begin_with():

@@ -282,8 +282,8 @@ def test_a_warm_cache_needs_no_network_and_a_cold_one_says_where_to_fetch(hub, m
     said = failure(hub, tmp_path / "cold", HF_HUB_OFFLINE="1")
     assert said == failure(hub, tmp_path / "cold")
     assert (
-        f"owner/model at {REVISION} is not complete in the cache: run `snakemake fetch` where there is a network"
-        in said
+        f"owner/model at {REVISION} is not complete in the cache: run `snakemake --cores all fetch` where there is a "
+        "network" in said
     )
 
 

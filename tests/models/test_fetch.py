@@ -144,7 +144,7 @@ def test_a_cache_that_was_cleared_is_noticed_and_the_command_that_helps_is_named
     (saved / "model.safetensors").unlink()
     with pytest.raises(
         FileNotFoundError,
-        match=r"^model\.safetensors in .* gone .* `snakemake --cores 1 --force results/models/mine\.json`",
+        match=r"^model\.safetensors in .* gone .* `snakemake --cores all --force results/models/mine\.json`",
     ):
         load_tokenizer(manifest.path, manifest.name)
 
@@ -234,7 +234,7 @@ def test_weights_that_changed_after_they_were_fetched_are_refused(saved, tmp_pat
     fetch({"path": str(saved)}, tmp_path / "fetched")
     manifest = describe(tmp_path / "fetched", "mine", {"path": str(saved)})
     tiny_model("llama", len(few_tokens), layers=2, seed=1).save_pretrained(saved)
-    said = r"^The weights of mine changed after .* `snakemake --cores 1 --force results/models/mine\.json`"
+    said = r"^The weights of mine changed after .* `snakemake --cores all --force results/models/mine\.json`"
     with pytest.raises(ValueError, match=said):
         load_model(manifest, "float32", threads=1)
 

@@ -205,6 +205,15 @@ def test_a_wheel_ends_what_a_checkout_began_as_the_checkout_does(small, finished
     assert not jobs(run([beside.with_name("python"), "-m", *shlex.split(told), "--dry-run"], small))
 
 
+def test_an_installed_anchorscope_advises_commands_that_it_has(small, beside, tmp_path):
+    code = "import anchorscope; anchorscope.open('.')"
+    done = subprocess.run([beside.with_name("python"), "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert "`anchorscope run` makes a run" in done.stderr
+    code = "from anchorscope.files.sealed_parquet import command_to_remake; print(command_to_remake(['results/text.parquet']))"
+    advised = shlex.split(run([beside.with_name("python"), "-c", code], tmp_path).stdout)
+    assert "summarise" in jobs(run([beside, *advised[1:], "--dry-run"], small))
+
+
 def test_an_answer_is_scored_without_the_packages_of_the_workflow(small, beside):
     run([beside, "run", "--", DETECTOR], small)
     rows = [{"question": question, "answer": answer} for answer, question in ANSWERS.items()]

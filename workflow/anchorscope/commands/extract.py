@@ -19,14 +19,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("chosen", type=Path, help="results/chosen/{model}/{dataset}/{shard}.parquet")
     parser.add_argument("output", type=Path, help="the folder of activations to write")
     for name, known in (("components", COMPONENTS), ("positions", POSITIONS)):
+        default = getattr(HEADLINE, name)
         parser.add_argument(
-            f"--{name}", nargs="+", choices=known, default=getattr(HEADLINE, name), help="what is kept of every example"
+            f"--{name}",
+            nargs="+",
+            choices=known,
+            default=default,
+            help=f"what is kept of every example, by default {' '.join(default)}",
         )
     parser.add_argument(
         "--knockout",
         type=known_knockout,
         default=EXACT,
-        help=f"what is cut, one of {', '.join(CONTROLS)}, or {EXACT}_w4 to cut in 4 layers up to the one read",
+        help=f"what is cut, one of {', '.join(CONTROLS)}, or {EXACT}_w4 to cut in 4 layers up to the one read; by default "
+        "%(default)s",
     )
 
 

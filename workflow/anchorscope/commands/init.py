@@ -7,6 +7,7 @@ from pathlib import Path
 from anchorscope.files.bundled import ROOT
 
 CONFIG = "config.yaml"
+SCHEMA = Path("workflow", "schemas", "config.schema.yaml")  # to which configs refer
 QUESTIONS = "questions.jsonl"  # of the config that has questions of one's own
 PROFILES = Path("workflow") / "profiles"  # by this name, as a profile names its own scripts
 
@@ -35,7 +36,11 @@ def run(options: argparse.Namespace) -> None:
         for name, source in copies.items():
             target = options.folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copytree(source, target) if source.is_dir() else shutil.copyfile(source, target)
+            if source.is_dir():
+                shutil.copytree(source, target)
+            else:
+                text = source.read_text(encoding="utf-8").replace(SCHEMA.as_posix(), str(ROOT / SCHEMA))
+                target.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ValueError(f"{options.folder} cannot be written: {error.strerror}.") from error
     print(f"Wrote {' and '.join(str(options.folder / name) for name in copies)}. Next:")

@@ -17,10 +17,12 @@ def at_least_one(text: str) -> int:
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
-    parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16", "float16"], default="auto")
-    parser.add_argument("--threads", type=at_least_one, default=usable_cores(), help="CPU threads")
+    dtypes = ["auto", "float32", "bfloat16", "float16"]
+    parser.add_argument(
+        "--dtype", choices=dtypes, default="auto", help="what it computes in; by default what suits the device"
+    )
+    parser.add_argument("--threads", type=at_least_one, default=usable_cores(), help="by default %(default)s")
     parser.add_argument(
         "--batch-tokens", type=at_least_one, help="tokens computed together; by default as many as suit the device"
     )
-    parser.add_argument("--log", type=Path, default=os.devnull, help="a file for the log")
+    parser.add_argument("--log", type=Path, default=os.devnull, help="a file for the log, by default none")

@@ -15,13 +15,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", type=Path, required=True, help="results/models/{model}.json, or a folder with safetensors"
     )
     parser.add_argument("--output", type=Path, help="a file for the scores, in place of the standard output")
-    parser.add_argument("questions", help=f"lines such as {EXAMPLE_LINE}, - for standard input, or a .csv")
+    parser.add_argument("answers", help=f"lines such as {EXAMPLE_LINE}, - for standard input, or a .csv")
 
 
 def run(options: argparse.Namespace) -> None:
     configure_logging(options.log)
     score_file(
-        options.questions,
+        options.answers,
         options.detector,
         options.model,
         target=options.output,

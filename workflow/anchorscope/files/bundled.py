@@ -7,3 +7,10 @@ INSTALLED = LIBRARY / "anchorscope_workflow"  # where pyproject.toml puts the re
 IN_CLONE = not INSTALLED.is_dir()
 ROOT = LIBRARY.parent if IN_CLONE else INSTALLED
 RESOURCES = (LIBRARY if IN_CLONE else INSTALLED / "workflow") / "resources"
+
+
+def run_command(*words: str) -> str:
+    """What a user types to run the workflow with these words; Snakemake finds it by itself in a clone only."""
+    if IN_CLONE:
+        return " ".join(["snakemake", "--cores", "all", *words])
+    return " ".join(["anchorscope", "run", *(["--"] if any(word.startswith("-") for word in words) else []), *words])

@@ -21,6 +21,7 @@ from huggingface_hub.errors import (
 )
 from tenacity import Future, RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
 
+from anchorscope.files.bundled import run_command
 from anchorscope.files.faults import with_those_behind
 from anchorscope.files.identity import read_json
 from anchorscope.files.logs import log
@@ -142,5 +143,5 @@ def _sentence(error: BaseException, kind: str, repo: str, revision: str) -> str:
         )
     return (
         f"The hub cannot be reached from here, and {repo} at {revision} is not complete in the cache: "
-        "run `snakemake fetch` where there is a network, such as a login node, then run again here."
+        f"run `{run_command('fetch')}` where there is a network, such as a login node, then run again here."
     )

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anchorscope.files.atomic import atomic
+from anchorscope.files.bundled import run_command
 from anchorscope.files.identity import canonical_json, versions
 
 PROVENANCE, CHECKS, SEAL = "anchorscope", "anchorscope_checks", "anchorscope_seal"
@@ -50,7 +51,7 @@ class DamagedFileError(ValueError):
 
 
 def command_to_remake(paths: Iterable[Path | str]) -> str:
-    return f"snakemake --cores all --forcerun {' '.join(map(str, paths))}"
+    return run_command("--forcerun", *map(str, paths))
 
 
 class SealedWriter:

@@ -13,6 +13,7 @@ from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
+from anchorscope.files.bundled import run_command
 from anchorscope.files.faults import reason_of
 from anchorscope.files.logs import log
 from anchorscope.models.checks import (
@@ -57,7 +58,7 @@ def load_tokenizer(folder: Path | str, name: str) -> PreTrainedTokenizerBase:
     if gone:
         raise FileNotFoundError(
             f"{', '.join(gone)} in {folder} lead to files that are gone (was a cache cleared?); "
-            f"run `snakemake --cores 1 --force results/models/{name}.json` with the same config."
+            f"run `{run_command('--force', f'results/models/{name}.json')}` with the same config."
         )
     if not any((Path(folder) / file).exists() for file in TOKENIZER_SOURCES):
         raise FileNotFoundError(

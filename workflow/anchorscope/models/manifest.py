@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anchorscope.files.atomic import write_text
+from anchorscope.files.bundled import run_command
 from anchorscope.files.identity import (
     canonical_json,
     file_identity,
@@ -146,5 +147,5 @@ def check_same(manifest: Manifest, what: str, then: str, now: str) -> None:
     if then != now:
         raise ValueError(
             f"The {what} of {manifest.name} changed after it was fetched ({then} then, {now} now); "
-            f"run `snakemake --cores 1 --force results/models/{manifest.name}.json` with the same config."
+            f"run `{run_command('--force', f'results/models/{manifest.name}.json')}` with the same config."
         )

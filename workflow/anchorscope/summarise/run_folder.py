@@ -9,6 +9,7 @@ from typing import Any, cast
 import polars as pl
 
 from anchorscope.files.arguments import is_path
+from anchorscope.files.bundled import run_command
 from anchorscope.files.faults import fault_of_file, reason_of, shortened
 from anchorscope.files.frames import read_frame
 from anchorscope.files.identity import read_json
@@ -46,10 +47,10 @@ def _why_no_run(folder: Path) -> str:
     for place in (folder, folder / "results"):
         if any((place / name).is_dir() for name in BEGUN):
             return (
-                f"The run in {shortened(place)} is not finished: {RECORD} is missing; go on with `snakemake --cores "
-                "all`, with the options of your run."
+                f"The run in {shortened(place)} is not finished: {RECORD} is missing; go on with `{run_command()}`, "
+                "with the options of your run."
             )
-    return f"{shortened(folder)} holds no run: {RECORD} is missing; `snakemake --cores all` makes a run in `results`."
+    return f"{shortened(folder)} holds no run: {RECORD} is missing; `{run_command()}` makes a run in `results`."
 
 
 def file_of_run(folder: Path, *parts: str) -> Path:
@@ -58,7 +59,7 @@ def file_of_run(folder: Path, *parts: str) -> Path:
     if fault := fault_of_file(path):
         raise FileNotFoundError(
             f"{path} {fault}: the run is not finished, or only a part of it is here; in the run's folder, "
-            f"`snakemake --cores all {Path('results', *parts).as_posix()}` makes it, with the options of your run."
+            f"`{run_command(Path('results', *parts).as_posix())}` makes it, with the options of your run."
         )
     return path
 
