@@ -209,7 +209,7 @@ def test_an_installed_anchorscope_advises_commands_that_it_has(small, beside, tm
     code = "import anchorscope; anchorscope.open('.')"
     done = subprocess.run([beside.with_name("python"), "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert "`anchorscope run` makes a run" in done.stderr
-    code = "from anchorscope.files.sealed_parquet import command_to_remake; print(command_to_remake(['results/text.parquet']))"
+    code = "from anchorscope.files.bundled import run_command; print(run_command('--forcerun', 'results/text.parquet'))"
     advised = shlex.split(run([beside.with_name("python"), "-c", code], tmp_path).stdout)
     assert "summarise" in jobs(run([beside, *advised[1:], "--dry-run"], small))
 

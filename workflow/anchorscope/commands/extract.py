@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--knockout",
         type=known_knockout,
         default=EXACT,
-        help=f"what is cut, one of {', '.join(CONTROLS)}, or {EXACT}_w4 to cut in 4 layers up to the one read; by default "
-        "%(default)s",
+        help=f"what is cut, one of {', '.join(CONTROLS)}, or {EXACT}_w4 to cut in 4 layers up to the one read; "
+        "by default %(default)s",
     )
 
 
