@@ -18,7 +18,7 @@ from anchorscope.files.gguf_reader import FastReader
 from anchorscope.models.checks import check_loaded
 
 CHUNK = 2**18  # numbers that a thread makes of packed ones at a time: so many fit into a processor's cache
-SHARD = "1GB"  # of a file with weights; several are hashed at a time
+SHARD = "256MB"  # of a file with weights; several are hashed at a time
 
 
 def convert_gguf(source: Path, target: Path, threads: int) -> None:
