@@ -9,8 +9,8 @@ import polars as pl
 
 from anchorscope.experiments.groups import RULES, Grouping, Groups
 from anchorscope.experiments.names import ACCURACY, ENOUGH, EQUAL_LOGIT, FLIPS, UNSURE
-from anchorscope.summarise.bootstrap import Resamples, ends, interval
-from anchorscope.summarise.curves import Uncertain, over_layers, over_repeats
+from anchorscope.summarise.bootstrap import Resamples, ends, interval, known_mean
+from anchorscope.summarise.curves import Uncertain, over_layers
 from anchorscope.summarise.grouping import by_layer
 
 RATES = (FLIPS, ACCURACY, UNSURE)  # measures in percent; an interval ends at 0 and 100
@@ -60,8 +60,13 @@ def _group_mean(values: Array, mask: Array, grouping: Grouping, resamples: Resam
             return np.stack([(weights @ some.T) / (weights @ of.T) for some, of in zip(values, mask, strict=True)])
 
     once, drawn = means(grouping.stands_for[None]), means(resamples.weights * grouping.stands_for)
-    value = over_repeats(once[None], drawn[None], resamples.factors(grouping.share_learnt))
-    return LayerMeans(count.mean(0), count.min(0), value)
+    return LayerMeans(count.mean(0), count.min(0), _over_repeats(once, drawn, grouping, resamples))
+
+
+def _over_repeats(once: Array, drawn: Array, grouping: Grouping, resamples: Resamples) -> Uncertain:
+    """Averaged over the first axis of [repeats, resamples, layers]."""
+    mean, moved = resamples.over_repeats(once[:, 0], grouping.share_learnt)
+    return Uncertain(mean, known_mean(drawn) + moved)
 
 
 def matched_gap(values: Array, grouping: Grouping, resamples: Resamples) -> LayerMeans:
@@ -81,7 +86,7 @@ def matched_gap(values: Array, grouping: Grouping, resamples: Resamples) -> Laye
         count = groups.sum(-1)  # [groups, layers, bins]
         sizes.append((count * (count.min(0) > 0)).sum(-1))  # of bins that have both groups
     size = np.stack(sizes)  # [repeats, groups, layers]
-    averaged = over_repeats(np.stack(once)[None], np.stack(drawn)[None], resamples.factors(grouping.share_learnt))
+    averaged = _over_repeats(np.stack(once), np.stack(drawn), grouping, resamples)
     return LayerMeans(n=size.sum(1).mean(0), fewest=size.min((0, 1)), value=averaged)
 
 

@@ -23,14 +23,18 @@ class Resamples:
     # [resamples, repeats], factors of the repeats' distances from their mean: a repeat's own variance
     repeats: np.ndarray
 
-    def factors(self, share_learnt: float) -> np.ndarray:
-        """The same for the mean over repeats, whose probes learn from `share_learnt` of the questions.
+    def over_repeats(self, by_repeat: np.ndarray, share_learnt: float) -> tuple[np.ndarray, np.ndarray]:
+        """The mean of estimates [repeats, ..., layers], and how far each resample moves it: [..., resamples, layers].
 
-        These are drawn without replacement. To first order, such draws vary by (1 - share_learnt) / share_learnt of
-        what the whole set of questions would vary by, were it drawn anew. So the repeats tell of both: their mean over
-        other draws from these questions, and what other questions would give.
+        Repeats without an estimate are left out. Their probes learn from `share_learnt` of the questions, which are
+        drawn without replacement. To first order, such draws vary by (1 - share_learnt) / share_learnt of what the
+        whole set of questions would vary by, were it drawn anew. So the repeats tell of both: their mean over other
+        draws from these questions, and what other questions would give.
         """
-        return self.repeats * np.sqrt(1 / self.repeats.shape[1] + share_learnt / (1 - share_learnt))
+        mean = known_mean(by_repeat)
+        apart = np.nan_to_num(by_repeat - mean)
+        factors = self.repeats * np.sqrt(1 / self.repeats.shape[1] + share_learnt / (1 - share_learnt))
+        return mean, factors @ np.moveaxis(apart, 0, -2)
 
 
 def resample(clusters: list[str], repeats: int, bootstrap_draws: int, seed: int) -> Resamples:
@@ -40,6 +44,18 @@ def resample(clusters: list[str], repeats: int, bootstrap_draws: int, seed: int)
     counts = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), size=bootstrap_draws)
     factors = generator.standard_normal((bootstrap_draws, repeats)) / np.sqrt(max(1, repeats - 1))
     return Resamples(counts.astype(np.float32)[:, cluster_of], factors)
+
+
+def known_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """The mean over the first axis, by weights if there are any, without NaN; NaN where there is nothing else."""
+    known = np.isfinite(values)
+    if weights is None and known.all():
+        return values.mean(0)
+    values = np.where(known, values, 0.0)
+    if weights is not None:
+        known, values = known * weights, values * weights
+    total = known.sum(0)
+    return np.divide(values.sum(0), total, where=total > 0, out=np.full(total.shape, np.nan))
 
 
 def group_sums(weights: np.ndarray, inside: np.ndarray, counted: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -14,7 +14,15 @@ import numpy as np
 import polars as pl
 
 from anchorscope.probe.quality import auc
-from anchorscope.summarise.bootstrap import CACHED, Resamples, ends_as_columns, group_means, group_sums, interval
+from anchorscope.summarise.bootstrap import (
+    CACHED,
+    Resamples,
+    ends_as_columns,
+    group_means,
+    group_sums,
+    interval,
+    known_mean,
+)
 from anchorscope.summarise.grouping import RoleResult
 
 QUANTITIES = ("delta_p", "delta_logit")  # in percentage points, and in logits
@@ -88,19 +96,11 @@ def curves_of(sums: GroupSums, resamples: Resamples) -> dict[str, Curve]:
     counts = {"question": inside, "answer": outside, "all": inside + outside}  # [roles, repeats, layers]
     by_repeat = _estimates(sums.once)[..., 0, :]  # [repeats, groups, estimates, layers]
     judged_right = known_mean(by_repeat[:, :, len(QUANTITIES)])  # which is not resampled
-    by_repeat = np.delete(by_repeat, len(QUANTITIES), axis=2)
-    mean = known_mean(by_repeat)
-    apart = np.nan_to_num(by_repeat - mean)
-    factors = resamples.factors(sums.share_learnt)
+    mean, moved = resamples.over_repeats(np.delete(by_repeat, len(QUANTITIES), axis=2), sums.share_learnt)
     few = max(1, CACHED // sums.drawn[..., 0, :].size)
-    parts = [slice(start, start + few) for start in range(0, len(factors), few)]
-    drawn = np.concatenate(
-        [
-            known_mean(_estimates(sums.drawn[..., part, :])) + factors[part] @ np.moveaxis(apart, 0, -2)
-            for part in parts
-        ],
-        axis=-2,
-    )  # [groups, estimates, resamples, layers]
+    starts = range(0, sums.drawn.shape[-2], few)
+    parts = [known_mean(_estimates(sums.drawn[..., start : start + few, :])) for start in starts]
+    drawn = np.concatenate(parts, axis=-2) + moved  # [groups, estimates, resamples, layers]
     found = {}
     for number, (anchor, count) in enumerate(counts.items()):
         delta_p, delta_logit, share = map(Uncertain, mean[number], drawn[number])
@@ -119,29 +119,6 @@ def _estimates(sums: np.ndarray) -> np.ndarray:
     """Each group's means, then its share of all examples: [repeats, groups, values + 1, resamples, layers]."""
     means, shares = group_means(sums)
     return np.concatenate([means, shares[:, :, :, None]], axis=3).mean(0)
-
-
-def over_repeats(once: np.ndarray, drawn: np.ndarray, factors: np.ndarray) -> Uncertain:
-    """Averaged over roles and repeats [roles, repeats, resamples, layers]; repeats without an estimate are left out.
-
-    Each resample adds the repeats' distances from their mean, times its `factors` [resamples, repeats].
-    """
-    by_repeat = once.mean(0)[:, 0]  # [repeats, layers]
-    mean = known_mean(by_repeat)
-    apart = np.nan_to_num(by_repeat - mean)
-    return Uncertain(mean, known_mean(drawn.mean(0)) + factors @ apart)
-
-
-def known_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """The mean over the first axis, by weights if there are any, without NaN; NaN where there is nothing else."""
-    known = np.isfinite(values)
-    if weights is None and known.all():
-        return values.mean(0)
-    values = np.where(known, values, 0.0)
-    if weights is not None:
-        known, values = known * weights, values * weights
-    total = known.sum(0)
-    return np.divide(values.sum(0), total, where=total > 0, out=np.full(total.shape, np.nan))
 
 
 def _gap(question: Curve, answer: Curve, everyone: Curve) -> Curve:

@@ -172,9 +172,9 @@ def _over_repeats(
     Its probes learnt from `share_learnt` of the examples.
     """
     once = np.ones((1, resamples.weights.shape[1]))
-    each = np.array([statistic(of_repeat, once)[0] for of_repeat in values])
-    mean = float(each.mean())
-    if not np.isfinite(mean):
+    each = np.stack([statistic(of_repeat, once) for of_repeat in values])
+    if not np.isfinite(each).all():
         return None, None, None
+    mean, moved = resamples.over_repeats(each, share_learnt)
     drawn = np.mean([statistic(of_repeat, resamples.weights) for of_repeat in values], axis=0)
-    return mean, *ends(drawn + resamples.factors(share_learnt) @ (each - mean))
+    return float(mean[0]), *ends(drawn + moved[:, 0])

@@ -12,14 +12,13 @@ import polars as pl
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import FULL, HALF_A, HONEST, ROLES, SECOND_B
 from anchorscope.probe.quality import auc, delta_p, sigmoid
-from anchorscope.summarise.bootstrap import Resamples, quantiles, resample
+from anchorscope.summarise.bootstrap import Resamples, known_mean, quantiles, resample
 from anchorscope.summarise.curves import (
     QUANTITIES,
     Curve,
     ReferenceLayers,
     curve_rows,
     curves,
-    known_mean,
     reference_curves,
     reference_layers,
     series_row,
