@@ -37,7 +37,7 @@ from rounding import assert_same, of_a_pass, of_probes, of_sureness
 from small_things import FAMILIES, tiny_model
 
 if HAS_TRITON:
-    from anchorscope.engine.kernels import attend_ragged
+    from anchorscope.engine.kernels import attend_ragged, rotate
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 PREFIX = 40
@@ -89,6 +89,16 @@ def test_attention_to_ragged_sequences_is_that_of_a_plain_loop(heads, of_keys, w
     expected = plain_attention(query, keys, values, ragged, scale, softcap)
     # Weights, and what they weigh, are rounded to bfloat16: each moves the sum by half a unit of the largest value.
     assert_same(found.float(), expected, torch.finfo(torch.bfloat16).eps * float(values.abs().max()))
+
+
+@pytest.mark.parametrize("width", [64, 80])
+def test_the_rotary_kernel_turns_pairs_of_numbers_half_a_width_apart(width):
+    torch.manual_seed(0)
+    states, (cos, sin) = torch.randn(1, 7, 5, width).transpose(1, 2), torch.randn(2, 1, 7, width)
+    first, second = states.chunk(2, dim=-1)
+    expected = states * cos[:, None] + torch.cat([-second, first], dim=-1) * sin[:, None]
+    found = rotate(states.cuda().transpose(1, 2).contiguous().transpose(1, 2), cos.cuda(), sin.cuda()).cpu()
+    assert_same(found, expected, 2 * torch.finfo(torch.float32).eps * float(expected.abs().max() + states.abs().max()))
 
 
 @pytest.mark.parametrize(("softcap", "sliding"), [(None, None), (2.0, None), (None, 9), (2.0, 30)])

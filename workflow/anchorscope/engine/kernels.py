@@ -29,17 +29,21 @@ def silu_times(gate: Tensor, up: Tensor) -> Tensor:
 
 
 @triton.jit
-def _rotate(states, cos, sin, heads, half: tl.constexpr, all_heads: tl.constexpr):  # type: ignore[no-untyped-def]
+def _rotate(  # type: ignore[no-untyped-def]
+    states, cos, sin, heads, half, all_heads: tl.constexpr, all_half: tl.constexpr
+):
     token = tl.program_id(0).to(tl.int64)
     head = tl.arange(0, all_heads)[:, None]
-    number = tl.arange(0, half)[None, :]
-    inside = head < heads
+    number = tl.arange(0, all_half)[None, :]
+    there = number < half
+    inside = (head < heads) & there
     first = states + (token * heads + head) * 2 * half + number
-    angle = token * 2 * half + number
+    cos += token * 2 * half + number
+    sin += token * 2 * half + number
     x = tl.load(first, mask=inside).to(tl.float32)
     y = tl.load(first + half, mask=inside).to(tl.float32)
-    new_x = x * tl.load(cos + angle).to(tl.float32) - y * tl.load(sin + angle).to(tl.float32)
-    new_y = y * tl.load(cos + angle + half).to(tl.float32) + x * tl.load(sin + angle + half).to(tl.float32)
+    new_x = x * tl.load(cos, mask=there).to(tl.float32) - y * tl.load(sin, mask=there).to(tl.float32)
+    new_y = y * tl.load(cos + half, mask=there).to(tl.float32) + x * tl.load(sin + half, mask=there).to(tl.float32)
     tl.store(first, new_x.to(states.dtype.element_ty), mask=inside)
     tl.store(first + half, new_y.to(states.dtype.element_ty), mask=inside)
 
@@ -58,6 +62,7 @@ def rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
             heads,
             width // 2,
             triton.next_power_of_2(heads),
+            triton.next_power_of_2(width // 2),
             num_warps=4,
         )
     return states
