@@ -252,6 +252,12 @@ def test_a_group_of_fewer_than_20_is_drawn_faint_and_not_dropped(summary):
     assert np.isnan(heights(full)).tolist() == [True, True, False, False, False, False]
 
 
+def test_a_figure_says_what_faint_means_if_something_is(summary):
+    sure = summary.with_columns(n=pl.lit(50.0), better_than_chance=True)
+    said = [plot_family(table, ["small"], {"popqa": "PopQA"}).get_suptitle() for table in (summary, sure)]
+    assert ["faint: fewer than 20 examples" in text for text in said] == [True, False]
+
+
 def test_a_layer_no_better_than_chance_is_drawn_faint(summary):
     panel = plot_family(summary, ["small"], {"popqa": "PopQA"}).axes[0]
     assert np.isnan(heights(shown(panel)["Q PopQA"])).tolist() == [False] * 5 + [True]

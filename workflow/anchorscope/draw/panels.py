@@ -34,6 +34,7 @@ LOWEST = 0.33  # of the style's height: where titles and legend leave a panel le
 HIGHEST = 3.0  # times as high as without them
 FEW = 20  # groups of fewer examples are drawn faint, and so are layers whose probe is no better than chance
 FAINT = 0.25
+FAINT_MEANS = f"faint: fewer than {FEW} examples, or a probe no better than chance"
 GREY = "0.4"
 LEAST_MARKED, MARKED = 3, 8  # about how many layers of a curve have a marker, the more the wider its panel
 COLUMN = 3.3  # inches: one column of a two-column page
@@ -169,7 +170,8 @@ def _draw_curve(panel: Axes, rows: pl.DataFrame, value: str, *, ends: tuple[str,
     step = max(1, len(layer) // int(np.clip(4 * _width(panel), LEAST_MARKED, MARKED)))
     others = sum(not str(line.get_label()).startswith("_") for line in panel.get_lines())
     marks = slice(others % step, None, step)
-    panel.plot(layer, middle, markevery=marks, **look, alpha=FAINT)
+    if np.isfinite(np.where(sure, np.nan, middle)).any():
+        panel.plot(layer, middle, markevery=marks, **look, alpha=FAINT)
     panel.plot(layer, np.where(sure, middle, np.nan), markevery=marks, **look, label=label)
     panel.fill_between(layer, low, high, where=sure, color=look["color"], alpha=0.15, linewidth=0)
 
@@ -308,7 +310,9 @@ def grid(
         _name_columns(panels, columns, below)
         add_legend(figure, together, last, key)
         # With what a reader must know before taking the figure for the published one.
-        lines = "\n".join([heading, *notes(summary, view.models, view.datasets), view.note]).splitlines()
+        faint = any(line.get_alpha() == FAINT for panel in panels.flat for line in panel.get_lines())
+        known = [FAINT_MEANS * faint, *notes(summary, view.models, view.datasets), view.note]
+        lines = "\n".join(filter(None, [heading, *known])).splitlines()
         figure.suptitle("\n".join(_folded(line, width, "figure.titlesize") for line in lines), color="0.35")
         least = LOWEST * view.style.height * min(first_height, row_height) * shares.min()
         _lay_out(figure, least, HIGHEST * height)
