@@ -290,7 +290,7 @@ class Steps:
     def begin(self, past: Past, prefix: int, places: np.ndarray, lengths: np.ndarray, tokens: Tensor) -> None:
         """Lay out answers: where their own tokens are in the pools, how many these are, and what comes next."""
         shared = {
-            layer: (_first(_scored(keys, values), prefix), _first(values, prefix))
+            layer: (_scored(_first(keys, prefix), values), _first(values, prefix))
             for layer, (keys, values) in past.pools.items()
         }
         self.rows, self.taken = np.arange(len(places)), int(lengths.max())
