@@ -19,7 +19,7 @@ from anchorscope.draw.figures import (
     intervention_title,
     limits,
 )
-from anchorscope.draw.panels import ANCHOR_LETTERS, FAINT, FEW, GREY, MARKED, NULL_LABEL, Style, View
+from anchorscope.draw.panels import ANCHOR_LETTERS, FAINT, FAINT_MEANS, GREY, MARKED, NULL_LABEL, Style, View
 from anchorscope.extract.axes import COMPONENTS, window_of
 from anchorscope.report.page import render
 from anchorscope.summarise.claims_page import LOGITS_TITLES
@@ -79,7 +79,7 @@ def chart_section(spec: Mapping | None, style: Style) -> Markup:
     colours = [BAND, *(to_hex(look["color"]) for look in style.looks)]
     return render(
         "chart.html",
-        few=FEW,
+        faint=FAINT_MEANS.capitalize(),
         spec=spec,
         colours={colour: for_dark(colour) for colour in colours},
         meanings=RULE_CHOICES
