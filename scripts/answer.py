@@ -4,10 +4,10 @@ Writes one row per question: the answer's text and token ids, whether it is righ
 answer tokens.
 """
 
+from anchorscope import job
 from anchorscope.answer.answers import AnswerSettings, answer_file
-from anchorscope.files.logs import configure_logging
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 answer_file(
     snakemake.input.questions,
     manifest=snakemake.input.manifest,

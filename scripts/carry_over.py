@@ -6,12 +6,12 @@ What shares a question or a subject with the tested dataset is left out of train
 
 import json
 
+from anchorscope import job
 from anchorscope.detect.scoring import carry_over
-from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 from anchorscope.probe.pooled import by_dataset
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 datasets = json.loads(snakemake.params.datasets)
 of_kind = {kind: by_dataset(some, datasets) for kind, some in snakemake.input.items()}
 carry_over(

@@ -4,10 +4,10 @@ Writes their rows, in the order in which they are analysed, each with how many a
 metadata say how many answers there were of each verdict.
 """
 
+from anchorscope import job
 from anchorscope.choose.balance import choose_file
-from anchorscope.files.logs import configure_logging
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 choose_file(
     snakemake.input[0],
     target=snakemake.output[0],

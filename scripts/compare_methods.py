@@ -9,13 +9,13 @@ from pathlib import Path
 
 import yaml
 
+from anchorscope import job
 from anchorscope.detect.compare import Described, gather_detection
 from anchorscope.files.identity import read_json
-from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import provenance
 from anchorscope.summarise.tables import write_tables
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 pairs = [(model, dataset) for model, dataset in json.loads(snakemake.params.pairs)]
 models = list(dict.fromkeys(model for model, _ in pairs))
 tables, about = gather_detection(

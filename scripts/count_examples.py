@@ -5,11 +5,11 @@ Writes one row per model and dataset, and one per dataset and reason why its row
 
 import json
 
+from anchorscope import job
 from anchorscope.files.csv_file import write_csv
-from anchorscope.files.logs import configure_logging
 from anchorscope.summarise.counts import count_examples, count_questions
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 questions = dict(zip(json.loads(snakemake.params.datasets), snakemake.input.questions, strict=True))
 examples = count_examples(pairs=json.loads(snakemake.params.pairs), questions=questions, chosen=snakemake.input.chosen)
 write_csv(snakemake.output.examples, examples)

@@ -3,8 +3,8 @@
 Writes a manifest that names the trained model's folder: its config and tokenizer are used, its weights are not.
 """
 
-from anchorscope.files.logs import configure_logging
+from anchorscope import job
 from anchorscope.models.manifest import Manifest, salmon_of
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 salmon_of(Manifest.read(snakemake.input[0])).write(snakemake.output[0])

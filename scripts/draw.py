@@ -5,13 +5,13 @@ Figures of a run, or those of detection: whatever the tables are given for.
 
 import json
 
+from anchorscope import job
 from anchorscope.draw.sheets import Source, draw_all
 from anchorscope.extract.axes import Headline
-from anchorscope.files.logs import configure_logging
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.summarise.wording import unprobed
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 models, datasets = dict(json.loads(snakemake.params.models)), dict(json.loads(snakemake.params.datasets))
 tables = {name: path for name, path in snakemake.input.items() if name != "style"}
 draw_all(

@@ -10,13 +10,13 @@ import os
 # Units are estimated side by side; a matrix product that took as many threads again would only wait for them.
 os.environ.update(dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1"))
 
+from anchorscope import job
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
-from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
 from anchorscope.summarise.pair_tables import label_errors, summary_tables
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 settings = {"bootstrap_draws": snakemake.params.bootstrap_draws, "seed": snakemake.params.seed}
 
 

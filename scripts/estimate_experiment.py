@@ -3,13 +3,13 @@
 The table is empty where nothing was probed.
 """
 
+from anchorscope import job
 from anchorscope.experiments.catalogue import estimate_experiment
 from anchorscope.experiments.record import Material
 from anchorscope.extract.axes import Headline
-from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 name = snakemake.wildcards.experiment
 settings = {"bootstrap_draws": snakemake.params.bootstrap_draws, "seed": snakemake.params.seed}
 given = Material(dict(snakemake.input.items()), Headline.from_json(snakemake.params.headline), **settings)

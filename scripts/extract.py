@@ -7,11 +7,11 @@ prompt, intervention and layer. The clean passes are in the files of the first k
 import json
 from pathlib import Path
 
+from anchorscope import job
 from anchorscope.extract.axes import Grid
 from anchorscope.extract.job import ExtractSettings, extract_file
-from anchorscope.files.logs import configure_logging
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 extract_file(
     snakemake.input.chosen,
     manifest=snakemake.input.manifest,

@@ -7,10 +7,10 @@ no safetensors where the weights are random) and a manifest that describes it.
 import json
 from pathlib import Path
 
-from anchorscope.files.logs import configure_logging
+from anchorscope import job
 from anchorscope.models.fetch import fetch_model
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 fetch_model(
     name=snakemake.wildcards.model,
     source=json.loads(snakemake.params.source),

@@ -7,11 +7,12 @@ dataset at its pinned revision.
 import json
 from pathlib import Path
 
-from anchorscope.files.logs import configure_logging, log
+from anchorscope import job
+from anchorscope.files.logs import log
 from anchorscope.files.sealed_parquet import provenance
 from anchorscope.questions.local_rows import copy_rows
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 origin = json.loads(snakemake.params.origin)
 metadata = provenance(stage="fetch", dataset=snakemake.wildcards.dataset, origin=origin, code=snakemake.params.code)
 target = Path(snakemake.output[0])

@@ -3,11 +3,11 @@
 Writes one row per example. Where the answers are too few to probe, the table is empty and says why in its metadata.
 """
 
+from anchorscope import job
 from anchorscope.detect.gates import fit_gates
-from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 fit_gates(
     snakemake.input,
     dataset=snakemake.wildcards.dataset,

@@ -4,10 +4,10 @@ Writes one row per usable question. The file's metadata and the log say how many
 dropped, and why.
 """
 
-from anchorscope.files.logs import configure_logging
+from anchorscope import job
 from anchorscope.questions.normalize import normalize_file
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 normalize_file(
     snakemake.input[0],
     snakemake.output[0],

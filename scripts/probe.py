@@ -7,12 +7,12 @@ component and position.
 
 import json
 
+from anchorscope import job
 from anchorscope.extract.axes import Grid
-from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 from anchorscope.probe.job import probe_answers
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 probe_answers(
     snakemake.input.activations,
     snakemake.input.chosen,

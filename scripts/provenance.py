@@ -5,12 +5,12 @@ Writes one JSON file that is the same whenever these are, wherever and whenever 
 
 import json
 
+from anchorscope import job
 from anchorscope.files.atomic import write_text
 from anchorscope.files.identity import read_json
-from anchorscope.files.logs import configure_logging
 from anchorscope.files.run_record import run_record
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 record = run_record(
     snakemake.input.manifests,
     results=[*snakemake.input.answers, *snakemake.input.activations],

@@ -5,12 +5,12 @@ Writes one JSON file: the licence of each model and of each dataset, as stated t
 
 import json
 
+from anchorscope import job
 from anchorscope.files.atomic import write_text
 from anchorscope.files.identity import read_json
 from anchorscope.files.licences import licence_of
-from anchorscope.files.logs import configure_logging
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 manifests = map(read_json, snakemake.input)
 sources = {
     "models": {manifest["name"]: manifest["source"] for manifest in manifests},

@@ -6,12 +6,12 @@ Writes one row per component, position and reader. Where nothing was probed, the
 import polars as pl
 import torch
 
+from anchorscope import job
 from anchorscope.files.frames import read_frame
-from anchorscope.files.logs import configure_logging
 from anchorscope.probe.readers import LOGITS_NEEDED, TEXT_NEEDED, text_table
 from anchorscope.probe.written import write_derived
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 torch.set_num_threads(snakemake.threads)
 write_derived(
     snakemake.output,

@@ -2,11 +2,11 @@
 
 import json
 
+from anchorscope import job
 from anchorscope.extract.axes import Headline
-from anchorscope.files.logs import configure_logging
 from anchorscope.report.job import write_report
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 write_report(
     dict(snakemake.input.items()),
     snakemake.output[0],

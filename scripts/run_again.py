@@ -5,13 +5,13 @@ and the answer's state for each gate and amount, beside the clean state of the q
 probed, the table of states is empty.
 """
 
+from anchorscope import job
 from anchorscope.answer.prompts import PromptSet
 from anchorscope.detect.again import AgainSettings, run_again
 from anchorscope.extract.axes import Headline
-from anchorscope.files.logs import configure_logging
 from anchorscope.models.manifest import Manifest
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 run_again(
     snakemake.input.chosen,
     gates=snakemake.input.gates,

@@ -4,11 +4,11 @@ Writes one row per example, layer and flow: from the exact question words, and f
 was probed, the table is empty.
 """
 
+from anchorscope import job
 from anchorscope.experiments.measure_saliency import SaliencySettings, saliency_file
 from anchorscope.extract.axes import Headline
-from anchorscope.files.logs import configure_logging
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 saliency_file(
     snakemake.input.activations,
     chosen=snakemake.input.chosen,

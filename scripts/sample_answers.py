@@ -3,10 +3,10 @@
 Writes one row per analysed example, with the texts.
 """
 
+from anchorscope import job
 from anchorscope.detect.samples import SampleSettings, sample_file
-from anchorscope.files.logs import configure_logging
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 sample_file(
     snakemake.input.chosen,
     manifest=snakemake.input.manifest,

@@ -4,11 +4,11 @@ Writes a table like the delta table, with what was put in the place of which tok
 probe, it is empty and says why in its metadata.
 """
 
+from anchorscope import job
 from anchorscope.experiments.score_replaced import score_files
-from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 score_files(
     snakemake.input.activations,
     probes=snakemake.input.probes,

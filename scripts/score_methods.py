@@ -4,11 +4,11 @@ Writes one row per method and example. Where the answers are too few to probe, t
 metadata.
 """
 
+from anchorscope import job
 from anchorscope.detect.scoring import score_methods
-from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 files = dict(snakemake.input.items())
 score_methods(
     files,

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import yaml
 
+from anchorscope import job
 from anchorscope.experiments.summarise_job import summarise_files
 from anchorscope.extract.axes import Headline
-from anchorscope.files.logs import configure_logging
 from anchorscope.summarise.findings import Comparison
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 summarise_files(
     dict(snakemake.input.items()),
     outputs=dict(snakemake.output.items()),

@@ -2,11 +2,11 @@
 
 import json
 
-from anchorscope.files.logs import configure_logging
+from anchorscope import job
 from anchorscope.files.sealed_parquet import provenance
 from anchorscope.summarise.tables import gather, read_coverage, write_tables
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 name, files = snakemake.wildcards.experiment, list(snakemake.input)
 coverage = read_coverage(json.loads(snakemake.params.pairs), files)
 tables = gather(coverage, files={name: files}, sources=json.loads(snakemake.params.sources))

@@ -5,15 +5,15 @@ Writes one row per rule, layer and example. Where nothing was probed, the table 
 
 import torch
 
+from anchorscope import job
 from anchorscope.experiments.groups import read_groups
 from anchorscope.experiments.tell_groups import read_group_states, tell_groups
 from anchorscope.extract.axes import EXACT, Headline
 from anchorscope.extract.store import open_activations
 from anchorscope.files.frames import read_frame
-from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 torch.set_num_threads(snakemake.threads)
 headline = Headline.from_json(snakemake.params.headline)
 write_derived(

@@ -6,12 +6,12 @@ Where no dataset has enough answers to probe, both say so.
 
 import json
 
+from anchorscope import job
 from anchorscope.detect.train_detector import train_detector
-from anchorscope.files.logs import configure_logging
 from anchorscope.probe.fitting import begin_fitting
 from anchorscope.probe.pooled import by_dataset
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 train_detector(
     by_dataset(snakemake.input.activations, json.loads(snakemake.params.datasets)),
     snakemake.input.manifest,

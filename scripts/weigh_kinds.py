@@ -6,13 +6,13 @@ Writes how well each account predicts held-out examples (accounts), and what tel
 
 import polars as pl
 
+from anchorscope import job
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
-from anchorscope.files.logs import configure_logging
 from anchorscope.probe.written import write_derived
 from anchorscope.summarise.weigh_kinds import FORMS_NEEDED, weigh_kinds
 
-configure_logging(snakemake.log[0])
+job.begin(snakemake.log[0])
 settings = {"bootstrap_draws": snakemake.params.bootstrap_draws, "seed": snakemake.params.seed}
 write_derived(
     [snakemake.output.accounts, snakemake.output.told_apart],

@@ -12,6 +12,7 @@ import pytest
 
 from anchorscope.files import logs
 from anchorscope.files.logs import meter, progress
+from small_things import ROOT
 
 
 class Terminal(io.StringIO):
@@ -95,3 +96,21 @@ def fail(line: str, folder: Path) -> tuple[subprocess.CompletedProcess, str]:
     done = subprocess.run([sys.executable, "job.py"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 1
     return done, (folder / "job.log").read_text(encoding="utf-8")
+
+
+def test_what_a_job_imports_is_not_searched_for_garbage():
+    words = """
+import gc, os
+from anchorscope import job
+before = gc.isenabled()
+job.begin(os.devnull)
+print(before, gc.isenabled(), gc.get_freeze_count() > 0)
+"""
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)
+    assert done.stdout == "False True True\n"
+
+
+def test_every_script_imports_that_before_all_else_of_the_library():
+    for script in (ROOT / "scripts").glob("*.py"):
+        imports = [line for line in script.read_text(encoding="utf-8").splitlines() if line.startswith("from anchors")]
+        assert imports[0] == "from anchorscope import job", script.name

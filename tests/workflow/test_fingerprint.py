@@ -109,6 +109,7 @@ FRAMES = {
             {"normalize", "answer", "extract", "saliency", "summarise", "draw", *ASKING, *OF_FORMS},
         ),
         ("files/logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
+        ("job.py", "gc.disable()", "gc.enable()", set()),
         ("draw/panels.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "report"}),
         ("detect/compare.py", "np.arange(1, 101)", "np.arange(2, 101)", {"compare_methods", "report"}),
         ("files/frames.py", "ROWS = 100_000", "ROWS = 50_000", FRAMES),

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from anchorscope.files.atomic import atomic
 
 PACKAGE = Path(__file__).resolve().parent
-WITHOUT_EFFECT = frozenset([PACKAGE / "files/logs.py"])  # what a job says does not change what it computes
+# What a job says, and how it begins, does not change what it computes.
+WITHOUT_EFFECT = frozenset([PACKAGE / "files/logs.py", PACKAGE / "job.py"])
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # the lists of statements that a statement may hold
 
 

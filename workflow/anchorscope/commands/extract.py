@@ -37,14 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from anchorscope import job
     from anchorscope.answer.prompts import PromptSet
     from anchorscope.extract.job import ExtractSettings, extract_file
     from anchorscope.files.faults import check_file
-    from anchorscope.files.logs import configure_logging
     from anchorscope.files.sealed_parquet import made_from
     from anchorscope.fingerprint import fingerprint, read_sources
 
-    configure_logging(options.log)
+    job.begin(options.log)
     check_file(options.manifest, "name a model's manifest, such as results/models/mine.json")
     check_file(options.chosen, "name a file of results/chosen")
     made = made_from(options.chosen)

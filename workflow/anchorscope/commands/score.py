@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
+from anchorscope import job
 from anchorscope.commands.models import add_model_arguments
 from anchorscope.detect.score_file import EXAMPLE_LINE, score_file
-from anchorscope.files.logs import configure_logging
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    configure_logging(options.log)
+    job.begin(options.log)
     score_file(
         options.answers,
         options.detector,

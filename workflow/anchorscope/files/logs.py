@@ -1,6 +1,5 @@
 """What a job says while it runs: messages and progress, in its log file and on the screen."""
 
-import gc
 import linecache
 import logging
 import os
@@ -28,7 +27,6 @@ def configure_logging(path: Path | str) -> None:
     Where no log is kept, the standard error gets everything, unless it is a terminal: there, log lines would break up
     the progress line.
     """
-    gc.freeze()  # imports stay in memory: searching them for garbage takes a second, and one more at exit
     to_screen = logging.StreamHandler()
     kept = Path(path) != Path(os.devnull)
     to_screen.setLevel(logging.WARNING if kept or sys.stderr.isatty() else logging.INFO)
