@@ -66,6 +66,22 @@ def test_samples_are_those_of_recomputing_the_whole_text_for_each_token(family):
     assert len({len(one.ids) for mine in said for one in mine}) > 2, "all samples stop together"
 
 
+def test_looking_at_tokens_only_when_the_next_are_under_way_changes_no_answer():
+    """As where there is a GPU: steps go on with answers that have ended, and one step may be for nothing."""
+    model, asked, numbers = tiny_model("llama", VOCABULARY), prompts(4), uniforms(4, 3, 20)
+    expected = drawn(model, asked, numbers)
+    with packed_attention(model), torch.inference_mode():
+        continuing = Continuing(model, model.lm_head, Prompts(asked, stops(every=9), 20, numbers))
+        continuing.ahead = True
+        found = continuing.run([0, 1, 2, 3])
+    assert len({len(one.ids) for mine in found for one in mine}) > 2, "all samples stop together"
+    rounding = of_sureness(model, max(map(len, asked)) + 20)
+    for mine, others in zip(found, expected, strict=True):
+        for one, other in zip(mine, others, strict=True):
+            assert one.ids == other.ids
+            assert_same([one.logprobs, one.entropies], [other.logprobs, other.entropies], rounding)
+
+
 def test_both_paths_draw_the_same(monkeypatch):
     model, asked, numbers = tiny_model("qwen3", VOCABULARY), prompts(5), uniforms(5, 3, 6)
     packed = drawn(model, asked, numbers)

@@ -16,7 +16,7 @@ from anchorscope.engine.packing import Pack, trunk
 from anchorscope.engine.packs import Openings, run_decoder
 from anchorscope.engine.parts import decoder_of, hooked, input_device, swapped
 from anchorscope.engine.self_check import EnginePath
-from anchorscope.engine.steps import Chosen, Head, Steps, choose_tokens, room_for
+from anchorscope.engine.steps import Arrive, Chosen, Head, Steps, choose_tokens, room_for
 from anchorscope.engine.work import Prompts, Said
 
 # A batch is planned by tokens. A prompt counts for so many at least, and each of several samples for so many: a step of
@@ -71,6 +71,10 @@ class Continuing:
         else:
             self.openings = Openings(model, [prompt[:-1] for prompt in work.prompts])
             self.steps = Steps(model, head, draws=work.uniforms is not None)
+            self.stops = work.stops.cpu().numpy()
+            # A GPU computes the next step while the host looks at the tokens of the last. An answer that these end is
+            # then computed for one token more, for which a processor does not have the time.
+            self.ahead = self.steps.graphs
 
     def sizes(self, batch_tokens: int) -> list[int]:
         """How many tokens each prompt adds to a batch of so many: at least its share of the memory for slots."""
@@ -101,26 +105,30 @@ class Continuing:
 
     def _packed(self, batch: list[int], drawn: Tensor | None, head: Head) -> list[Said]:
         """Step by step; an answer that has reached a stop token does not go on."""
-        work, steps = self.work, self.steps
-        count, most = len(batch) * work.copies, work.max_new_tokens
-        told = [np.zeros((count, most), dtype) for dtype in (np.int64, np.float32, np.float32)]
-        going, lengths = np.arange(count), np.zeros(count, np.int64)
+        answers = _Answers(len(batch) * self.work.copies, self.work.max_new_tokens, self.stops)
         try:
-            chosen = self._first(batch, drawn, head)
-            while True:
-                for table, part in zip(told, chosen, strict=True):
-                    table[going, lengths[going]] = part.cpu().numpy()
-                stopped = work.stops.to(chosen.ids.device)[chosen.ids].cpu().numpy()
-                lengths[going] += 1
-                left = np.flatnonzero(~stopped & (lengths[going] < most))
-                going = going[left]
-                if not len(going):
-                    break
-                chosen = steps.next(left, None if drawn is None else drawn[going, lengths[going]])
+            new = np.arange(answers.count), self._first(batch, drawn, head).arriving()
+            for step in range(1, answers.most):
+                if not self.ahead:
+                    answers.take(*new)
+                following = self._next(answers, new[0], None if drawn is None else drawn[:, step])
+                if self.ahead:
+                    answers.take(*new)
+                if following is None:
+                    return answers.said()
+                new = following
+            answers.take(*new)
         except BaseException:
-            steps.forget()  # so that a smaller batch has the memory
+            self.steps.forget()  # so that a smaller batch has the memory
             raise
-        return [Said(*(table[row, :length].tolist() for table in told)) for row, length in enumerate(lengths)]
+        return answers.said()
+
+    def _next(self, answers: "_Answers", rows: np.ndarray, drawn: Tensor | None) -> tuple[np.ndarray, Arrive] | None:
+        """Those of the last step's answers that go on, as far as is known, and their next tokens, on their way."""
+        going = np.flatnonzero(~answers.ended[rows])
+        if not len(going):
+            return None
+        return rows[going], self.steps.next(going, None if drawn is None else drawn[rows[going]]).arriving()
 
     def _first(self, batch: list[int], drawn: Tensor | None, head: Head) -> Chosen:
         """The first tokens of the answers. What is not known of the prompts is computed, once for all their answers."""
@@ -156,6 +164,27 @@ class Continuing:
                 count = int(end.int().argmax()) + 1 if end.any() else len(end)
                 answers[index] = Said(*(part[:count].tolist() for part in row))
         return [answers[index] for index in range(len(rows))]
+
+
+class _Answers:
+    """What is known of the answers of a batch."""
+
+    def __init__(self, count: int, most: int, stops: np.ndarray):
+        self.count, self.most, self.stops = count, most, stops
+        self.parts = [np.zeros((count, most), dtype) for dtype in (np.int64, np.float32, np.float32)]  # as of `Chosen`
+        self.lengths, self.ended = np.zeros(count, np.int64), np.zeros(count, bool)
+
+    def take(self, rows: np.ndarray, arrive: Arrive) -> None:
+        """The next tokens of some answers, when they have arrived. Those of answers that had ended mean nothing."""
+        new, own = arrive(), ~self.ended[rows]
+        going = rows[own]
+        for known, part in zip(self.parts, new, strict=True):
+            known[going, self.lengths[going]] = part[own]
+        self.lengths[going] += 1
+        self.ended[going] = self.stops[new[0][own]]
+
+    def said(self) -> list[Said]:
+        return [Said(*(part[row, :length].tolist() for part in self.parts)) for row, length in enumerate(self.lengths)]
 
 
 # Of tokens [rows, length], stops, the limit, and a choice for all rows: new tokens [rows, at most the limit].

@@ -38,6 +38,7 @@ SLOT_SHARE = 0.3
 
 Head = Callable[[Tensor], Tensor]  # logits [rows, vocabulary] of a decoder's states [rows, width]
 ByLayer = dict[int, tuple[Tensor, Tensor]]  # keys and values by layer
+Arrive = Callable[[], list[np.ndarray]]  # waits for what is on its way to the host
 
 
 class Chosen(NamedTuple):
@@ -46,6 +47,18 @@ class Chosen(NamedTuple):
     ids: Tensor
     logprobs: Tensor
     entropies: Tensor
+
+    def arriving(self) -> Arrive:
+        """Begin to copy it to the host. Who waits for that does not wait for what is computed afterwards."""
+        copies = [part.to("cpu", non_blocking=True) for part in self]  # into pinned memory
+        copied = torch.cuda.current_stream(self.ids.device).record_event() if self.ids.is_cuda else None
+
+        def arrive() -> list[np.ndarray]:
+            if copied:
+                copied.synchronize()
+            return [copy.numpy() for copy in copies]
+
+        return arrive
 
 
 def choose_tokens(logits: Tensor, uniform: Tensor | None) -> Chosen:
