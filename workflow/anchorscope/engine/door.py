@@ -13,7 +13,7 @@ from anchorscope.engine.batches import run_batches
 from anchorscope.engine.continuing import Continuing, Head, find_head
 from anchorscope.engine.gradients import ready
 from anchorscope.engine.packs import Packs
-from anchorscope.engine.parts import check_components, find_parts, in_eval_mode
+from anchorscope.engine.parts import check_components, find_parts, in_use
 from anchorscope.engine.passes import Recorder, Rows
 from anchorscope.engine.self_check import EnginePath, choose_path, relative_difference, shortest_window
 from anchorscope.engine.work import Item, Prompts, Route, Said, Verdicts, Work, beginning, shared_tokens
@@ -60,7 +60,7 @@ class Engine:
         """Find out how a work is run; None where there is nothing to run. Refuses what cannot be, in one sentence."""
         if not work.items:
             return None
-        with in_eval_mode(self.model):
+        with in_use(self.model):
             path = self._path_for(work.items)
             check_components(path.parts, work.components, path.kind)
             return self._windowed(path, work) if work.window and path.name == "packed" else path
@@ -80,7 +80,7 @@ class Engine:
         path = path or self.prepare(work)
         if path is None:
             return
-        with in_eval_mode(self.model), path.running(self.model), Recorder(path.parts, work) as recorder:
+        with in_use(self.model), path.running(self.model), Recorder(path.parts, work) as recorder:
             window = None if work.window is None else min(work.window, self.layers)
             lowered: Packs | Rows = (
                 Packs(self.model, work.items, self.layers, window, recorder.last)
@@ -101,7 +101,7 @@ class Engine:
         Nothing is padded, shared or hidden, so nothing has to be tried before.
         """
         check_length(len(_longest(work.items)), self.model.config)
-        with in_eval_mode(self.model):
+        with in_use(self.model):
             parts = find_parts(self.model)
             check_components(parts, work.components, self.model.config.get_text_config().model_type)
             rows = Rows(self.model, parts, work.items)
@@ -114,7 +114,7 @@ class Engine:
         """Logits [tokens that are read, items, vocabulary] of items of one trunk."""
         if not items:
             return
-        with in_eval_mode(self.model):
+        with in_use(self.model):
             path, head = self._with_head(self._path_for(items), _longest(items))
             with path.running(self.model):
                 lowered: Packs | Rows = (
@@ -137,7 +137,7 @@ class Engine:
         if not found:
             return found
         longest = max(work.prompts, key=len)
-        with in_eval_mode(self.model):
+        with in_use(self.model):
             path = self._path(longest, lambda: [prompt[:-1] for prompt in work.prompts], more=work.max_new_tokens)
             path, head = self._with_head(path, longest)
             with path.running(self.model):
@@ -153,7 +153,7 @@ class Engine:
     def flows(self, routes: list[Route], verdicts: Verdicts, component: str, what: str) -> Tensor:
         """How much of the probes' verdicts flows along each route, [layers, flows, routes]."""
         found = torch.empty(len(verdicts.layers), len(routes[0].keys), len(routes))
-        with in_eval_mode(self.model), own_attention(self.model, "eager"), torch.no_grad():
+        with in_use(self.model), own_attention(self.model, "eager"), torch.no_grad():
             gradients = ready(self.model, find_parts(self.model), routes, verdicts, component)
 
             def run(batch: list[int]) -> None:

@@ -127,14 +127,20 @@ def swapped(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 @contextmanager
-def in_eval_mode(model: PreTrainedModel) -> Iterator[None]:
-    """Switch off what is done in training only, while the block runs."""
-    was_training = model.training
+def in_use(model: PreTrainedModel) -> Iterator[None]:
+    """Switch off what is done in training only, while the block runs.
+
+    And cuDNN's attention, which GPUs that have it take first: it makes a plan for every shape of a batch, and that
+    takes longer than all the batch.
+    """
+    was_training, took_cudnn = model.training, torch.backends.cuda.cudnn_sdp_enabled()
     model.eval()
+    torch.backends.cuda.enable_cudnn_sdp(False)
     try:
         yield
     finally:
         model.train(was_training)
+        torch.backends.cuda.enable_cudnn_sdp(took_cudnn)
 
 
 def first_tensor(output: Any) -> Tensor | None:
