@@ -1,6 +1,7 @@
 """Is an answer right, wrong or a refusal?"""
 
 import json
+import sys
 import unicodedata
 from itertools import product
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from anchorscope.questions.normalize import mostly_english
 from anchorscope.text.content_words import WORD
 from anchorscope.text.grading import label
-from anchorscope.text.normal_words import LATIN_LETTERS, bare_words, compared_words, normal_words, texts
+from anchorscope.text.normal_words import LATIN_LETTERS, Span, bare_words, compared_words, normal_words, texts
 from anchorscope.text.normal_words import NORMAL_WORD as ANY_WORD
 from anchorscope.text.refusals import is_refusal
 from anchorscope.text.short_answer import short_answer
@@ -218,6 +219,17 @@ def test_a_list_is_one_short_answer_in_every_sentence(listed):
 def test_what_follows_a_comma_is_a_list_only_where_it_is_more_of_the_same(answer):
     span = short_answer(answer)
     assert answer[span.start : span.end] == "Oslo"
+
+
+@pytest.mark.parametrize("category", ["So", "Nl", "No"])
+def test_a_symbol_that_is_read_as_a_word_is_an_answer(category):
+    """Such as "Ⓞ", for a blood type."""
+    symbols = [char for char in map(chr, range(sys.maxunicode)) if unicodedata.category(char) == category]
+    words = [char for char in symbols if bare_words(char)]
+    assert words
+    for char in words:
+        verdict = label(char, [char], "which is it?")
+        assert (verdict.right, verdict.exact) == (True, Span(0, 1)), char
 
 
 @EACH

@@ -323,4 +323,4 @@ def _trimmed(text: str, start: int, end: int) -> Span | None:
 
 
 def _has_word(text: str) -> bool:
-    return LETTER.search(text) is not None
+    return LETTER.search(text) is not None or bool(bare_words(text))  # a symbol may be read as a letter: "Ⓞ"
