@@ -552,7 +552,7 @@ def test_the_means_of_all_groups_at_once_are_those_of_each():
     of_all = [weighted_mean(weights, mask.astype(float), counted) for mask in groups]
     terms, largest = 12 + 1, np.abs(values).max()  # examples, and the quotient
     assert_same(means, expected, of_sums(terms, largest, weights.dtype))
-    assert_same(shares, of_all, of_sums(terms, largest=1.0))  # counts are exact in any dtype
+    assert_same(shares, of_all, of_sums(1, 1.0, weights.dtype))  # a quotient of counts, which are exact in any dtype
     assert np.isnan(means).any()
     assert np.isnan(shares).any()
     means, _ = group_means(group_sums(weights.astype(np.float64), inside, counted, values))

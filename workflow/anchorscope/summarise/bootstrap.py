@@ -76,7 +76,6 @@ def group_means(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     After both groups, all examples are a third. Means are [..., groups, values, resamples, layers], NaN where a
     resample has none of the group; shares [..., groups, resamples, layers].
     """
-    sums = sums.astype(np.float64)
     sums = np.concatenate([sums, sums.sum(-4, keepdims=True)], axis=-4)
     sizes = sums[..., 0, :, :]
     with np.errstate(invalid="ignore", divide="ignore"):
