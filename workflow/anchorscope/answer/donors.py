@@ -2,8 +2,10 @@
 
 import hashlib
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import pyarrow as pa
 
@@ -25,49 +27,55 @@ class Lengths:
     whole: int
 
 
-@dataclass(frozen=True)
-class _Asked:
-    id: str
-    subject: str | None
-    gold: frozenset[str]  # normalised
-
-    def about_another(self, other: "_Asked") -> bool:
-        """Whether it is another question, about another subject and with another answer."""
-        same_subject = self.subject is not None and self.subject == other.subject
-        return self.id != other.id and not same_subject and self.gold.isdisjoint(other.gold)
-
-
 def find_donors(rows: Sequence[dict], lengths: Sequence[Lengths]) -> list[dict[str, str | None]]:
     """The donors of every answered question of a shard, by column; None where there is none.
 
     `donor_wrong` and `donor_right` were answered so and have as many exact question tokens, or the nearest number.
     `other` has as many tokens in all. Of several that are as near, one is drawn by the example's own seed.
     """
-    asked = [
-        _Asked(row["id"], row["subject"], frozenset(" ".join(bare_words(alias)) for alias in row["gold"]))
-        for row in rows
-    ]
+    ids, alike = [row["id"] for row in rows], _about_the_same(rows)
     exact, whole = [length.exact for length in lengths], [length.whole for length in lengths]
     wrong, right = ([one for one, row in enumerate(rows) if row["right"] is verdict] for verdict in (False, True))
     chosen = {
-        "donor_wrong": _nearest(asked, exact, among=wrong, what="donor_wrong"),
-        "donor_right": _nearest(asked, exact, among=right, what="donor_right"),
-        "other": _nearest(asked, whole, among=range(len(rows)), what="other"),
+        "donor_wrong": _nearest(ids, alike, exact, among=wrong, what="donor_wrong"),
+        "donor_right": _nearest(ids, alike, exact, among=right, what="donor_right"),
+        "other": _nearest(ids, alike, whole, among=range(len(rows)), what="other"),
     }
-    return [dict(zip(chosen, ids, strict=True)) for ids in zip(*chosen.values(), strict=True)]
+    return [dict(zip(chosen, donors, strict=True)) for donors in zip(*chosen.values(), strict=True)]
 
 
-def _nearest(asked: list[_Asked], lengths: list[int], among: Sequence[int], what: str) -> list[str | None]:
-    """For each question the id of one of those `among` all, as near in length as there is one about something else."""
-    of_length: dict[int, list[_Asked]] = {}
+def _about_the_same(rows: Sequence[dict]) -> list[set[str]]:
+    """For each question the ids of those that are about its subject or have an answer of its own, itself among them."""
+    traits = [
+        {("answer", " ".join(bare_words(alias))) for alias in row["gold"]}
+        | ({("subject", row["subject"])} if row["subject"] is not None else set())
+        for row in rows
+    ]
+    having = defaultdict(set)
+    for row, own in zip(rows, traits, strict=True):
+        for trait in own:
+            having[trait].add(row["id"])
+    return [{row["id"]}.union(*(having[trait] for trait in own)) for row, own in zip(rows, traits, strict=True)]
+
+
+def _nearest(
+    ids: list[str], alike: list[set[str]], lengths: list[int], among: Sequence[int], what: str
+) -> list[str | None]:
+    """For each question the id of one of those `among` all, as near in length as there is one that is not `alike`."""
+    of_length: dict[int, list[str]] = {}
     for index in among:
-        of_length.setdefault(lengths[index], []).append(asked[index])
+        of_length.setdefault(lengths[index], []).append(ids[index])
+
+    @cache
+    def at(length: int, distance: int) -> list[str]:
+        both = {length - distance, length + distance}
+        return sorted(name for one in both for name in of_length.get(one, []))
+
     found = []
-    for own, length in zip(asked, lengths, strict=True):
-        draw, chosen = own_draw(what, own.id), None
+    for own, same, length in zip(ids, alike, lengths, strict=True):
+        draw, chosen = own_draw(what, own), None
         for distance in sorted({abs(other - length) for other in of_length}):
-            near = [one for other in {length - distance, length + distance} for one in of_length.get(other, [])]
-            fitting = sorted(one.id for one in near if own.about_another(one))
+            fitting = [name for name in at(length, distance) if name not in same]
             if fitting:
                 chosen = draw.choice(fitting)
                 break

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self, cast
 
+import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from anchorscope.engine.door import Engine
@@ -165,11 +166,11 @@ def refuse_control_tokens(tokenizer: PreTrainedTokenizerBase, texts: Sequence[st
 
 def tokens_over(offsets: list[tuple[int, int]], spans: list[Span]) -> list[int]:
     """Indices of the tokens that share at least one character with a span."""
-    return [
-        index
-        for index, (start, end) in enumerate(offsets)
-        if any(max(start, span.start) < min(end, span.end) for span in spans)
-    ]
+    starts, ends = np.array(offsets, np.int64).reshape(-1, 2).T
+    over = np.zeros(len(starts), dtype=bool)
+    for span in spans:
+        over |= np.maximum(starts, span.start) < np.minimum(ends, span.end)
+    return np.flatnonzero(over).tolist()
 
 
 def decoded_offsets(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> tuple[str, list[tuple[int, int]]]:

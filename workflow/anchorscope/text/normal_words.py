@@ -271,6 +271,7 @@ def _characters(word: Word) -> list[Word]:
     return [word._replace(text=part) for part in parts]
 
 
+@lru_cache(maxsize=1024)  # an answer is compared with each name in several ways
 def texts(text: str) -> Words:
     """The compared words alone."""
     return tuple(word.text for word in compared_words(text))
@@ -283,13 +284,15 @@ def equal(said: Words, name: Words) -> bool:
 
 def contain(words: Words, name: Words) -> bool:
     """Whether words have a name among them."""
+    if len(name) > 1 and name[0] not in words:
+        return False
     return any(equal(words[start : start + len(name)], name) for start in range(len(words) - len(name) + 1))
 
 
 def alike(one: str, other: str) -> bool:
     """Whether two words are the same, or one is the plural of the other: "films", "boxes", "cities"."""
-    if one == other:
-        return True
+    if one == other or one[:1] != other[:1]:
+        return one == other
     short, long = sorted((one, other), key=len)
     endings = (f"{short}s", f"{short}es", f"{short[:-1]}ies" if short.endswith("y") else "")
     return len(short) > 2 and short.isalpha() and long in endings and not long.endswith(("ss", "us", "is"))
