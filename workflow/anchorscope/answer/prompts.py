@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -80,14 +81,18 @@ class Encoded:
     question: Span  # characters of the question within the prompt
     special: frozenset[int]  # indices of the tokenizer's special tokens
 
+    @cached_property
+    def _offsets(self) -> np.ndarray:
+        return np.array(self.offsets)
+
     @property
     def question_tokens(self) -> list[int]:
-        return tokens_over(self.offsets, [self.question])
+        return tokens_over(self._offsets, [self.question])
 
     def tokens_of(self, spans: Sequence[Span]) -> list[int]:
         """Indices of the tokens over some spans of the question."""
         shift = self.question.start
-        return tokens_over(self.offsets, [Span(span.start + shift, span.end + shift) for span in spans])
+        return tokens_over(self._offsets, [Span(span.start + shift, span.end + shift) for span in spans])
 
 
 def few_shot_prompt(demonstrations: Demonstrations) -> Prompt:
@@ -164,9 +169,9 @@ def refuse_control_tokens(tokenizer: PreTrainedTokenizerBase, texts: Sequence[st
             )
 
 
-def tokens_over(offsets: list[tuple[int, int]], spans: list[Span]) -> list[int]:
+def tokens_over(offsets: np.ndarray | list[tuple[int, int]], spans: list[Span]) -> list[int]:
     """Indices of the tokens that share at least one character with a span."""
-    starts, ends = np.array(offsets, np.int64).reshape(-1, 2).T
+    starts, ends = np.asarray(offsets).reshape(-1, 2).T
     over = np.zeros(len(starts), dtype=bool)
     for span in spans:
         over |= np.maximum(starts, span.start) < np.minimum(ends, span.end)
