@@ -34,7 +34,7 @@ WRITTEN_PER_SECOND = 1.2e9  # bytes of activations
 OPERATIONS_PER_SECOND = 4e14  # of matrix products, half of what the GPU can do at best
 PROCESS_BYTES = 4e9  # of a job, besides the batches that it holds
 COPIES = 4  # of a batch's activations on their way to the file; a gigabyte each
-STEP_SECONDS = 0.03  # per new token for a whole batch, besides its matrix products
+STEP_SECONDS = 0.01  # per new token for a whole batch, besides its matrix products
 
 
 @dataclass(frozen=True)
