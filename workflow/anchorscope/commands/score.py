@@ -3,7 +3,6 @@
 import argparse
 from pathlib import Path
 
-from anchorscope import job
 from anchorscope.commands.models import add_model_arguments
 from anchorscope.detect.score_file import EXAMPLE_LINE, score_file
 
@@ -19,6 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from anchorscope import job
+
     job.begin(options.log)
     score_file(
         options.answers,

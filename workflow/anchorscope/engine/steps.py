@@ -50,8 +50,9 @@ class Chosen(NamedTuple):
 
     def arriving(self) -> Arrive:
         """Begin to copy it to the host. Who waits for that does not wait for what is computed afterwards."""
-        copies = [part.to("cpu", non_blocking=True) for part in self]  # into pinned memory
-        copied = torch.cuda.current_stream(self.ids.device).record_event() if self.ids.is_cuda else None
+        on_the_way = self.ids.is_cuda
+        copies = [part.to("cpu", non_blocking=on_the_way) for part in self]  # into pinned memory
+        copied = torch.cuda.current_stream(self.ids.device).record_event() if on_the_way else None
 
         def arrive() -> list[np.ndarray]:
             if copied:
