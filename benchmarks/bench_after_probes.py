@@ -41,8 +41,9 @@ found = summary_tables(delta, layers, headline, **drawn, threads=threads)
     "weigh_kinds": """
 import torch
 from anchorscope.summarise.weigh_kinds import weigh_kinds
-torch.set_num_threads(threads)
-side_by_side = {"threads": threads} if "threads" in inspect.signature(weigh_kinds).parameters else {}
+torch.set_num_threads(1 if "processes" in inspect.signature(weigh_kinds).parameters else threads)
+names = {"threads", "processes"} & set(inspect.signature(weigh_kinds).parameters)  # which version calls them how
+side_by_side = dict.fromkeys(names, threads)
 found = dict(zip(("accounts", "told_apart"), weigh_kinds(delta, answers, headline, **drawn, **side_by_side)))
 """,
     "read_text": """

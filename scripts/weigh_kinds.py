@@ -5,6 +5,7 @@ Writes how well each account predicts held-out examples (accounts), and what tel
 """
 
 import polars as pl
+import torch
 
 from anchorscope import job
 from anchorscope.extract.axes import Headline
@@ -13,6 +14,7 @@ from anchorscope.probe.written import write_derived
 from anchorscope.summarise.weigh_kinds import FORMS_NEEDED, weigh_kinds
 
 job.begin(snakemake.log[0])
+torch.set_num_threads(1)  # of each process
 settings = {"bootstrap_draws": snakemake.params.bootstrap_draws, "seed": snakemake.params.seed}
 write_derived(
     [snakemake.output.accounts, snakemake.output.told_apart],
@@ -22,7 +24,7 @@ write_derived(
         pl.concat(read_frame(path, FORMS_NEEDED) for path in snakemake.input.answers),
         Headline.from_json(snakemake.params.headline),
         **settings,
-        threads=snakemake.threads,
+        processes=snakemake.threads,
     ),
     {"stage": "weigh_kinds", "dataset": snakemake.wildcards.dataset, "code": snakemake.params.code, **settings},
 )

@@ -12,7 +12,9 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal, multivariate_t
 
 from anchorscope.extract.axes import Headline
+from anchorscope.summarise import weigh_layers
 from anchorscope.summarise.accounts import (
+    FIELDS,
     FREEDOM,
     SMALLEST_SHARE,
     Account,
@@ -151,7 +153,8 @@ def test_an_example_is_judged_by_what_was_fitted_to_other_folds():
     scale = torch.log(far.std(-1) / truth.cut[0, :1].std(-1)).sum()  # of the standardised logits
     mates = (folds == folds[0]) & (torch.arange(100) != 0)
     for degrees in (False, True):
-        moved = after.densities[False, degrees] - before.densities[False, degrees]
+        upper = FIELDS.index((False, degrees))
+        moved = (after.densities - before.densities)[:, upper]
         assert (moved[0, mates] - scale).abs().max() < 0.02
         assert moved[0, 0].abs() > 0.02
 
@@ -162,7 +165,7 @@ def test_the_lower_row_holds_the_upper_where_a_second_line_fits_no_better():
     alike = {}
     for name in ("two spreads around one line", "50 % lost"):
         truth = planted(name, 1, 400, 0.4, seed=9)
-        said = weigh(truth.clean[0], truth.cut[0], folds).densities
+        said = dict(zip(FIELDS, weigh(truth.clean[0], truth.cut[0], folds).densities.unbind(1), strict=True))
         alike[name] = [
             float((said[True, degrees] == said[False, degrees]).double().mean()) for degrees in (False, True)
         ]
@@ -265,10 +268,10 @@ def test_what_is_merely_misshapen_is_not_called_two_kinds(truth):
     assert TWO_KINDS not in verdict_on(truth, 1000, seed=7, draws=10)
 
 
-def test_kinds_that_are_forms_are_told_apart_by_the_form_and_do_not_remain_within_it():
+def test_kinds_that_are_forms_are_told_apart_by_the_form_and_do_not_remain_within_it(monkeypatch):
     """The lost are just those of one form, so that within each form nothing is left to be of two kinds.
 
-    Each layer's gains are those of the layer alone, whichever are weighed side by side.
+    Each layer's gains are those of the layer alone, whichever are weighed together, and in which process.
     """
     count = 500
     truth = planted("lost by form", 1, count, 0.4, seed=8)
@@ -299,7 +302,8 @@ def test_kinds_that_are_forms_are_told_apart_by_the_form_and_do_not_remain_withi
     texts = {"question": "Is it?", "property": None, "answer": "Yes"}
     answers = pl.DataFrame([{"id": f"{example:04d}", **texts} for example in range(count)])
     headline = Headline("resid", "answer_last")
-    accounts, told = weigh_kinds(delta, answers, headline, bootstrap_draws=200, seed=0, threads=2)
+    monkeypatch.setattr(weigh_layers, "A_PROCESS", 3 * count)  # two for all examples, one within a form
+    accounts, told = weigh_kinds(delta, answers, headline, bootstrap_draws=200, seed=0, processes=2)
     overall = {row["among"]: row for row in accounts.filter(pl.col("layer").is_null()).to_dicts()}
     assert judge(overall["all"], verdicts=1).verdict == TWO_KINDS
     for form in ("choice", "yes_no"):

@@ -106,7 +106,7 @@ CORES = workflow.resource_settings.cores  # None for a command that runs nothing
 THREADS = max(1, (CORES or 4) // 4)
 # Two long jobs and a short one follow the probes of a model on a dataset. Where there are few of these, the long ones
 # share the cores.
-THREADS_AFTER_PROBES = max(THREADS, ((CORES or 4) - 1) // (2 * len(PAIRS)))
+SHARE_AFTER_PROBES = max(1, ((CORES or 4) - 1) // (2 * len(PAIRS)))
 # Each GPU computes for one job at a time, and jobs wait for it. More are started, so that while one computes the
 # others import, plan, grade and write.
 STARTED = 8  # jobs per GPU

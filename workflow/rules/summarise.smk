@@ -22,7 +22,7 @@ rule estimate:
         model=one_of([*MODELS, *SALMONS]),
     conda:
         "../../envs/data.yaml"
-    threads: THREADS_AFTER_PROBES
+    threads: max(THREADS, SHARE_AFTER_PROBES)
     resources:
         mem_mb=grows(4000),
         runtime=grows(60),
@@ -50,9 +50,9 @@ rule weigh_kinds:
         model=one_of([*MODELS, *SALMONS]),
     conda:
         "../../envs/probe.yaml"
-    threads: THREADS_AFTER_PROBES
+    threads: SHARE_AFTER_PROBES  # processes; one is enough for a few thousand examples
     resources:
-        mem_mb=grows(4000),
+        mem_mb=grows(4000 + 400 * SHARE_AFTER_PROBES),
         runtime=grows(60),
     params:
         headline=HEADLINE,

@@ -1,14 +1,14 @@
 """Figures drawn into files, several at a time."""
 
 import json
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from itertools import repeat
+from functools import partial
 
 from anchorscope.extract.axes import Headline
 from anchorscope.files.logs import progress
+from anchorscope.files.processes import run_apart
 
 Files = dict[str, list[str]]  # of each kind of figure, by its name; `_column` behind it: as wide as a column
 
@@ -30,15 +30,9 @@ def draw_all(files: Files, source: Source, processes: int) -> None:
     count = min(processes, len(files))
     shares = [dict(list(files.items())[number::count]) for number in range(count)]
     with ThreadPoolExecutor(count) as threads:
-        for done in progress(threads.map(_draw_apart, shares, repeat(source)), count, "drawing"):
-            messages = done.stderr.strip().splitlines()
-            if done.returncode:
-                raise RuntimeError(messages[-1] if messages else "A process that drew figures was killed.")
-
-
-def _draw_apart(files: Files, source: Source) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", __spec__.name]
-    return subprocess.run(command, input=json.dumps([files, asdict(source)]), stderr=subprocess.PIPE, text=True)
+        given = (json.dumps([share, asdict(source)]).encode() for share in shares)
+        for _ in progress(threads.map(partial(run_apart, __name__), given), count, "drawing"):
+            pass
 
 
 def draw(files: Files, source: Source) -> None:

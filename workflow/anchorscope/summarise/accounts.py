@@ -50,6 +50,7 @@ class Account:
 
 
 Field = tuple[bool, bool]  # of the square: two kinds, degrees
+FIELDS: list[Field] = [(kinds, degrees) for kinds in (False, True) for degrees in (False, True)]
 
 
 @dataclass(frozen=True)
@@ -294,7 +295,7 @@ class Weighed:
     The kinds are those of the account at the lower right with Student's tails, fitted to all examples.
     """
 
-    densities: dict[Field, Tensor]  # [runs, examples]
+    densities: Tensor  # [runs, fields, examples]
     lost: Tensor  # [runs, examples], the probability of lying along the flat line
     share: Tensor  # [runs], of those that do
     level: Tensor  # [runs, prompts], of the flat line
@@ -310,7 +311,8 @@ CURVE_POINTS = 25  # at which a curve is given
 
 def gains_of(weighed: Weighed) -> dict[str, Tensor]:
     """How much better one account predicts each example than another, [runs, examples], for every pair compared."""
-    return {name: weighed.densities[better] - weighed.densities[worse] for name, (better, worse) in COMPARED.items()}
+    said = dict(zip(FIELDS, weighed.densities.unbind(1), strict=True))
+    return {name: said[better] - said[worse] for name, (better, worse) in COMPARED.items()}
 
 
 def _held_out(
@@ -335,8 +337,8 @@ def _held_out(
     return said, worth
 
 
-def _square(everyone: dict[Account, FittedAccount], logits: PromptLogits, test: Tensor) -> dict[Field, Tensor]:
-    """What every field says of each example, [runs, examples], by the members of each fold, [folds, examples].
+def _square(everyone: dict[Account, FittedAccount], logits: PromptLogits, test: Tensor) -> Tensor:
+    """What every field says of each example, [runs, fields, examples], by the members of each fold, [folds, examples].
 
     The lower row holds the upper one: where a second line fits the other folds no better, there is none.
     """
@@ -349,7 +351,7 @@ def _square(everyone: dict[Account, FittedAccount], logits: PromptLogits, test: 
         better = (worth_two > worth_one)[:, test.argmax(0)]
         densities[False, degrees] = torch.where(told, one, 0.0)
         densities[True, degrees] = torch.where(told, torch.where(better, two, one), 0.0)
-    return densities
+    return torch.stack([densities[field] for field in FIELDS], dim=1)
 
 
 def weigh(clean: Tensor, cut: Tensor, folds: Tensor) -> Weighed:

@@ -1,7 +1,6 @@
 """Two kinds of examples, or one, for one model on one dataset: the tables `accounts` and `told_apart`."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any
@@ -11,17 +10,16 @@ import polars as pl
 import torch
 
 from anchorscope.extract.axes import Headline
-from anchorscope.files.logs import progress
 from anchorscope.probe.quality import auc_with_interval
-from anchorscope.summarise.accounts import Weighed, gains_of, weigh
+from anchorscope.summarise.accounts import Weighed, gains_of
 from anchorscope.summarise.bootstrap import Resamples, ends_as_columns, interval, resample
 from anchorscope.summarise.grouping import LABELLED_UNDER, both_prompts, read_places
 from anchorscope.summarise.verdict_on_kinds import ALL_EXAMPLES, COMPARED, TWO_KINDS, judge
+from anchorscope.summarise.weigh_layers import weigh_layers
 from anchorscope.text.forms import QUESTION_FORMS
 from anchorscope.text.normal_words import bare_words
 
 FORMS_NEEDED = ["id", "question", "property", "answer"]
-AT_ONCE = 8_000  # examples of all layers that are fitted together; more do not stay in a processor's cache
 MIN_WITHIN = 100  # examples of a form within which kinds are looked for
 MIN_TOLD = 10  # examples that share a value, so that it is said how many of them are lost
 ACCOUNTS_SCHEMA: dict[str, Any] = {
@@ -55,11 +53,17 @@ class MeasuredPlace:
 
 
 def weigh_kinds(
-    delta: pl.DataFrame, answers: pl.DataFrame, headline: Headline, *, bootstrap_draws: int, seed: int, threads: int = 1
+    delta: pl.DataFrame,
+    answers: pl.DataFrame,
+    headline: Headline,
+    *,
+    bootstrap_draws: int,
+    seed: int,
+    processes: int = 1,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Both tables. The second is about the kinds, and empty where two are not seen in this dataset alone."""
     measured = _read(delta.filter(**vars(headline)), answers)
-    settings = {"bootstrap_draws": bootstrap_draws, "seed": seed, "threads": threads}
+    settings = {"bootstrap_draws": bootstrap_draws, "seed": seed, "processes": processes}
     rows, weighed = _weighed_rows(measured, ALL_EXAMPLES, **settings)
     told = pl.DataFrame(schema=TOLD_SCHEMA)
     if judge(rows[-1], verdicts=1).verdict == TWO_KINDS:
@@ -67,8 +71,7 @@ def weigh_kinds(
             _weighed_rows(measured.among(members), among, **settings)[0][-1]
             for among, members in _parts(measured.examples)
         ]
-        lost = torch.cat([one.lost for one in weighed]).numpy().mean(0)
-        told = _told_apart(measured, lost, bootstrap_draws=bootstrap_draws, seed=seed)
+        told = _told_apart(measured, weighed.lost.numpy().mean(0), bootstrap_draws=bootstrap_draws, seed=seed)
     return pl.DataFrame(rows, schema=ACCOUNTS_SCHEMA), told
 
 
@@ -84,34 +87,21 @@ def _read(delta: pl.DataFrame, answers: pl.DataFrame) -> MeasuredPlace:
 
 
 def _weighed_rows(
-    measured: MeasuredPlace, among: str, *, bootstrap_draws: int, seed: int, threads: int
-) -> tuple[list[dict], list[Weighed]]:
+    measured: MeasuredPlace, among: str, *, bootstrap_draws: int, seed: int, processes: int
+) -> tuple[list[dict], Weighed]:
     """One row per layer, and one for the mean over layers, whose layer is null."""
     resamples = resample(measured.examples["cluster"].to_list(), 1, bootstrap_draws, seed)
-    parts = _in_parts(measured, among, threads)
-    gains = np.concatenate([torch.stack([*gains_of(part).values()]).numpy() for part in parts], axis=1)
+    clean, cut = torch.from_numpy(measured.clean), torch.from_numpy(measured.cut)
+    folds = torch.from_numpy(np.unique(measured.folds, return_inverse=True)[1])
+    weighed = weigh_layers(clean, cut, folds, processes=processes, what=f"weighing accounts, {among}")
+    gains = torch.stack([*gains_of(weighed).values()]).numpy()
     about = {"among": among, "n": len(measured.examples)}
-    shapes = [shape for part in parts for shape in _shapes(part)]
+    shapes = _shapes(weighed)
     rows = [
         {**about, "layer": layer, **_gains(gains[:, layer], resamples), **shape} for layer, shape in enumerate(shapes)
     ]
     overall = {name: float(np.mean([shape[name] for shape in shapes])) for name in ("correlation", "share_lost")}
-    return [*rows, {**about, "layer": None, **_gains(gains.mean(1), resamples), **overall}], parts
-
-
-def _in_parts(measured: MeasuredPlace, among: str, threads: int) -> list[Weighed]:
-    """Some layers at a time, side by side: many small steps would only wait for threads of their own, or for others."""
-    layers = len(measured.clean)
-    size = max(1, AT_ONCE // len(measured.examples))
-    folds = torch.from_numpy(np.unique(measured.folds, return_inverse=True)[1])
-
-    def part(start: int) -> Weighed:
-        clean, cut = (torch.from_numpy(some[start : start + size]) for some in (measured.clean, measured.cut))
-        return weigh(clean, cut, folds)
-
-    starts = range(0, layers, size)
-    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        return list(progress(pool.map(part, starts), len(starts), f"weighing accounts, {among}"))
+    return [*rows, {**about, "layer": None, **_gains(gains.mean(1), resamples), **overall}], weighed
 
 
 def _shapes(weighed: Weighed) -> list[dict]:

@@ -1,0 +1,14 @@
+"""Processes that work for a job: each runs a module, which reads what it is given and writes what it found."""
+
+import subprocess
+import sys
+
+
+def run_apart(module: str, given: bytes) -> bytes:
+    """What a module writes, run in a process of its own, of what it is given. What goes wrong is said in its words."""
+    done = subprocess.run([sys.executable, "-m", module], input=given, capture_output=True)
+    if done.returncode > 0:
+        raise RuntimeError(done.stderr.decode().strip().splitlines()[-1])
+    if done.returncode:
+        raise RuntimeError(f"A process that ran {module} was killed.")
+    return done.stdout
