@@ -11,7 +11,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from anchorscope.models.chat_template import prompt_style_of
@@ -19,7 +19,7 @@ from anchorscope.models.describe import check_config, describe
 from anchorscope.models.fetch import fetch, fetch_model
 from anchorscope.models.gguf import CHUNK, dequantise, reading_gguf_fast
 from anchorscope.models.loading import load_fetched_tokenizer, load_model, load_tokenizer
-from anchorscope.models.manifest import Manifest, hashes_of, revision_of
+from anchorscope.models.manifest import Manifest, hashes_of, revision_of, source_of
 from anchorscope.models.sizes import parameters
 from architectures import LAYERS, WIDTH, small_image_model
 from gguf_file import write_gguf
@@ -302,6 +302,23 @@ def test_a_gguf_file_of_ones_own_becomes_the_model_and_tokenizer_that_it_holds(t
         assert torch.equal(loaded.state_dict()[name], weight), name
     text = "Who wrote “Le Père Goriot”?"
     assert load_fetched_tokenizer(manifest)(text)["input_ids"] == tokenizer(text)["input_ids"]
+
+
+def test_a_gguf_file_unpacked_in_half_precision_takes_half_the_room_and_is_the_same_model_in_it(tmp_path, tokenizer):
+    file = write_gguf(tmp_path / "mine.gguf", tiny_model("llama", len(tokenizer), layers=2))
+    loaded, sizes = [], []
+    for dtype in ("float32", "bfloat16"):
+        source = source_of({"path": str(file), "dtype": dtype})
+        folder = tmp_path / dtype
+        fetch_model("mine", source, folder=folder, manifest=tmp_path / f"{dtype}.json")
+        manifest = Manifest.read(tmp_path / f"{dtype}.json")
+        assert manifest.stored_dtype == dtype
+        loaded.append(load_model(manifest, "bfloat16", threads=1).state_dict())
+        stored = [one for part in folder.glob("*.safetensors") for one in load_file(part).values()]
+        sizes.append(sum(weight.nbytes for weight in stored))
+    assert sizes[0] == 2 * sizes[1]
+    for name, weight in loaded[0].items():
+        assert torch.equal(loaded[1][name], weight), name
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,15 @@ def test_the_source_leaves_out_what_says_nothing_about_where_a_model_is_from():
     assert identity_of(source_of(model)) != identity_of({"hub": "me/mine", "revision": "1" * 40})
 
 
+def test_the_dtype_matters_to_what_is_unpacked_and_only_where_half_the_room_will_do():
+    packed, whole = {"path": "/mine.gguf"}, {"path": "/mine"}
+    for dtype in ("bfloat16", "float16"):
+        assert source_of({**packed, "dtype": dtype}) == {**packed, "dtype": dtype}
+        assert source_of({**whole, "dtype": dtype}) == whole
+    for dtype in ("float32", "auto"):
+        assert source_of({**packed, "dtype": dtype}) == packed
+
+
 def test_random_weights_are_known_by_their_files_contents_and_their_seed(tmp_path):
     def identity(folder: str, text: str, seed: int = 0) -> str:
         (tmp_path / folder).mkdir(exist_ok=True)

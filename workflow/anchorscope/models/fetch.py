@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import torch
 from transformers import AutoTokenizer
 
 from anchorscope.files.atomic import explaining_full_disk
@@ -36,7 +37,7 @@ def fetch(source: dict, target: Path, threads: int = 1) -> None:
     if file := gguf_file(source):
         from anchorscope.models.gguf import convert_gguf  # only models in this format need its library
 
-        convert_gguf(file, target, threads)
+        convert_gguf(file, target, threads, dtype=getattr(torch, source.get("dtype", "float32")))
     elif "random" in source:
         fetch_config(Path(source["random"]["config"]), target)
     elif "path" in source:

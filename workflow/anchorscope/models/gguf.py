@@ -21,15 +21,15 @@ CHUNK = 2**18  # numbers that a thread makes of packed ones at a time: so many f
 SHARD = "256MB"  # of a file with weights; several are hashed at a time
 
 
-def convert_gguf(source: Path, target: Path, threads: int) -> None:
-    """Convert a GGUF file to dense float32 safetensors, and its tokenizer, in the folder `target`."""
+def convert_gguf(source: Path, target: Path, threads: int, dtype: torch.dtype) -> None:
+    """Convert a GGUF file to dense safetensors, and its tokenizer, in the folder `target`."""
     try:
         with reading_gguf_fast(threads):
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 source.parent,
                 gguf_file=source.name,
                 quantization_config=GgufConfig(dequantize=True),
-                dtype=torch.float32,
+                dtype=dtype,
                 output_loading_info=True,
             )
             tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)

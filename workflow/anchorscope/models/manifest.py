@@ -87,8 +87,10 @@ def salmon_of(trained: Manifest) -> Manifest:
 
 
 def source_of(model: Mapping) -> dict:
-    """Where a model comes from, of all that the config says about it."""
-    return {key: model[key] for key in ("hub", "revision", "path", "gguf", "random") if key in model}
+    """Where a model comes from, of all that the config says of it, and the half precision to unpack a GGUF file to."""
+    source = {key: model[key] for key in ("hub", "revision", "path", "gguf", "random") if key in model}
+    in_half = gguf_file(source) and model.get("dtype") in ("bfloat16", "float16")
+    return {**source, "dtype": model["dtype"]} if in_half else source
 
 
 def identity_of(source: dict) -> str:
