@@ -30,3 +30,8 @@ def test_what_went_wrong_is_said_in_its_last_words(module):
 def test_that_it_was_killed_is_said(module):
     with pytest.raises(RuntimeError, match="A process that ran worker was killed"):
         run_apart(module("import os, signal", "os.kill(os.getpid(), signal.SIGKILL)"), b"")
+
+
+def test_that_it_did_not_say_why_it_ended_is_said(module):
+    with pytest.raises(RuntimeError, match="A process that ran worker ended and did not say why"):
+        run_apart(module("raise SystemExit(3)"), b"")
