@@ -120,7 +120,9 @@ def test_markup_in_names_questions_and_answers_shows_as_text(hostile):
 
 
 def test_the_page_begins_with_four_numbers_of_each_model_and_a_table_where_there_are_many():
-    one = opening_section({"m": outcome()}, {"m": "in full."}, {"m": "Model"}, SETS, pictures=[], notes=["Few: see `dtype`."])
+    one = opening_section(
+        {"m": outcome()}, {"m": "in full."}, {"m": "Model"}, SETS, pictures=[], notes=["Few: see `dtype`."]
+    )
     assert re.findall(r'<span class="large">(.*?)</span>', one) == ["−20.5", "−4.9", "−2.0", "undecided"]
     assert "on A, B, C; two kinds on D" in one
     assert "−6.6 … −3.3" in one

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from typing import Any
 
@@ -15,7 +16,7 @@ from anchorscope.summarise.accounts import Weighed, gains_of
 from anchorscope.summarise.bootstrap import Resamples, ends_as_columns, interval, resample
 from anchorscope.summarise.grouping import LABELLED_UNDER, both_prompts, read_places
 from anchorscope.summarise.verdict_on_kinds import ALL_EXAMPLES, COMPARED, TWO_KINDS, judge
-from anchorscope.summarise.weigh_layers import weigh_layers
+from anchorscope.summarise.weigh_layers import SetLogits, weigh_layers
 from anchorscope.text.forms import QUESTION_FORMS
 from anchorscope.text.normal_words import bare_words
 
@@ -46,6 +47,11 @@ class MeasuredPlace:
     folds: np.ndarray  # [examples]
     examples: pl.DataFrame
 
+    @property
+    def logits(self) -> SetLogits:
+        folds = np.unique(self.folds, return_inverse=True)[1]
+        return SetLogits(*map(torch.from_numpy, (self.clean, self.cut, folds)))
+
     def among(self, members: np.ndarray) -> "MeasuredPlace":
         return MeasuredPlace(
             self.clean[..., members], self.cut[..., members], self.folds[members], self.examples.filter(members)
@@ -63,15 +69,20 @@ def weigh_kinds(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Both tables. The second is about the kinds, and empty where two are not seen in this dataset alone."""
     measured = _read(delta.filter(**vars(headline)), answers)
-    settings = {"bootstrap_draws": bootstrap_draws, "seed": seed, "processes": processes}
-    rows, weighed = _weighed_rows(measured, ALL_EXAMPLES, **settings)
+    resamples = partial(_resamples, bootstrap_draws=bootstrap_draws, seed=seed)
+    whole = resamples(measured)
+    (weighed,) = weigh_layers([measured.logits], processes=processes, what="weighing accounts")
+    rows = [*_layer_rows(measured, weighed, whole), _mean_row(ALL_EXAMPLES, measured, weighed, whole)]
     told = pl.DataFrame(schema=TOLD_SCHEMA)
     if judge(rows[-1], verdicts=1).verdict == TWO_KINDS:
+        parts = {among: measured.among(members) for among, members in _parts(measured.examples)}
+        logits = [part.logits for part in parts.values()]
+        within = weigh_layers(logits, processes=processes, what="weighing accounts within forms")
         rows += [
-            _weighed_rows(measured.among(members), among, **settings)[0][-1]
-            for among, members in _parts(measured.examples)
+            _mean_row(among, part, found, resamples(part))
+            for (among, part), found in zip(parts.items(), within, strict=True)
         ]
-        told = _told_apart(measured, weighed.lost.numpy().mean(0), bootstrap_draws=bootstrap_draws, seed=seed)
+        told = _told_apart(measured, weighed.lost.numpy().mean(0), whole)
     return pl.DataFrame(rows, schema=ACCOUNTS_SCHEMA), told
 
 
@@ -86,22 +97,26 @@ def _read(delta: pl.DataFrame, answers: pl.DataFrame) -> MeasuredPlace:
     return MeasuredPlace(clean, cut, place.folds[0], examples).among(np.isfinite(cut).all((0, 1)))
 
 
-def _weighed_rows(
-    measured: MeasuredPlace, among: str, *, bootstrap_draws: int, seed: int, processes: int
-) -> tuple[list[dict], Weighed]:
-    """One row per layer, and one for the mean over layers, whose layer is null."""
-    resamples = resample(measured.examples["cluster"].to_list(), 1, bootstrap_draws, seed)
-    clean, cut = torch.from_numpy(measured.clean), torch.from_numpy(measured.cut)
-    folds = torch.from_numpy(np.unique(measured.folds, return_inverse=True)[1])
-    weighed = weigh_layers(clean, cut, folds, processes=processes, what=f"weighing accounts, {among}")
+def _resamples(measured: MeasuredPlace, *, bootstrap_draws: int, seed: int) -> Resamples:
+    return resample(measured.examples["cluster"].to_list(), 1, bootstrap_draws, seed)
+
+
+def _layer_rows(measured: MeasuredPlace, weighed: Weighed, resamples: Resamples) -> Iterator[dict]:
     gains = torch.stack([*gains_of(weighed).values()]).numpy()
-    about = {"among": among, "n": len(measured.examples)}
-    shapes = _shapes(weighed)
-    rows = [
-        {**about, "layer": layer, **_gains(gains[:, layer], resamples), **shape} for layer, shape in enumerate(shapes)
-    ]
-    overall = {name: float(np.mean([shape[name] for shape in shapes])) for name in ("correlation", "share_lost")}
-    return [*rows, {**about, "layer": None, **_gains(gains.mean(1), resamples), **overall}], weighed
+    for layer, shape in enumerate(_shapes(weighed)):
+        about = {"among": ALL_EXAMPLES, "layer": layer, "n": len(measured.examples)}
+        yield about | _gains(gains[:, layer], resamples) | shape
+
+
+def _mean_row(among: str, measured: MeasuredPlace, weighed: Weighed, resamples: Resamples) -> dict:
+    """The mean over layers, whose layer is null."""
+    gains = torch.stack([*gains_of(weighed).values()]).numpy()
+    overall = {"correlation": weighed.correlation, "share_lost": weighed.share}
+    return {
+        **{"among": among, "layer": None, "n": len(measured.examples)},
+        **_gains(gains.mean(1), resamples),
+        **{name: float(by_layer.double().mean()) for name, by_layer in overall.items()},
+    }
 
 
 def _shapes(weighed: Weighed) -> list[dict]:
@@ -141,25 +156,31 @@ def _parts(examples: pl.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
         yield "answer_in_question no", outside
 
 
-def _told_apart(measured: MeasuredPlace, lost: np.ndarray, *, bootstrap_draws: int, seed: int) -> pl.DataFrame:
+def _told_apart(measured: MeasuredPlace, lost: np.ndarray, resamples: Resamples) -> pl.DataFrame:
     """What tells the kinds apart: how many of each value are lost, and how well a number tells, as an AUC.
 
     `lost` [examples] is the probability of being of the lost kind, averaged over layers.
     """
     examples = measured.examples
-    clusters = examples["cluster"].to_list()
-    weights = resample(clusters, 1, bootstrap_draws, seed).weights
-    rows: list[dict] = []
-    for quality in ("question_form", "answer_form", "property", "answer_in_question", "hallucinated"):
-        for (value,), some in examples.with_row_index().drop_nulls(quality).group_by(quality, maintain_order=True):
-            if len(some) >= MIN_TOLD:
-                inside = np.zeros(len(lost))
-                inside[some["index"].to_numpy()] = 1
-                drawn = weights @ (inside * lost) / np.maximum(weights @ inside, 1e-9)
-                share = ends_as_columns("share_lost", float(lost[inside > 0].mean()), drawn)
-                text = {True: "yes", False: "no"}.get(value, value)
-                rows.append({"quality": quality, "value": text, "n": len(some), **share})
-    likely = lost > 0.5
+    shared = [
+        (quality, value, (examples[quality] == value).fill_null(False).to_numpy())
+        for quality in ("question_form", "answer_form", "property", "answer_in_question", "hallucinated")
+        for value in examples[quality].drop_nulls().unique(maintain_order=True)
+    ]
+    shared = [one for one in shared if one[2].sum() >= MIN_TOLD]
+    inside = np.stack([members for *_, members in shared])
+    counts, sums = (resamples.weights @ part.T.astype(np.float32) for part in (inside, inside * lost))
+    drawn = sums / np.maximum(counts, 1e-9)  # [resamples, values]
+    rows: list[dict] = [
+        {
+            "quality": quality,
+            "value": {True: "yes", False: "no"}.get(value, value),
+            "n": int(members.sum()),
+            **ends_as_columns("share_lost", float(lost[members].mean()), by_resample),
+        }
+        for (quality, value, members), by_resample in zip(shared, drawn.T, strict=True)
+    ]
+    likely, clusters = lost > 0.5, examples["cluster"].to_list()
     for quality, values in _numbers(measured).items():
         known = np.isfinite(values)
         if min((likely & known).sum(), (~likely & known).sum()) >= MIN_TOLD:

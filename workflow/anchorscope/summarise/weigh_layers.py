@@ -1,11 +1,16 @@
-"""All layers weighed, some at a time, in several processes where that takes long.
+"""All layers of some sets of examples weighed, in several processes where that takes long.
 
 In threads they would wait for one another after each of many small steps.
 """
 
 import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
+from typing import TypeVar
 
 import torch
 from safetensors.torch import load, save
@@ -16,34 +21,67 @@ from anchorscope.files.processes import run_apart
 from anchorscope.summarise.accounts import Weighed, weigh
 
 AT_ONCE = 8_000  # examples of all layers that are fitted together; more do not stay in a processor's cache
-A_PROCESS = 50_000  # examples of all layers for which a process begins; that takes less time than they do
+A_PROCESS = 50_000  # examples of all layers and sets for which a process begins; that takes less time than they do
 
 
-def weigh_layers(clean: Tensor, cut: Tensor, folds: Tensor, *, processes: int, what: str) -> Weighed:
-    """Logits [layers, prompts, examples], in at most so many processes."""
-    count = min(processes, len(clean), 1 + clean[:, 0].numel() // A_PROCESS)
+@dataclass(frozen=True)
+class SetLogits:
+    """The logits of one set of examples."""
+
+    clean: Tensor  # [layers, prompts, examples]
+    cut: Tensor
+    folds: Tensor  # [examples]
+
+    def split(self, size: int) -> "Iterator[SetLogits]":
+        """So many layers at a time."""
+        for clean, cut in zip(self.clean.split(size), self.cut.split(size), strict=True):
+            yield SetLogits(clean, cut, self.folds)
+
+
+Of = TypeVar("Of", SetLogits, Weighed)
+
+
+def weigh_layers(sets: Sequence[SetLogits], *, processes: int, what: str) -> list[Weighed]:
+    """Each set, which have the same layers, in at most so many processes: each takes some layers of all sets."""
+    if not sets:
+        return []
+    layers = len(sets[0].clean)
+    count = min(processes, layers, 1 + sum(layers * len(one.folds) for one in sets) // A_PROCESS)
     if count == 1:
-        return _one_after_another(clean, cut, folds, what)
-    shares = [
-        save({"clean": some.contiguous(), "cut": same.contiguous(), "folds": folds})
-        for some, same in zip(clean.tensor_split(count), cut.tensor_split(count), strict=True)
-    ]
+        return _one_after_another(sets, what)
+    shares = map(_written, zip(*(one.split(-(-layers // count)) for one in sets), strict=True))
     with ThreadPoolExecutor(count) as threads:
         found = progress(threads.map(partial(run_apart, __name__), shares), count, what)
-        return _joined([Weighed(**load(part)) for part in found])
+        return [_joined(parts) for parts in zip(*(_read(Weighed, share) for share in found), strict=True)]
 
 
-def _one_after_another(clean: Tensor, cut: Tensor, folds: Tensor, what: str) -> Weighed:
-    size = max(1, AT_ONCE // len(folds))
-    shares = zip(clean.split(size), cut.split(size), strict=True)
-    return _joined([weigh(*share, folds) for share in progress(shares, -(-len(clean) // size), what)])
+def _one_after_another(sets: Sequence[SetLogits], what: str) -> list[Weighed]:
+    steps = [list(one.split(max(1, AT_ONCE // len(one.folds)))) for one in sets]
+    weighed = (weigh(**vars(step)) for of_set in steps for step in of_set)
+    found = iter(list(progress(weighed, sum(map(len, steps)), what)))
+    return [_joined(islice(found, len(of_set))) for of_set in steps]
 
 
-def _joined(parts: list[Weighed]) -> Weighed:
+def _joined(parts: Iterable[Weighed]) -> Weighed:
     return Weighed(*map(torch.cat, zip(*(vars(part).values() for part in parts), strict=True)))
+
+
+def _written(some: Iterable[SetLogits | Weighed]) -> bytes:
+    """As one file in memory."""
+    return save(
+        {f"{number} {name}": part.contiguous() for number, one in enumerate(some) for name, part in vars(one).items()}
+    )
+
+
+def _read(kind: type[Of], written: bytes) -> list[Of]:
+    found: dict[int, dict[str, Tensor]] = defaultdict(dict)
+    for key, part in load(written).items():
+        number, name = key.split()
+        found[int(number)][name] = part
+    return [kind(**found[number]) for number in sorted(found)]
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    weighed = _one_after_another(**load(sys.stdin.buffer.read()), what="weighing a share")
-    sys.stdout.buffer.write(save({name: part.contiguous() for name, part in vars(weighed).items()}))
+    share = _read(SetLogits, sys.stdin.buffer.read())
+    sys.stdout.buffer.write(_written(_one_after_another(share, what="weighing a share")))
