@@ -16,7 +16,7 @@ rule fetch_model:
         "results/benchmarks/fetch_model/{model}.tsv"
     conda:
         "../../envs/model.yaml"
-    threads: THREADS
+    threads: max(1, (CORES or 4) // (2 * len(MODELS)))  # little else runs before the models are there
     resources:
         mem_mb=grows(4000),
         runtime=grows(240),
