@@ -326,7 +326,7 @@ def test_a_gguf_file_unpacked_in_half_precision_takes_half_the_room_and_is_the_s
     [
         (
             lambda path, model: path.write_bytes(b"not a GGUF file"),
-            r"mine\.gguf cannot be converted: .*\. Give a folder",
+            r"mine\.gguf cannot be converted; give a folder with .* instead: ",
         ),
         (lambda path, model: write_gguf(path, model, left_out="layers.1.mlp.up"), r"The files of mine\.gguf lack "),
     ],

@@ -13,9 +13,8 @@ import torch
 from gguf import GGMLQuantizationType
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-from anchorscope.files.faults import reason_of
 from anchorscope.files.gguf_reader import FastReader
-from anchorscope.models.checks import check_loaded
+from anchorscope.models.checks import check_loaded, naming
 
 CHUNK = 2**18  # numbers that a thread makes of packed ones at a time: so many fit into a processor's cache
 SHARD = "256MB"  # of a file with weights; several are hashed at a time
@@ -23,8 +22,9 @@ SHARD = "256MB"  # of a file with weights; several are hashed at a time
 
 def convert_gguf(source: Path, target: Path, threads: int, dtype: torch.dtype) -> None:
     """Convert a GGUF file to dense safetensors, and its tokenizer, in the folder `target`."""
-    try:
-        with reading_gguf_fast(threads):
+    converting = f"{source} cannot be converted; give a folder with the model's safetensors instead"
+    with reading_gguf_fast(threads), ThreadPoolExecutor(1) as beside:
+        with naming(converting):
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 source.parent,
                 gguf_file=source.name,
@@ -32,15 +32,13 @@ def convert_gguf(source: Path, target: Path, threads: int, dtype: torch.dtype) -
                 dtype=dtype,
                 output_loading_info=True,
             )
+        model, info = loaded
+        check_loaded(info, source.name)
+        written = beside.submit(model.save_pretrained, target, max_shard_size=SHARD)
+        with naming(converting):  # while the weights are written
             tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
-    except Exception as error:  # whatever its content makes the libraries say
-        raise ValueError(
-            f"{source} cannot be converted: {reason_of(error)}. Give a folder with the model's safetensors instead."
-        ) from error
-    model, info = loaded
-    check_loaded(info, source.name)
-    model.save_pretrained(target, max_shard_size=SHARD)
-    tokenizer.save_pretrained(target)
+        written.result()
+        tokenizer.save_pretrained(target)
 
 
 @contextmanager
