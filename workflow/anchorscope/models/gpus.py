@@ -51,6 +51,7 @@ def give_back(held: dict[int, UnixFileLock]) -> None:
     torch.cuda.empty_cache()
     for lock in held.values():
         lock.release()
+    log.info("gave back GPU %s", ", ".join(map(str, held)))
 
 
 @contextmanager
