@@ -1,8 +1,13 @@
 """Processes that work for a job."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from anchorscope.files.processes import run_apart
+from slurm_cluster import until
 
 
 @pytest.fixture
@@ -35,3 +40,30 @@ def test_that_it_was_killed_is_said(module):
 def test_that_it_did_not_say_why_it_ended_is_said(module):
     with pytest.raises(RuntimeError, match="A process that ran worker ended and did not say why"):
         run_apart(module("raise SystemExit(3)"), b"")
+
+
+def runs(process: int) -> bool:
+    """Whether a process is there, and not merely waits to be looked at by its parent."""
+    try:
+        return Path("/proc", str(process), "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell a process that its parent ended")
+def test_it_ends_when_the_job_is_killed(module, tmp_path):
+    number = tmp_path / "number"
+    worker = module(
+        "import os, pathlib, time",
+        f"pathlib.Path({str(tmp_path / 'new')!r}).write_text(str(os.getpid()))",
+        f"os.rename({str(tmp_path / 'new')!r}, {str(number)!r})",
+        "time.sleep(600)",
+    )
+    code = f"from anchorscope.files.processes import run_apart; run_apart({worker!r}, b'')"
+    job = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        until(number.exists, "the worker begins")
+    finally:
+        job.kill()
+        job.wait()
+    until(lambda: not runs(int(number.read_text(encoding="utf-8"))), "the worker ends")
