@@ -311,6 +311,10 @@ def test_kinds_that_are_forms_are_told_apart_by_the_form_and_do_not_remain_withi
     shares = {row["value"]: row["share_lost"] for row in told.filter(quality="question_form").to_dicts()}
     assert shares["choice"] - shares["yes_no"] > 0.4
     assert accounts["layer"].to_list()[:4] == [0, 1, 2, None]
+    monkeypatch.setattr("anchorscope.summarise.weigh_kinds.MIN_TOLD", count + 1)
+    first, none = weigh_kinds(delta.filter(layer=0), answers, headline, bootstrap_draws=200, seed=0)
+    assert judge(first.row(1, named=True), verdicts=1).verdict == TWO_KINDS
+    assert none.is_empty()
     for layer in range(3):
         alone = weigh(truth.clean[0, layer, None], truth.cut[0, layer, None], torch.arange(count) // 2 % 5)
         for name, by_example in gains_of(alone).items():

@@ -72,16 +72,14 @@ def weigh_kinds(
     resamples = partial(_resamples, bootstrap_draws=bootstrap_draws, seed=seed)
     whole = resamples(measured)
     (weighed,) = weigh_layers([measured.logits], processes=processes, what="weighing accounts")
-    rows = [*_layer_rows(measured, weighed, whole), _mean_row(ALL_EXAMPLES, measured, weighed, whole)]
+    rows = _rows(ALL_EXAMPLES, weighed, whole, by_layer=True)
     told = pl.DataFrame(schema=TOLD_SCHEMA)
     if judge(rows[-1], verdicts=1).verdict == TWO_KINDS:
         parts = {among: measured.among(members) for among, members in _parts(measured.examples)}
         logits = [part.logits for part in parts.values()]
         within = weigh_layers(logits, processes=processes, what="weighing accounts within forms")
-        rows += [
-            _mean_row(among, part, found, resamples(part))
-            for (among, part), found in zip(parts.items(), within, strict=True)
-        ]
+        for (among, part), found in zip(parts.items(), within, strict=True):
+            rows += _rows(among, found, resamples(part), by_layer=False)
         told = _told_apart(measured, weighed.lost.numpy().mean(0), whole)
     return pl.DataFrame(rows, schema=ACCOUNTS_SCHEMA), told
 
@@ -101,22 +99,18 @@ def _resamples(measured: MeasuredPlace, *, bootstrap_draws: int, seed: int) -> R
     return resample(measured.examples["cluster"].to_list(), 1, bootstrap_draws, seed)
 
 
-def _layer_rows(measured: MeasuredPlace, weighed: Weighed, resamples: Resamples) -> Iterator[dict]:
+def _rows(among: str, weighed: Weighed, resamples: Resamples, *, by_layer: bool) -> list[dict]:
+    """One row for each layer, if asked for, and one for the mean over layers, whose layer is null."""
     gains = torch.stack([*gains_of(weighed).values()]).numpy()
-    for layer, shape in enumerate(_shapes(weighed)):
-        about = {"among": ALL_EXAMPLES, "layer": layer, "n": len(measured.examples)}
-        yield about | _gains(gains[:, layer], resamples) | shape
 
+    def row(layer: int | None, by_example: np.ndarray, shape: dict) -> dict:
+        about = {"among": among, "layer": layer, "n": gains.shape[-1]}
+        return about | _gains(by_example, resamples) | shape
 
-def _mean_row(among: str, measured: MeasuredPlace, weighed: Weighed, resamples: Resamples) -> dict:
-    """The mean over layers, whose layer is null."""
-    gains = torch.stack([*gains_of(weighed).values()]).numpy()
+    layers = [row(layer, gains[:, layer], shape) for layer, shape in enumerate(_shapes(weighed))] if by_layer else []
     overall = {"correlation": weighed.correlation, "share_lost": weighed.share}
-    return {
-        **{"among": among, "layer": None, "n": len(measured.examples)},
-        **_gains(gains.mean(1), resamples),
-        **{name: float(by_layer.double().mean()) for name, by_layer in overall.items()},
-    }
+    means = {name: float(values.double().mean()) for name, values in overall.items()}
+    return [*layers, row(None, gains.mean(1), means)]
 
 
 def _shapes(weighed: Weighed) -> list[dict]:
@@ -168,7 +162,7 @@ def _told_apart(measured: MeasuredPlace, lost: np.ndarray, resamples: Resamples)
         for value in examples[quality].drop_nulls().unique(maintain_order=True)
     ]
     shared = [one for one in shared if one[2].sum() >= MIN_TOLD]
-    inside = np.stack([members for *_, members in shared])
+    inside = np.array([members for *_, members in shared], bool).reshape(len(shared), len(lost))
     counts, sums = (resamples.weights @ part.T.astype(np.float32) for part in (inside, inside * lost))
     drawn = sums / np.maximum(counts, 1e-9)  # [resamples, values]
     rows: list[dict] = [

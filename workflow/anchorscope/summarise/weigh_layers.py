@@ -49,9 +49,9 @@ def weigh_layers(sets: Sequence[SetLogits], *, processes: int, what: str) -> lis
     count = min(processes, layers, 1 + sum(layers * len(one.folds) for one in sets) // A_PROCESS)
     if count == 1:
         return _one_after_another(sets, what)
-    shares = map(_written, zip(*(one.split(-(-layers // count)) for one in sets), strict=True))
-    with ThreadPoolExecutor(count) as threads:
-        found = progress(threads.map(partial(run_apart, __name__), shares), count, what)
+    shares = [_written(share) for share in zip(*(one.split(-(-layers // count)) for one in sets), strict=True)]
+    with ThreadPoolExecutor(len(shares)) as threads:
+        found = progress(threads.map(partial(run_apart, __name__), shares), len(shares), what)
         return [_joined(parts) for parts in zip(*(_read(Weighed, share) for share in found), strict=True)]
 
 
