@@ -2,6 +2,7 @@
 
 import math
 import reprlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from transformers import CONFIG_MAPPING, PreTrainedConfig
@@ -28,18 +29,21 @@ def describe(folder: Path, name: str, source: dict) -> Manifest:
     check_tokenizer(tokenizer, config.vocab_size, name)
     files = [folder / file for file in ("generation_config.json", "config.json")]
     settings = [read_object(file) for file in files if file.exists()]
+    with ThreadPoolExecutor(1) as beside:
+        revision = beside.submit(revision_of, folder, source)
+        heard = tokenizer_hash(tokenizer)
     return Manifest(
         name=name,
         source=source,
         path=str(folder),
         weights="random" if random else "trained",
-        revision=revision_of(folder, source),
+        revision=revision.result(),
         architecture=config.model_type,
         parameters=sum(map(math.prod, shapes.values())),
         layers=config.num_hidden_layers,
         width=config.hidden_size,
         stored_dtype=str(config.dtype).removeprefix("torch."),
-        tokenizer=tokenizer_hash(tokenizer),
+        tokenizer=heard,
         prompt="few_shot" if random else prompt_style(settings, tokenizer),
     )
 
