@@ -23,7 +23,7 @@ from anchorscope.extract.axes import FULL_GRID, HEADLINE, PASSES, Headline
 from anchorscope.extract.job import run_workload
 from anchorscope.extract.sequences import Workload
 from anchorscope.extract.store import ActivationReader, ActivationWriter
-from anchorscope.models.gpus import give_back, take
+from anchorscope.models.gpus import PARTS, give_back, take
 from anchorscope.models.loading import leave_gpus
 from anchorscope.probe.delta import measure_places
 from anchorscope.probe.examples import examples_of
@@ -272,6 +272,19 @@ def test_the_gpu_is_free_and_empty_while_the_last_batch_is_still_written(tmp_pat
     assert seen[1:] == [True]
     assert seen[0] < 2**27, "no more than the matrix library keeps for itself"
     assert len(ActivationReader([tmp_path / "a"]).keys) == len(work.keys)
+
+
+def test_jobs_that_share_a_gpu_cannot_fill_one_anothers_parts():
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.empty_cache()
+    held = [take(1, needed=1e9) for _ in range(PARTS)]  # would wait for ever if one of them had more than a part
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(total // PARTS, dtype=torch.uint8, device="cuda")
+    for one in held:
+        give_back(one)
+    whole = take(1)
+    assert torch.empty(total // PARTS, dtype=torch.uint8, device="cuda").is_cuda
+    give_back(whole)
 
 
 def test_a_job_that_waits_for_a_gpu_has_nothing_on_it():

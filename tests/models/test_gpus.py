@@ -1,5 +1,6 @@
-"""Every job has a GPU of its own."""
+"""Every job has a GPU, or a part of one, of its own."""
 
+import math
 import os
 import signal
 import subprocess
@@ -8,15 +9,16 @@ import time
 from pathlib import Path
 
 import pytest
+from filelock import Timeout, UnixFileLock
 
-from anchorscope.models.gpus import claim, gpu_count
+from anchorscope.models.gpus import PARTS, claim, gpu_count, parts_for
 
 HOLD = """
 import sys, time
 from pathlib import Path
 from anchorscope.models.gpus import claim
-folder, count, seconds = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-held = claim(["a", "b"], count, folder)
+folder, count, seconds, parts = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+held = claim(["a", "b"], count, folder, parts)
 start = time.monotonic()
 print(*held, flush=True)
 time.sleep(seconds)
@@ -24,8 +26,8 @@ print(start, time.monotonic(), flush=True)
 """
 
 
-def job(folder: Path, count: int, seconds: float) -> subprocess.Popen:
-    command = [sys.executable, "-c", HOLD, str(folder), str(count), str(seconds)]
+def job(folder: Path, count: int, seconds: float, parts: int = PARTS) -> subprocess.Popen:
+    command = [sys.executable, "-c", HOLD, str(folder), str(count), str(seconds), str(parts)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -41,6 +43,66 @@ def test_two_jobs_never_hold_one_gpu_at_once(tmp_path):
             assert gpu != other or end <= begin or finish <= start
     alone = [span for span in spans if any(a[0] != span[0] and a[1] < span[2] and span[1] < a[2] for a in spans)]
     assert alone, "both GPUs are used at once"
+
+
+def test_no_gpu_has_more_jobs_at_once_than_it_has_parts_for(tmp_path):
+    wanted = [(1, 1), (1, 2), (1, 1), (2, PARTS), (1, 1), (1, PARTS), (1, 2), (1, 1)]
+    running = [(job(tmp_path, count, 0.4, parts), parts) for count, parts in wanted]
+    spans = []
+    for process, parts in running:
+        gpus, times = process.communicate(timeout=600)[0].splitlines()
+        spans += [(gpu, parts, *map(float, times.split())) for gpu in gpus.split()]
+    assert len(spans) == sum(count for count, _ in wanted)
+    for at in (start for *_, start, _ in spans):
+        for gpu in ("0", "1"):
+            assert sum(parts for one, parts, start, end in spans if one == gpu and start <= at < end) <= PARTS
+
+
+def test_jobs_share_a_gpu_only_where_none_is_empty(tmp_path):
+    held = [claim(["a", "b"], 1, tmp_path, parts) for parts in (1, 1, 2, 2)]
+    assert [list(one) for one in held] == [[0], [1], [0], [1]]
+    held.append(claim(["a", "b"], 2, tmp_path, 1))
+    assert sorted(held[-1]) == [0, 1]
+    waiting = job(tmp_path, 1, 0, parts=1)
+    time.sleep(2)
+    assert waiting.poll() is None, "both are full"
+    held[1][1][0].release()
+    assert waiting.communicate(timeout=600)[0].split()[0] == "1"
+
+
+def test_a_job_that_wants_a_whole_gpu_is_not_passed_by_smaller_ones(tmp_path):
+    held = claim(["a"], 1, tmp_path, 1)
+    whole = "from anchorscope.models.gpus import claim; import sys, pathlib, time; "
+    command = whole + "claim(['a'], 1, pathlib.Path(sys.argv[1]), int(sys.argv[2])); print(time.monotonic())"
+    first = subprocess.Popen([sys.executable, "-c", command, str(tmp_path), "4"], stdout=subprocess.PIPE, text=True)
+    while not any_waits(tmp_path):
+        time.sleep(0.05)
+    second = subprocess.Popen([sys.executable, "-c", command, str(tmp_path), "1"], stdout=subprocess.PIPE, text=True)
+    time.sleep(2)
+    assert first.poll() is None
+    assert second.poll() is None
+    held[0][0].release()
+    turns = [float(process.communicate(timeout=600)[0]) for process in (first, second)]
+    assert turns == sorted(turns)
+
+
+def any_waits(folder: Path) -> bool:
+    """Whether a job has the turn to choose."""
+    turn = UnixFileLock(folder / f"anchorscope-{os.getuid()}-turn.lock")
+    try:
+        with turn.acquire(blocking=False):
+            return False
+    except Timeout:
+        return True
+
+
+@pytest.mark.parametrize("size", [8e9, 24e9, 85e9, 150e9])
+def test_a_job_gets_the_smallest_part_that_has_what_it_needs(size):
+    for needed in (0.1e9, 1e9, 5e9, 11e9, 30e9, 80e9, 200e9, math.inf):
+        parts = parts_for(needed, int(size))
+        assert parts in (1, 2, 4)
+        assert parts == 4 or needed <= parts / 4 * size, "no part of a GPU has more than its share"
+        assert parts == 1 or needed > 0.9 * parts / 8 * size, "half as much would not have been enough"
 
 
 def test_a_killed_job_frees_its_gpu(tmp_path):

@@ -381,9 +381,10 @@ class Steps:
 
 
 def _left(model: PreTrainedModel) -> int:
-    """Bytes on its GPU that a model's weights leave: the same in every run, because a plan depends on them."""
+    """Bytes of what a job may fill of its GPU that a model's weights leave: so many in every run, as plans need it."""
     weights = sum(weight.nbytes for weight in model.parameters())
-    return torch.cuda.get_device_properties(model.device).total_memory - weights
+    filled = torch.cuda.get_per_process_memory_fraction(model.device)
+    return int(filled * torch.cuda.get_device_properties(model.device).total_memory) - weights
 
 
 def _scored(keys: Tensor, values: Tensor) -> Tensor:

@@ -26,7 +26,15 @@ from anchorscope.models.checks import (
 )
 from anchorscope.models.gpus import give_back, gpus, take
 from anchorscope.models.manifest import Manifest, check_same, check_unchanged, tokenizer_hash
-from anchorscope.models.sizes import FOR_SHARDS, gpus_needed, loader_of, multiplied, parameters, shapes_in_files
+from anchorscope.models.sizes import (
+    FOR_SHARDS,
+    comfortable,
+    gpus_needed,
+    loader_of,
+    multiplied,
+    parameters,
+    shapes_in_files,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel  # takes seconds to import, and describing a model does not need it
@@ -163,13 +171,12 @@ def load_model(manifest: Manifest, dtype: str, threads: int) -> "PreTrainedModel
 
 
 def _on_gpus(manifest: Manifest, dtype: torch.dtype, config: PreTrainedConfig) -> "PreTrainedModel":
-    """Load a model on as many GPUs as hold it, which are kept until this process ends or calls `leave_gpus`."""
-    sizes = [gpu.total_memory for gpu in gpus()]
-    needed = gpus_needed(parameters(config) * dtype.itemsize, min(sizes))
-    held = take(needed)
+    """Load a model on as many GPUs as hold it, or part of one, kept until this process ends or calls `leave_gpus`."""
+    sizes, weights = [gpu.total_memory for gpu in gpus()], parameters(config) * dtype.itemsize
+    held = take(gpus_needed(weights, min(sizes)), comfortable(weights))
     first = min(held)
     torch.cuda.set_device(first)
-    if needed == 1:
+    if len(held) == 1:
         model = _load_on(manifest, dtype, torch.device("cuda", first))
     else:
         model = _load_across(manifest, dtype, {index: int(FOR_SHARDS * sizes[index]) for index in sorted(held)})

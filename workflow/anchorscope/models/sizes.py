@@ -13,6 +13,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 FOR_WEIGHTS = 0.85  # the share of a GPU's memory that weights may take; the rest is for a batch
+FOR_BATCHES = 8e9  # bytes besides weights with which batches of any size that a run makes are computed as fast
 FOR_SHARDS = 0.92  # the same where a model takes several GPUs; blocks are placed whole, so no GPU is filled completely
 
 
@@ -78,3 +79,8 @@ def multiplied(config: PreTrainedConfig) -> int:
 def gpus_needed(weight_bytes: int, gpu_bytes: int) -> int:
     """How many GPUs of one size hold a model with room for a batch."""
     return math.ceil(weight_bytes / int(FOR_WEIGHTS * gpu_bytes))
+
+
+def comfortable(weight_bytes: int) -> float:
+    """How many bytes of a GPU a model fills at most, answers' keys and values included, if more gains it nothing."""
+    return 2 * weight_bytes + FOR_BATCHES

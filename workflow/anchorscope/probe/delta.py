@@ -36,6 +36,7 @@ from anchorscope.probe.scores import (
 # How much is probed at a time, in single precision: of one pass what stays in a processor's caches, or of all passes
 # what keeps a GPU busy. That has twice as much, because the next layers are gathered while these are probed.
 CHUNK_BYTES, GPU_CHUNK_BYTES = 24 * 2**20, 2**32
+GPU_TIMES = 8  # as much memory as these states is needed to probe them
 READ_BYTES = 2**28  # how much of all passes is read at a time; at least a layer
 FORMS = {"id": pl.String, "question_form": pl.String, "answer_form": pl.String, "answer_in_question": pl.Boolean}
 Made = TypeVar("Made")  # what is made of some layers
@@ -177,7 +178,8 @@ def in_chunks(
     with ThreadPoolExecutor(1) as ahead:
         begun = read(*chunks[0])
         first = next(begun)
-        with one_gpu() if on_gpu else nullcontext(torch.device("cpu")) as device:
+        largest = size * len(passes) * max(len(some) * len(layers) for some, layers in chunks)
+        with one_gpu(GPU_TIMES * largest) if on_gpu else nullcontext(torch.device("cpu")) as device:
             following = ahead.submit(_gather, device, chain([first], begun))
             del first
             for number, (some, layers) in enumerate(progress(chunks, len(chunks), "fitting probes")):
