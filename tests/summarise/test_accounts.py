@@ -302,7 +302,7 @@ def test_kinds_that_are_forms_are_told_apart_by_the_form_and_do_not_remain_withi
     texts = {"question": "Is it?", "property": None, "answer": "Yes"}
     answers = pl.DataFrame([{"id": f"{example:04d}", **texts} for example in range(count)])
     headline = Headline("resid", "answer_last")
-    monkeypatch.setattr(weigh_layers, "A_PROCESS", 3 * count)  # two, for all examples and for those within forms
+    monkeypatch.setattr(weigh_layers, "A_PROCESS", count)  # two processes, for all examples and for those within forms
     accounts, told = weigh_kinds(delta, answers, headline, bootstrap_draws=200, seed=0, processes=2)
     overall = {row["among"]: row for row in accounts.filter(pl.col("layer").is_null()).to_dicts()}
     assert judge(overall["all"], verdicts=1).verdict == TWO_KINDS

@@ -104,11 +104,13 @@ CORES = workflow.resource_settings.cores  # None for a command that runs nothing
 # A default run has four datasets: a quarter of the cores each keeps them all busy, and one thread
 # per job beats two jobs that fight over two cores.
 THREADS = max(1, (CORES or 4) // 4)
-# Two long jobs and a short one follow the probes of a model on a dataset. Where there are few of these, the long ones
-# share the cores.
-SHARE_AFTER_PROBES = max(1, ((CORES or 4) - 1) // (2 * len(PAIRS)))
-# Each GPU computes for one job at a time, and jobs wait for it. More are started, so that while one computes the
-# others import, plan, grade and write.
+# Three jobs follow the probes of a model on a dataset. Where there are few of these, the two long ones have more cores,
+# above all the longest.
+AFTER_PROBES = (CORES or 4) // len(PAIRS)
+ESTIMATING = max(1, (AFTER_PROBES - 1) // 2)
+WEIGHING = max(1, AFTER_PROBES - 1 - ESTIMATING)
+# Few jobs at a time compute on a GPU, and the others wait for it. More are started, so that meanwhile these import, plan,
+# grade and write.
 STARTED = 8  # jobs per GPU
 MODEL_THREADS = max(1, (CORES or 1) // (STARTED * gpu_count())) if gpu_count() else THREADS
 

@@ -22,7 +22,7 @@ rule estimate:
         model=one_of([*MODELS, *SALMONS]),
     conda:
         "../../envs/data.yaml"
-    threads: max(THREADS, SHARE_AFTER_PROBES)
+    threads: ESTIMATING
     resources:
         mem_mb=grows(4000),
         runtime=grows(60),
@@ -50,9 +50,9 @@ rule weigh_kinds:
         model=one_of([*MODELS, *SALMONS]),
     conda:
         "../../envs/probe.yaml"
-    threads: SHARE_AFTER_PROBES  # processes; one is enough for a few thousand examples
+    threads: WEIGHING  # processes
     resources:
-        mem_mb=grows(4000 + 400 * SHARE_AFTER_PROBES),
+        mem_mb=grows(4000 + 400 * WEIGHING),
         runtime=grows(60),
     params:
         headline=HEADLINE,

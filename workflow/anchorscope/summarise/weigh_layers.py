@@ -20,8 +20,9 @@ from anchorscope.files.logs import progress
 from anchorscope.files.processes import run_apart
 from anchorscope.summarise.accounts import Weighed, weigh
 
-AT_ONCE = 8_000  # examples of all layers that are fitted together; more do not stay in a processor's cache
-A_PROCESS = 50_000  # examples of all layers and sets for which a process begins; that takes less time than they do
+AT_ONCE = 32_000  # examples of all layers that are fitted together; more gain no time
+# Examples of all layers and sets for which another process begins: they take as long as that.
+A_PROCESS = 7_500
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class SetLogits:
     cut: Tensor
     folds: Tensor  # [examples]
 
-    def split(self, size: int) -> "Iterator[SetLogits]":
+    def split(self, sizes: int | list[int]) -> "Iterator[SetLogits]":
         """So many layers at a time."""
-        for clean, cut in zip(self.clean.split(size), self.cut.split(size), strict=True):
+        for clean, cut in zip(self.clean.split(sizes), self.cut.split(sizes), strict=True):
             yield SetLogits(clean, cut, self.folds)
 
 
@@ -42,17 +43,24 @@ Of = TypeVar("Of", SetLogits, Weighed)
 
 
 def weigh_layers(sets: Sequence[SetLogits], *, processes: int, what: str) -> list[Weighed]:
-    """Each set, which have the same layers, in at most so many processes: each takes some layers of all sets."""
+    """Each set, which have the same layers, in at most so many processes: each takes some layers of all sets.
+
+    This one takes more of them than the others, which have to begin.
+    """
     if not sets:
         return []
-    layers = len(sets[0].clean)
-    count = min(processes, layers, 1 + sum(layers * len(one.folds) for one in sets) // A_PROCESS)
-    if count == 1:
+    layers, examples = len(sets[0].clean), sum(len(one.folds) for one in sets)
+    spare = layers - A_PROCESS // examples  # which the others share with this one
+    count = min(processes, spare, 1 + layers * examples // A_PROCESS)
+    if count <= 1:
         return _one_after_another(sets, what)
-    shares = [_written(share) for share in zip(*(one.split(-(-layers // count)) for one in sets), strict=True)]
-    with ThreadPoolExecutor(len(shares)) as threads:
-        found = progress(threads.map(partial(run_apart, __name__), shares), len(shares), what)
-        return [_joined(parts) for parts in zip(*(_read(Weighed, share) for share in found), strict=True)]
+    each, more = divmod(spare, count)
+    sizes = [each + (number < more) for number in range(count - 1)]
+    mine, *others = zip(*(one.split([layers - sum(sizes), *sizes]) for one in sets), strict=True)
+    with ThreadPoolExecutor(len(others)) as threads:
+        found = threads.map(partial(run_apart, __name__), map(_written, others))
+        parts = [_one_after_another(mine, what), *(_read(Weighed, share) for share in found)]
+        return [_joined(of_set) for of_set in zip(*parts, strict=True)]
 
 
 def _one_after_another(sets: Sequence[SetLogits], what: str) -> list[Weighed]:
