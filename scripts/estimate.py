@@ -10,6 +10,8 @@ import os
 # Units are estimated side by side; a matrix product that took as many threads again would only wait for them.
 os.environ.update(dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1"))
 
+from concurrent.futures import ThreadPoolExecutor
+
 from anchorscope import job
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
@@ -23,10 +25,10 @@ settings = {"bootstrap_draws": snakemake.params.bootstrap_draws, "seed": snakema
 def estimated() -> list:
     delta, layers, errors = (read_frame(snakemake.input[name]) for name in ("delta", "layers", "label_errors"))
     headline = Headline.from_json(snakemake.params.headline)
-    tables = {
-        **summary_tables(delta, layers, headline, **settings, threads=snakemake.threads),
-        "label_errors": label_errors(errors, delta, layers, headline),
-    }
+    with ThreadPoolExecutor(1) as beside:
+        turned = beside.submit(label_errors, errors, delta, layers, headline)
+        tables = summary_tables(delta, layers, headline, **settings, threads=snakemake.threads)
+    tables["label_errors"] = turned.result()
     return [tables[name] for name in snakemake.output.keys()]  # noqa: SIM118
 
 
