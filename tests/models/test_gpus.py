@@ -73,9 +73,10 @@ def test_jobs_share_a_gpu_only_where_none_is_empty(tmp_path):
 def test_a_job_that_wants_a_whole_gpu_is_not_passed_by_smaller_ones(tmp_path):
     held = claim(["a"], 1, tmp_path, 1)
     whole = "from anchorscope.models.gpus import claim; import sys, pathlib, time; "
-    command = whole + "claim(['a'], 1, pathlib.Path(sys.argv[1]), int(sys.argv[2])); print(time.monotonic())"
+    command = whole + "held = claim(['a'], 1, pathlib.Path(sys.argv[1]), int(sys.argv[2])); print(time.monotonic())"
     first = subprocess.Popen([sys.executable, "-c", command, str(tmp_path), "4"], stdout=subprocess.PIPE, text=True)
     while not any_waits(tmp_path):
+        assert first.poll() is None
         time.sleep(0.05)
     second = subprocess.Popen([sys.executable, "-c", command, str(tmp_path), "1"], stdout=subprocess.PIPE, text=True)
     time.sleep(2)
@@ -102,7 +103,7 @@ def test_a_job_gets_the_smallest_part_that_has_what_it_needs(size):
         parts = parts_for(needed, int(size))
         assert parts in (1, 2, 4)
         assert parts == 4 or needed <= parts / 4 * size, "no part of a GPU has more than its share"
-        assert parts == 1 or needed > 0.9 * parts / 8 * size, "half as much would not have been enough"
+        assert parts == 1 or needed > 0.8 * parts / 8 * size, "half as much would not have been enough"
 
 
 def test_a_killed_job_frees_its_gpu(tmp_path):

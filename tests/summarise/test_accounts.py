@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal, multivariate_t
 
 from anchorscope.extract.axes import Headline
+from anchorscope.files.processes import run_apart
 from anchorscope.summarise import weigh_layers
 from anchorscope.summarise.accounts import (
     FIELDS,
@@ -302,8 +303,11 @@ def test_kinds_that_are_forms_are_told_apart_by_the_form_and_do_not_remain_withi
     texts = {"question": "Is it?", "property": None, "answer": "Yes"}
     answers = pl.DataFrame([{"id": f"{example:04d}", **texts} for example in range(count)])
     headline = Headline("resid", "answer_last")
-    monkeypatch.setattr(weigh_layers, "A_PROCESS", count)  # two processes, for all examples and for those within forms
+    monkeypatch.setattr(weigh_layers, "A_PROCESS", count)  # another process for all, and one for those within forms
+    begun = []
+    monkeypatch.setattr(weigh_layers, "run_apart", lambda *given: begun.append(given) or run_apart(*given))
     accounts, told = weigh_kinds(delta, answers, headline, bootstrap_draws=200, seed=0, processes=2)
+    assert len(begun) == 2
     overall = {row["among"]: row for row in accounts.filter(pl.col("layer").is_null()).to_dicts()}
     assert judge(overall["all"], verdicts=1).verdict == TWO_KINDS
     for form in ("choice", "yes_no"):

@@ -31,7 +31,7 @@ def describe(folder: Path, name: str, source: dict) -> Manifest:
     settings = [read_object(file) for file in files if file.exists()]
     with ThreadPoolExecutor(1) as beside:
         revision = beside.submit(revision_of, folder, source)
-        heard = tokenizer_hash(tokenizer)
+        tokens = tokenizer_hash(tokenizer)
     return Manifest(
         name=name,
         source=source,
@@ -43,7 +43,7 @@ def describe(folder: Path, name: str, source: dict) -> Manifest:
         layers=config.num_hidden_layers,
         width=config.hidden_size,
         stored_dtype=str(config.dtype).removeprefix("torch."),
-        tokenizer=heard,
+        tokenizer=tokens,
         prompt="few_shot" if random else prompt_style(settings, tokenizer),
     )
 

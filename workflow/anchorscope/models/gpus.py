@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_TRIES = 0.02
 PARTS = 4  # of a GPU
 PARTS_TAKEN = {1: "a quarter of ", 2: "half of ", PARTS: ""}
-FOR_PARTS = 0.9  # the share of a GPU's memory that its parts have together; the rest is what the driver keeps for jobs
+FOR_PARTS = 0.8  # the share of a GPU's memory that its parts have together; the rest is what the driver keeps for jobs
 
 Held = dict[int, list[UnixFileLock]]  # GPUs by number, each with the locks of the parts that are held
 
@@ -77,6 +77,8 @@ def give_back(held: Held) -> None:
     for number in held:
         torch.cuda.synchronize(number)
     torch.cuda.empty_cache()
+    for number in held:
+        torch.cuda.set_per_process_memory_fraction(1.0, number)
     _release(chain(*held.values()))
     log.info("gave back GPU %s", ", ".join(map(str, held)))
 

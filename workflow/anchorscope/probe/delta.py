@@ -36,7 +36,7 @@ from anchorscope.probe.scores import (
 # How much is probed at a time, in single precision: of one pass what stays in a processor's caches, or of all passes
 # what keeps a GPU busy. That has twice as much, because the next layers are gathered while these are probed.
 CHUNK_BYTES, GPU_CHUNK_BYTES = 24 * 2**20, 2**32
-GPU_TIMES = 5  # as much memory as these states is enough to probe them; 2.6 times were measured, and the next come in
+GPU_TIMES = 10  # as much memory as these states is enough; to train a detector takes 7 times, and the next come in
 READ_BYTES = 2**28  # how much of all passes is read at a time; at least a layer
 FORMS = {"id": pl.String, "question_form": pl.String, "answer_form": pl.String, "answer_in_question": pl.Boolean}
 Made = TypeVar("Made")  # what is made of some layers

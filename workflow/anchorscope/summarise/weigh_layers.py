@@ -45,7 +45,7 @@ Of = TypeVar("Of", SetLogits, Weighed)
 def weigh_layers(sets: Sequence[SetLogits], *, processes: int, what: str) -> list[Weighed]:
     """Each set, which have the same layers, in at most so many processes: each takes some layers of all sets.
 
-    This one takes more of them than the others, which have to begin.
+    This one takes no fewer of them than the others, which have to begin.
     """
     if not sets:
         return []
@@ -55,7 +55,7 @@ def weigh_layers(sets: Sequence[SetLogits], *, processes: int, what: str) -> lis
     if count <= 1:
         return _one_after_another(sets, what)
     each, more = divmod(spare, count)
-    sizes = [each + (number < more) for number in range(count - 1)]
+    sizes = [each + (number < more - 1) for number in range(count - 1)]
     mine, *others = zip(*(one.split([layers - sum(sizes), *sizes]) for one in sets), strict=True)
     with ThreadPoolExecutor(len(others)) as threads:
         found = threads.map(partial(run_apart, __name__), map(_written, others))
