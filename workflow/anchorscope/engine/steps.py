@@ -381,7 +381,10 @@ class Steps:
 
 
 def _left(model: PreTrainedModel) -> int:
-    """Bytes of what a job may fill of its GPU that a model's weights leave: so many in every run, as plans need it."""
+    """Bytes that a model's weights leave of what this process may fill on its GPU.
+
+    The same in every run, because a plan depends on them.
+    """
     weights = sum(weight.nbytes for weight in model.parameters())
     filled = torch.cuda.get_per_process_memory_fraction(model.device)
     return int(filled * torch.cuda.get_device_properties(model.device).total_memory) - weights

@@ -76,9 +76,8 @@ def give_back(held: Held) -> None:
 
     for number in held:
         torch.cuda.synchronize(number)
+        torch.cuda.set_per_process_memory_fraction(share_of(PARTS), number)
     torch.cuda.empty_cache()
-    for number in held:
-        torch.cuda.set_per_process_memory_fraction(1.0, number)
     _release(chain(*held.values()))
     log.info("gave back GPU %s", ", ".join(map(str, held)))
 

@@ -158,9 +158,10 @@ def in_chunks(
     are probed. A GPU gathers many layers, of which few at a time are in the machine's own memory. It is taken once the
     first are read, and given back after the last.
     """
-    size = len(reader.keys) * reader.width * 4
-    step = max(1, GPU_CHUNK_BYTES // (size * len(passes)) if on_gpu else CHUNK_BYTES // size)
-    few = max(1, READ_BYTES // (size * len(passes)))
+    size = len(reader.keys) * reader.width * 4  # of a layer
+    of_passes = size * len(passes)
+    step = max(1, GPU_CHUNK_BYTES // of_passes if on_gpu else CHUNK_BYTES // size)
+    few = max(1, READ_BYTES // of_passes)
     places, together = reader.grid.places(), max(1, step // reader.layers)
     chunks = [
         (places[first : first + together], range(start, min(start + step, reader.layers)))
@@ -178,8 +179,8 @@ def in_chunks(
     with ThreadPoolExecutor(1) as ahead:
         begun = read(*chunks[0])
         first = next(begun)
-        largest = size * len(passes) * max(len(some) * len(layers) for some, layers in chunks)
-        with one_gpu(GPU_TIMES * largest) if on_gpu else nullcontext(torch.device("cpu")) as device:
+        largest = max(len(some) * len(layers) for some, layers in chunks)
+        with one_gpu(GPU_TIMES * of_passes * largest) if on_gpu else nullcontext(torch.device("cpu")) as device:
             following = ahead.submit(_gather, device, chain([first], begun))
             del first
             for number, (some, layers) in enumerate(progress(chunks, len(chunks), "fitting probes")):
