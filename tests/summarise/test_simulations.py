@@ -20,7 +20,7 @@ from anchorscope.probe.logistic import fit
 from anchorscope.probe.quality import auc_with_interval, delta_p
 from anchorscope.probe.scores import Scores, cross_fit_scores, each
 from anchorscope.summarise.bootstrap import Resamples, interval, resample
-from anchorscope.summarise.curves import Curve, curves, series_row
+from anchorscope.summarise.curves import Curve, curves, curves_labelled_at, series_row
 from anchorscope.summarise.dip import dip_test
 from anchorscope.summarise.grouping import LOGITS, PlaceLogits, group
 from anchorscope.summarise.one_mechanism import unexplained_shifts
@@ -67,7 +67,7 @@ def by_rule(scores: Scores, side: np.ndarray, rule: str, drawn: Resamples, at: i
     cut = {(probe.name, "exact_question"): scores.logits[probe, "exact_question"].numpy()[None] for probe in PROBES}
     place = PlaceLogits(clean, cut, folds=split(side)[0].numpy()[None])
     results = group(place, rule, "exact_question", "measured")
-    return curves(results if at is None else [result.labelled_at(at) for result in results], drawn)
+    return curves(results, drawn) if at is None else curves_labelled_at(results, drawn, np.array([at]))[0]
 
 
 # Two pathways, five layers. At each layer the classes stand `SIGNAL` from zero along the first dimension; under the

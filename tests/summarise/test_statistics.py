@@ -22,6 +22,7 @@ from anchorscope.summarise.curves import (
     Curve,
     Uncertain,
     curves,
+    curves_labelled_at,
     reference_curves,
     reference_layers,
     resampled_auc,
@@ -544,19 +545,22 @@ def test_the_dip_is_the_least_distance_from_a_distribution_with_one_mode(kind):
 def test_the_means_of_all_groups_at_once_are_those_of_each():
     generator = np.random.default_rng(10)
     weights = resample([str(index // 2) for index in range(12)], 1, 40, seed=0).weights
-    inside, counted = generator.random((3, 12)) < 0.3, generator.random((3, 12)) < 0.3  # some draw none
+    counted = generator.random((3, 12)) < 0.3  # some draw none
+    labels = [generator.random((3, 12)) < share for share in (0.3, 0.0, 1.0, 0.7, 0.5)]  # either group is the smaller
+    labels.append(labels[0][[1]])  # those of one layer, for all
     values = generator.normal(size=(2, 3, 12))
-    groups = [inside & counted, ~inside & counted, counted]
-    means, shares = group_means(group_sums(weights, inside, counted, values))
-    expected = [[weighted_mean(weights, some, mask) for some in values] for mask in groups]
-    of_all = [weighted_mean(weights, mask.astype(float), counted) for mask in groups]
-    terms, largest = 12 + 1, np.abs(values).max()  # examples, and the quotient
-    assert_same(means, expected, of_sums(terms, largest, weights.dtype))
-    assert_same(shares, of_all, of_sums(1, 1.0, weights.dtype))  # a quotient of counts, which are exact in any dtype
-    assert np.isnan(means).any()
-    assert np.isnan(shares).any()
-    means, _ = group_means(group_sums(weights.astype(np.float64), inside, counted, values))
-    assert_same(means, expected, of_sums(terms, largest))
+    largest = 12 * np.abs(values).max()  # of a sum: as many examples are drawn
+    steps = 2 * 12 + 2  # two sums, their difference, and its quotient by one or more
+    for dtype in (np.float32, np.float64):
+        for inside, sums in zip(labels, group_sums(weights.astype(dtype), labels, counted, values), strict=True):
+            groups = [inside & counted, ~inside & counted, counted]
+            means, shares = group_means(sums)
+            expected = [[weighted_mean(weights, some, mask) for some in values] for mask in groups]
+            assert_same(means, expected, of_sums(steps, largest, dtype))
+            of_all = [weighted_mean(weights, mask.astype(float), counted) for mask in groups]
+            assert_same(shares, of_all, of_sums(1, 1.0, dtype))  # a quotient of counts, which are exact in any dtype
+            assert np.isnan(means).any()
+            assert np.isnan(shares).any()
 
 
 @pytest.mark.parametrize("kind", ["normal", "two humps", "uniform", "ties", "one value"])
@@ -746,7 +750,8 @@ def test_labels_at_reference_layers_are_averaged_over_the_layers_near_the_best()
     delta = generator.normal(size=(1, 3, 300))
     everyone = np.ones_like(anchored)
     result = RoleResult(anchored, delta, delta, everyone, everyone, share_learnt=0.4)
-    found = reference_curves([result], drawn, layers)["question"].delta_p.mean
+    by_layer = curves_labelled_at([result], drawn, layers.used)
+    found = reference_curves(by_layer, layers)["question"].delta_p.mean
     expected = [[delta[0, at, anchored[0, label]].mean() for at in range(3)] for label in np.flatnonzero(layers.chosen)]
     np.testing.assert_allclose(found, np.mean(expected, axis=0))
 

@@ -72,18 +72,28 @@ class GroupSums:
 
 
 def sums_of(results: list[RoleResult], resamples: Resamples) -> GroupSums:
-    """Examples that count nowhere, as most do where the results are of one form, are left out of the products."""
-    once, drawn = [], []
-    for result in results:
+    """With labels at the layer that is plotted."""
+    return _sums_by_labels(results, [[result.question_anchored] for result in results], resamples)[0]
+
+
+def _sums_by_labels(results: list[RoleResult], labels: list[list[np.ndarray]], resamples: Resamples) -> list[GroupSums]:
+    """The sums under each of the labels that every role has, [repeats, layers or 1, examples].
+
+    Examples that count nowhere, as most do where the results are of one form, are left out of the products.
+    """
+    by_role = []  # once and drawn: [labels, repeats, groups, 1 + values, resamples, layers]
+    for result, of_role in zip(results, labels, strict=True):
         some = result.counted.any((0, 1))
         weights = resamples.weights if some.all() else resamples.weights[:, some]
-        inside, counted = (part[..., some] for part in (result.question_anchored, result.counted))
-        values = np.stack([getattr(result, name)[..., some] for name in (*QUANTITIES, "judged_right")], axis=1)
-        everyone_once = np.ones((1, inside.shape[-1]))
-        by_repeat = list(zip(inside, counted, values, strict=True))
-        once.append(np.stack([group_sums(everyone_once, *repeat) for repeat in by_repeat]))
-        drawn.append(np.stack([group_sums(weights, who, among, some[:-1]) for who, among, some in by_repeat]))
-    return GroupSums(np.stack(once), np.stack(drawn), results[0].share_learnt)
+        names = ("counted", *QUANTITIES, "judged_right")
+        counted, *values = (np.compress(some, getattr(result, name), axis=-1) for name in names)
+        inside = np.compress(some, of_role, axis=-1).swapaxes(0, 1)
+        by_repeat = list(zip(inside, counted, np.stack(values, axis=1), strict=True))
+        once = [group_sums(np.ones((1, weights.shape[1])), *repeat) for repeat in by_repeat]
+        drawn = [group_sums(weights, who, among, values[:-1]) for who, among, values in by_repeat]
+        by_role.append((np.stack(once, axis=1), np.stack(drawn, axis=1)))
+    by_labels = zip(*(np.stack(part, axis=1) for part in zip(*by_role, strict=True)), strict=True)
+    return [GroupSums(once, drawn, results[0].share_learnt) for once, drawn in by_labels]
 
 
 def curves(results: list[RoleResult], resamples: Resamples) -> dict[str, Curve]:
@@ -216,6 +226,11 @@ class ReferenceLayers:
     chosen: np.ndarray  # [layers], bool
     drawn: np.ndarray  # [resamples, layers], bool: by the AUC of each resample
 
+    @property
+    def used(self) -> np.ndarray:
+        """Layers where examples are labelled."""
+        return np.flatnonzero(self.chosen | (self.drawn.mean(0) > RARE))
+
 
 def reference_layers(
     clean: np.ndarray, hallucinated: np.ndarray, resamples: Resamples, pool: ThreadPoolExecutor
@@ -247,9 +262,13 @@ def resampled_auc(logits: np.ndarray, positive: np.ndarray, weights: np.ndarray)
     return np.einsum("ij,ij->j", drawn, beaten) / (drawn.sum(0) * sums[-1])
 
 
-def reference_curves(results: list[RoleResult], resamples: Resamples, layers: ReferenceLayers) -> dict[str, Curve]:
-    """The curve of each anchor with labels at a reference layer, averaged over the layers that are one."""
-    used = np.flatnonzero(layers.chosen | (layers.drawn.mean(0) > RARE))
-    by_layer = [curves([result.labelled_at(int(layer)) for result in results], resamples) for layer in used]
-    once, drawn = layers.chosen[used, None, None], layers.drawn[:, used].T[..., None]
+def curves_labelled_at(results: list[RoleResult], resamples: Resamples, layers: np.ndarray) -> list[dict[str, Curve]]:
+    """The curve of each anchor with labels at one layer, for each of some layers."""
+    labels = [[result.question_anchored[:, [layer]] for layer in layers] for result in results]
+    return [curves_of(sums, resamples) for sums in _sums_by_labels(results, labels, resamples)]
+
+
+def reference_curves(by_layer: list[dict[str, Curve]], layers: ReferenceLayers) -> dict[str, Curve]:
+    """The curve of each anchor, averaged over the layers that are reference layers, where examples are labelled."""
+    once, drawn = layers.chosen[layers.used, None, None], layers.drawn[:, layers.used].T[..., None]
     return {anchor: average_curves([found[anchor] for found in by_layer], once, drawn) for anchor in by_layer[0]}

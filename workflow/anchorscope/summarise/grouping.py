@@ -50,11 +50,6 @@ class RoleResult:
     counted: np.ndarray  # bool: part of the estimate
     share_learnt: float  # the share of the examples that the smaller of its probes learnt from
 
-    def labelled_at(self, layer: int) -> "RoleResult":
-        """The same examples at every layer: those that are Question-Anchored at this one."""
-        labels = self.question_anchored[:, layer : layer + 1]
-        return replace(self, question_anchored=np.broadcast_to(labels, self.delta_p.shape))
-
     def among(self, examples: np.ndarray) -> "RoleResult":
         """Of some examples only."""
         return replace(self, counted=self.counted & examples)

@@ -1,7 +1,7 @@
 """All tables of one model on one dataset, from its delta and layers tables, and how far wrong labels move them."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -19,6 +19,7 @@ from anchorscope.summarise.curves import (
     ReferenceLayers,
     curve_rows,
     curves,
+    curves_labelled_at,
     reference_curves,
     reference_layers,
     series_row,
@@ -41,6 +42,7 @@ from anchorscope.summarise.parts import forms_table, strata_table
 NULL_SIMULATIONS = 400  # behind the band of one mechanism
 BAND = {"null": 0.5, "null_low": 0.025, "null_high": 0.975}  # of the simulations: columns and quantiles
 SIMULATED = {"flip": (FULL,), HONEST: (HALF_A, SECOND_B)}  # rules, with the probes of each prompt that are simulated
+LAYERS_AT_ONCE = 9  # reference layers whose curves are one task
 PLOTTED, REFERENCE = "plotted", "reference"  # where an example is labelled
 SERIES = ("area", "area_logit", "deepest_layer", "deepest", "of_flip", "area_null")
 ERRORS_SCHEMA: dict[str, Any] = {
@@ -66,6 +68,42 @@ class _Unit:
     @property
     def names(self) -> dict[str, str]:
         return {**vars(self.headline), "intervention": self.intervention}
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One rule and kind of logits of a unit: its curves, while several threads compute them."""
+
+    rule: str
+    logits: str
+    simulated: Future[dict[str, np.ndarray]]
+    plotted: Future[dict[str, Curve]]
+    at_reference: list[Future[list[dict[str, Curve]]]]  # labelled at some of the reference layers each
+
+    @classmethod
+    def begin(
+        cls, unit: _Unit, rule: str, logits: str, resamples: Resamples, seed: int, pool: ThreadPoolExecutor
+    ) -> "_Look":
+        simulated = pool.submit(_one_mechanism, unit, rule, logits, seed)
+        plotted = pool.submit(_plotted, unit, rule, logits, resamples)
+        at_reference = []
+        if unit.reference and rule != "flip" and logits == "measured":
+            results = group(unit.place, rule, unit.intervention, logits)
+            for start in range(0, len(unit.reference.used), LAYERS_AT_ONCE):
+                layers = unit.reference.used[start : start + LAYERS_AT_ONCE]
+                at_reference.append(pool.submit(curves_labelled_at, results, resamples, layers))
+        return cls(rule, logits, simulated, plotted, at_reference)
+
+    def found(self, reference: ReferenceLayers) -> Iterator[Found]:
+        for anchor, curve in self.plotted.result().items():
+            yield self._names(PLOTTED, anchor), curve, self.simulated.result().get(anchor)
+        if self.at_reference:
+            by_layer = [curves for layers in self.at_reference for curves in layers.result()]
+            for anchor, curve in reference_curves(by_layer, reference).items():
+                yield self._names(REFERENCE, anchor), curve, None
+
+    def _names(self, labels: str, anchor: str) -> dict[str, str]:
+        return {"rule": self.rule, "labels": labels, "logits": self.logits, "anchor": anchor}
 
 
 def summary_tables(
@@ -103,13 +141,12 @@ def summary_tables(
             for intervention in place.interventions
         ]
         looks = [
-            [pool.submit(list, _curves(unit, *look, resamples, seed)) for look in product(ROLES, unit.logits)]
-            for unit in units
+            [_Look.begin(unit, *look, resamples, seed, pool) for look in product(ROLES, unit.logits)] for unit in units
         ]
         kinds = pool.map(lambda at: _kinds(at, places[at], layers, resamples, seed), places)
         strata = strata_table(shown, places[headline], resamples, pool)
         forms = forms_table(examples, places[headline], resamples, pool)
-        found = [[curve for look in of_unit for curve in look.result()] for of_unit in looks]
+        found = [[curve for look in of_unit for curve in look.found(best)] for of_unit in looks]
         summary, series, resampled = zip(*map(_tables, units, found), strict=True)
     return {
         "summary": with_auc(pl.concat(summary, how="diagonal"), layers),
@@ -134,17 +171,10 @@ def _tables(unit: _Unit, found: list[Found]) -> tuple[pl.DataFrame, pl.DataFrame
     )
 
 
-def _curves(unit: _Unit, rule: str, logits: str, resamples: Resamples, seed: int) -> Iterator[Found]:
-    """The curves of one rule and kind of logits; for the headline's knockout also with labels at reference layers."""
-    results = group(unit.place, rule, unit.intervention, logits)
-    names = {"rule": rule, "labels": PLOTTED, "logits": logits}
-    if rule != "fixed" and results:
-        means = _one_mechanism(unit, rule, logits, seed)
-        for anchor, curve in curves(results, resamples).items():
-            yield {**names, "anchor": anchor}, curve, means.get(anchor)
-    if rule != "flip" and results and unit.reference and logits == "measured":
-        for anchor, curve in reference_curves(results, resamples, unit.reference).items():
-            yield {**names, "labels": REFERENCE, "anchor": anchor}, curve, None
+def _plotted(unit: _Unit, rule: str, logits: str, resamples: Resamples) -> dict[str, Curve]:
+    """The curves with labels at the layer that is plotted. Those of `fixed` are at reference layers only."""
+    results = group(unit.place, rule, unit.intervention, logits) if rule != "fixed" else []
+    return curves(results, resamples) if results else {}
 
 
 def _one_mechanism(unit: _Unit, rule: str, logits: str, seed: int) -> dict[str, np.ndarray]:
