@@ -24,7 +24,7 @@ rule estimate:
         "../../envs/data.yaml"
     threads: ESTIMATING
     resources:
-        mem_mb=grows(4000),
+        mem_mb=by_size(45),  # of 53 MB of delta table, with 11,000 examples, it takes 3.4 GB
         runtime=grows(60),
     params:
         headline=HEADLINE,

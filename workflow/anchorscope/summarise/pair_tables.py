@@ -42,7 +42,7 @@ from anchorscope.summarise.parts import forms_table, strata_table
 NULL_SIMULATIONS = 400  # behind the band of one mechanism
 BAND = {"null": 0.5, "null_low": 0.025, "null_high": 0.975}  # of the simulations: columns and quantiles
 SIMULATED = {"flip": (FULL,), HONEST: (HALF_A, SECOND_B)}  # rules, with the probes of each prompt that are simulated
-LAYERS_AT_ONCE = 9  # reference layers whose curves are one task
+LAYERS_AT_ONCE = 9  # reference layers whose curves are one task: with everyone, two products
 PLOTTED, REFERENCE = "plotted", "reference"  # where an example is labelled
 SERIES = ("area", "area_logit", "deepest_layer", "deepest", "of_flip", "area_null")
 ERRORS_SCHEMA: dict[str, Any] = {
