@@ -2,7 +2,7 @@
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,8 @@ from anchorscope.probe.anchor_rules import ROLES
 from anchorscope.probe.delta import Measured, delta_table, layers_table, with_forms
 from anchorscope.probe.examples import Examples, enough, examples_of
 from anchorscope.probe.scores import cross_fit_scores, distances
-from anchorscope.summarise.bootstrap import group_means, group_sums, interval, resample
+from anchorscope.summarise import pair_tables
+from anchorscope.summarise.bootstrap import Resamples, group_means, group_sums, interval, resample
 from anchorscope.summarise.curves import (
     Curve,
     Uncertain,
@@ -101,9 +102,12 @@ def measure(states: dict, examples: Examples) -> Measured:
     return Measured(scores, distances(first, splits[0]["folds"]))
 
 
-def tables(kind: str, count: int, seed: int, repeats: int = 1) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The delta and layers tables of a simulated run."""
-    states, hallucinated, _ = simulate(kind, count, seed)
+def tables(kind: str, count: int, seed: int, repeats: int = 1, layers: int = 1) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The delta and layers tables of a simulated run, each layer drawn anew."""
+    by_layer, (hallucinated, *_), _ = zip(
+        *(simulate(kind, count, seed + layer) for layer in range(layers)), strict=True
+    )
+    states = {key: torch.cat([of_layer[key] for of_layer in by_layer]) for key in by_layer[0]}
     examples = examples_of(keys(hallucinated), folds=5, repeats=repeats, seed=0, where="simulation")
     found = measure(states, examples)
     unit = [pl.lit("resid").alias("component"), pl.lit("answer_last").alias("position")]
@@ -542,17 +546,20 @@ def test_the_dip_is_the_least_distance_from_a_distribution_with_one_mode(kind):
         assert dip(sample) == pytest.approx(plain_dip(sample), abs=1e-7), "as far as linear programs are solved"
 
 
-def test_the_means_of_all_groups_at_once_are_those_of_each():
+@pytest.mark.parametrize("alike", [False, True], ids=["by layer", "in all layers"])
+def test_the_means_of_all_groups_at_once_are_those_of_each(alike):
     generator = np.random.default_rng(10)
     weights = resample([str(index // 2) for index in range(12)], 1, 40, seed=0).weights
-    counted = generator.random((3, 12)) < 0.3  # some draw none
-    labels = [generator.random((3, 12)) < share for share in (0.3, 0.0, 1.0, 0.7, 0.5)]  # either group is the smaller
-    labels.append(labels[0][[1]])  # those of one layer, for all
+    counted, *labels = (
+        np.broadcast_to(generator.random((1 if alike else 3, 12)) < share, (3, 12))
+        for share in (0.3, 0.3, 0.0, 1.0, 0.7, 0.5)  # some draw none, and either group is the smaller
+    )
     values = generator.normal(size=(2, 3, 12))
     largest = 12 * np.abs(values).max()  # of a sum: as many examples are drawn
     steps = 2 * 12 + 2  # two sums, their difference, and its quotient by one or more
     for dtype in (np.float32, np.float64):
-        for inside, sums in zip(labels, group_sums(weights.astype(dtype), labels, counted, values), strict=True):
+        found = group_sums(weights.astype(dtype), np.stack(labels), counted, values)
+        for inside, sums in zip(labels, found, strict=True):
             groups = [inside & counted, ~inside & counted, counted]
             means, shares = group_means(sums)
             expected = [[weighted_mean(weights, some, mask) for some in values] for mask in groups]
@@ -561,6 +568,14 @@ def test_the_means_of_all_groups_at_once_are_those_of_each():
             assert_same(shares, of_all, of_sums(1, 1.0, dtype))  # a quotient of counts, which are exact in any dtype
             assert np.isnan(means).any()
             assert np.isnan(shares).any()
+
+
+def test_the_mean_of_a_small_group_is_not_what_others_leave():
+    """A sum of many large values would round off the one that is small."""
+    inside = np.arange(1000)[None] == 7
+    values = np.where(inside, 0.001, 1000.0)[None]
+    sums = group_sums(np.ones((1, 1000), np.float32), inside[None], np.ones_like(inside), values)
+    assert_same(group_means(sums[0])[0][0], [[[0.001]]], of_sums(2, 0.001, np.float32))
 
 
 @pytest.mark.parametrize("kind", ["normal", "two humps", "uniform", "ties", "one value"])
@@ -754,6 +769,51 @@ def test_labels_at_reference_layers_are_averaged_over_the_layers_near_the_best()
     found = reference_curves(by_layer, layers)["question"].delta_p.mean
     expected = [[delta[0, at, anchored[0, label]].mean() for at in range(3)] for label in np.flatnonzero(layers.chosen)]
     np.testing.assert_allclose(found, np.mean(expected, axis=0))
+
+
+def labelled_at(roles: list[RoleResult], layer: int, anchored: bool, drawn: Resamples) -> tuple[np.ndarray, ...]:
+    """The mean change [layers] of those that are Question-Anchored at a layer or not, and of each resample."""
+
+    def means(weights: np.ndarray) -> np.ndarray:
+        """[repeats, resamples, layers], one example after the other."""
+        groups = [np.broadcast_to(one.question_anchored[:, [layer]] == anchored, one.delta_p.shape) for one in roles]
+        return np.mean(
+            [
+                [weighted_mean(weights, change, who) for change, who in zip(one.delta_p, group, strict=True)]
+                for one, group in zip(roles, groups, strict=True)
+            ],
+            axis=0,
+        )
+
+    once = means(np.ones((1, drawn.weights.shape[1])))[:, 0]
+    mean, moved = drawn.over_repeats(once, roles[0].share_learnt)
+    return mean, means(drawn.weights).mean(0) + moved
+
+
+def test_the_table_averages_single_reference_layers_whichever_are_computed_together(monkeypatch):
+    monkeypatch.setattr(pair_tables, "LAYERS_AT_ONCE", 2)
+    delta, layers = tables("two pathways", 120, seed=0, repeats=2, layers=3)
+    found = summary_tables(delta, layers, HEADLINE, bootstrap_draws=100, seed=0, threads=2)["summary"]
+    delta = delta.sort("intervention", "repeat", "layer", "id")
+    (place,), examples = read_places(delta).values(), delta.head(120)
+    drawn = resample(examples["cluster"].to_list(), 2, 100, seed=0)
+    with ThreadPoolExecutor(1) as pool:
+        best = reference_layers(place.clean["full"], examples["hallucinated"].to_numpy(), drawn, pool)
+    assert list(best.used) == [0, 1, 2]
+    for rule, (anchor, anchored) in product(("fixed", "crossfit", "honest"), (("question", True), ("answer", False))):
+        roles = group(place, rule, "exact_question", "measured")
+        means, resampled = zip(*(labelled_at(roles, layer, anchored, drawn) for layer in best.used), strict=True)
+        expected = np.mean([means[layer] for layer in np.flatnonzero(best.chosen)], axis=0)
+        by_resample = [
+            np.mean([resampled[layer][number] for layer in np.flatnonzero(chosen)], axis=0)
+            for number, chosen in enumerate(best.drawn)
+        ]
+        rows = found.filter(labels="reference", rule=rule, anchor=anchor).sort("layer")
+        assert_same(rows["delta_p"], expected, of_sums(120, 100.0))
+        inside = np.concatenate([one.question_anchored for one in roles]) == anchored
+        fewest = (inside @ drawn.weights.T).min()  # of the group that any resample draws
+        rounding = of_sums(2 * 120 + 2, 120 * 100.0 / fewest, np.float32)  # two sums, their difference and its quotient
+        assert_same(rows.select("low", "high"), np.transpose(interval(np.stack(by_resample))), rounding)
 
 
 def test_shuffled_labels_stay_in_their_fold_and_tell_nothing():

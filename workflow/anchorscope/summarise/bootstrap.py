@@ -9,11 +9,12 @@ as other folds, and probes that learnt from other questions, would change.
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 CACHED = 2**17  # numbers that a core keeps at hand while it computes with them
-AT_ONCE = 5  # sets whose sums are one matrix product
+SETS_AT_ONCE = 5  # whose sums are one matrix product
 
 
 @dataclass(frozen=True)
@@ -59,40 +60,38 @@ def known_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndar
     return np.divide(values.sum(0), total, where=total > 0, out=np.full(total.shape, np.nan))
 
 
-def drawn_sums(weights: np.ndarray, sets: list[np.ndarray], values: np.ndarray) -> Iterator[np.ndarray]:
+def drawn_sums(weights: np.ndarray, sets: list[np.ndarray], values: np.ndarray) -> Iterator[list[np.ndarray]]:
     """How many of each set [layers, examples] a resample draws, then sums of values [values, layers, examples].
 
-    By set, [1 + values, resamples, layers]. Sets that are the same in all layers are counted once. A product of few
-    rows mostly waits for the weights, so several sets have one.
+    By set, for how many and each value, [resamples, layers]. A set that is the same in all layers is counted once, for
+    [resamples, 1]. A product of few rows mostly waits for the weights, so several sets have one.
     """
-    shape = len(weights), values.shape[1]
-    for start in range(0, len(sets), AT_ONCE):
-        some = sets[start : start + AT_ONCE]
+    for start in range(0, len(sets), SETS_AT_ONCE):
+        some = sets[start : start + SETS_AT_ONCE]
         counted = [members[:1] if (members == members[0]).all() else members for members in some]
         rows = [part for count, members in zip(counted, some, strict=True) for part in (count, *(members * values))]
         sums = weights @ np.concatenate(rows, dtype=weights.dtype).T  # whole numbers, so counts, are exact
         parts = iter(np.split(sums, np.cumsum([len(part) for part in rows])[:-1], axis=1))
         for _ in some:
-            yield np.stack([np.broadcast_to(next(parts), shape) for _ in range(1 + len(values))])
+            yield list(islice(parts, 1 + len(values)))
 
 
-def group_sums(
-    weights: np.ndarray, labellings: list[np.ndarray], counted: np.ndarray, values: np.ndarray
-) -> np.ndarray:
-    """Sums over the groups of each labelling: [labellings, groups, 1 + values, resamples, layers].
+def group_sums(weights: np.ndarray, labels: np.ndarray, counted: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Sums over both groups of each labelling: [labels, groups, 1 + values, resamples, layers].
 
-    The groups are the examples inside, by labels [layers, examples], and the others, of those that are `counted`
-    [layers, examples]. The smaller group of a layer is summed; the other is what it leaves of everyone.
+    The groups are the examples inside, by labels [labels, layers or 1, examples], and the others, of those that are
+    `counted` [layers, examples]. The smaller group of a layer is summed; the other is what it leaves of everyone.
     """
-    fewer_inside = [2 * (inside & counted).sum(1) <= counted.sum(1) for inside in labellings]  # [layers] each
-    smaller = [counted & (inside == fewer[:, None]) for inside, fewer in zip(labellings, fewer_inside, strict=True)]
+    fewer_inside = 2 * (labels & counted).sum(-1) <= counted.sum(-1)  # [labels, layers]
+    smaller = counted & (labels == fewer_inside[:, :, None])
     everyone, *sums = drawn_sums(weights, [counted, *smaller], values)
-    found = []
-    for fewer, few in zip(fewer_inside, sums, strict=True):
-        rest = everyone - few
-        rest[:, rest[0] == 0] = 0  # of nobody, whatever rounding leaves
-        found.append([np.where(fewer, few, rest), np.where(fewer, rest, few)])
-    return np.array(found)
+    found = np.empty((len(labels), 2, 1 + len(values), len(weights), len(counted)), weights.dtype)
+    for inside, outside, fewer, few in zip(found[:, 0], found[:, 1], fewer_inside, sums, strict=True):
+        somebody = everyone[0] > few[0]  # in the larger group, or else nothing is left, whatever rounding leaves
+        for number, (whole, part) in enumerate(zip(everyone, few, strict=True)):
+            rest = np.where(somebody, whole - part, 0)
+            inside[number], outside[number] = np.where(fewer, part, rest), np.where(fewer, rest, part)
+    return found
 
 
 def group_means(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -26,6 +26,7 @@ from anchorscope.summarise.bootstrap import (
 from anchorscope.summarise.grouping import RoleResult
 
 QUANTITIES = ("delta_p", "delta_logit")  # in percentage points, and in logits
+SUMMED = (*QUANTITIES, "judged_right")  # the last without resamples
 RARE = 0.01  # of the resamples: a reference layer that fewer choose is left out
 
 
@@ -73,27 +74,28 @@ class GroupSums:
 
 def sums_of(results: list[RoleResult], resamples: Resamples) -> GroupSums:
     """With labels at the layer that is plotted."""
-    return _sums_by_labels(results, [[result.question_anchored] for result in results], resamples)[0]
+    return _sums_by_labels(results, [result.question_anchored[None] for result in results], resamples)[0]
 
 
-def _sums_by_labels(results: list[RoleResult], labels: list[list[np.ndarray]], resamples: Resamples) -> list[GroupSums]:
-    """The sums under each of the labels that every role has, [repeats, layers or 1, examples].
+def _sums_by_labels(results: list[RoleResult], labels: list[np.ndarray], resamples: Resamples) -> list[GroupSums]:
+    """The sums under several labellings, each role's [labellings, repeats, layers or 1, examples].
 
     Examples that count nowhere, as most do where the results are of one form, are left out of the products.
     """
-    by_role = []  # once and drawn: [labels, repeats, groups, 1 + values, resamples, layers]
-    for result, of_role in zip(results, labels, strict=True):
+    repeats, layers, _ = results[0].counted.shape
+    shape = len(labels[0]), len(results), repeats, 2
+    once = np.empty((*shape, 1 + len(SUMMED), 1, layers))
+    drawn = np.empty((*shape, 1 + len(QUANTITIES), len(resamples.weights), layers), resamples.weights.dtype)
+    for role, (result, inside) in enumerate(zip(results, labels, strict=True)):
         some = result.counted.any((0, 1))
         weights = resamples.weights if some.all() else resamples.weights[:, some]
-        names = ("counted", *QUANTITIES, "judged_right")
-        counted, *values = (np.compress(some, getattr(result, name), axis=-1) for name in names)
-        inside = np.compress(some, of_role, axis=-1).swapaxes(0, 1)
-        by_repeat = list(zip(inside, counted, np.stack(values, axis=1), strict=True))
-        once = [group_sums(np.ones((1, weights.shape[1])), *repeat) for repeat in by_repeat]
-        drawn = [group_sums(weights, who, among, values[:-1]) for who, among, values in by_repeat]
-        by_role.append((np.stack(once, axis=1), np.stack(drawn, axis=1)))
-    by_labels = zip(*(np.stack(part, axis=1) for part in zip(*by_role, strict=True)), strict=True)
-    return [GroupSums(once, drawn, results[0].share_learnt) for once, drawn in by_labels]
+        everyone_once = np.ones((1, weights.shape[1]))
+        for repeat in range(repeats):
+            parts = inside[:, repeat], *(getattr(result, name)[repeat] for name in ("counted", *SUMMED))
+            who, counted, *values = (np.compress(some, part, axis=-1) for part in parts)
+            once[:, role, repeat] = group_sums(everyone_once, who, counted, np.stack(values))
+            drawn[:, role, repeat] = group_sums(weights, who, counted, np.stack(values[:-1]))
+    return [GroupSums(*sums, results[0].share_learnt) for sums in zip(once, drawn, strict=True)]
 
 
 def curves(results: list[RoleResult], resamples: Resamples) -> dict[str, Curve]:
@@ -264,7 +266,7 @@ def resampled_auc(logits: np.ndarray, positive: np.ndarray, weights: np.ndarray)
 
 def curves_labelled_at(results: list[RoleResult], resamples: Resamples, layers: np.ndarray) -> list[dict[str, Curve]]:
     """The curve of each anchor with labels at one layer, for each of some layers."""
-    labels = [[result.question_anchored[:, [layer]] for layer in layers] for result in results]
+    labels = [result.question_anchored[:, layers].swapaxes(0, 1)[:, :, None] for result in results]
     return [curves_of(sums, resamples) for sums in _sums_by_labels(results, labels, resamples)]
 
 

@@ -12,7 +12,7 @@ import polars as pl
 from anchorscope.extract.axes import Headline
 from anchorscope.probe.anchor_rules import FULL, HALF_A, HONEST, ROLES, SECOND_B
 from anchorscope.probe.quality import auc, delta_p, sigmoid
-from anchorscope.summarise.bootstrap import Resamples, known_mean, quantiles, resample
+from anchorscope.summarise.bootstrap import SETS_AT_ONCE, Resamples, known_mean, quantiles, resample
 from anchorscope.summarise.curves import (
     QUANTITIES,
     Curve,
@@ -42,7 +42,7 @@ from anchorscope.summarise.parts import forms_table, strata_table
 NULL_SIMULATIONS = 400  # behind the band of one mechanism
 BAND = {"null": 0.5, "null_low": 0.025, "null_high": 0.975}  # of the simulations: columns and quantiles
 SIMULATED = {"flip": (FULL,), HONEST: (HALF_A, SECOND_B)}  # rules, with the probes of each prompt that are simulated
-LAYERS_AT_ONCE = 9  # reference layers whose curves are one task: with everyone, two products
+LAYERS_AT_ONCE = 2 * SETS_AT_ONCE - 1  # reference layers whose curves are one task; with everyone, two products
 PLOTTED, REFERENCE = "plotted", "reference"  # where an example is labelled
 SERIES = ("area", "area_logit", "deepest_layer", "deepest", "of_flip", "area_null")
 ERRORS_SCHEMA: dict[str, Any] = {
@@ -88,9 +88,8 @@ class _Look:
         plotted = pool.submit(_plotted, unit, rule, logits, resamples)
         at_reference = []
         if unit.reference and rule != "flip" and logits == "measured":
-            results = group(unit.place, rule, unit.intervention, logits)
-            for start in range(0, len(unit.reference.used), LAYERS_AT_ONCE):
-                layers = unit.reference.used[start : start + LAYERS_AT_ONCE]
+            used, results = unit.reference.used, group(unit.place, rule, unit.intervention, logits)
+            for layers in np.split(used, range(LAYERS_AT_ONCE, len(used), LAYERS_AT_ONCE)):
                 at_reference.append(pool.submit(curves_labelled_at, results, resamples, layers))
         return cls(rule, logits, simulated, plotted, at_reference)
 
