@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from anchorscope import api
-from anchorscope.draw.panels import read_style
+from anchorscope.draw.style import read_style
 from anchorscope.extract.axes import COMPONENTS, EXACT, PASSES, POSITIONS, Grid
 from anchorscope.extract.store import ActivationReader
 from anchorscope.files.sealed_parquet import made_from, provenance, read_table, write_table

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from anchorscope.detect import gates, scoring
-from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS
+from anchorscope.draw.registry import DETECTION_KINDS, FIGURE_KINDS
 from anchorscope.experiments import READS
 from anchorscope.experiments.tell_groups import tell_groups
 from described import DESCRIBED, TABLES, columns, files, names, own_columns

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from anchorscope.detect.methods import METHODS
-from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS
+from anchorscope.draw.registry import DETECTION_KINDS, FIGURE_KINDS
 from pages import FENCED, PAGES, commands, without_blocks
 from small_things import ROOT
 

@@ -25,6 +25,12 @@ def light(colours: Iterable[str]) -> np.ndarray:
     return np.where(screen <= 0.04045, screen / 12.92, ((screen + 0.055) / 1.055) ** 2.4)
 
 
+def contrast(colour: str, other: str) -> float:
+    """Return the ratio of two colours' brightness as the web's guidelines compute it: from 1 to 21."""
+    dark, bright = sorted(light([colour, other]) @ [0.2126, 0.7152, 0.0722])
+    return float((bright + 0.05) / (dark + 0.05))
+
+
 def lab(light: np.ndarray) -> np.ndarray:
     """CIE's L*, a* and b*, in which distances are about as large as they look."""
     to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])

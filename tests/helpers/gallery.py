@@ -11,8 +11,10 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from anchorscope.draw.figures import DRAW
-from anchorscope.draw.panels import BUNDLED_STYLE, View, read_style, save
+from anchorscope.draw.catalogue import draw_figure
+from anchorscope.draw.facets import save
+from anchorscope.draw.style import BUNDLED_STYLE, read_style
+from anchorscope.draw.view import View
 from anchorscope.files.frames import read_frame
 from anchorscope.report.pictures import small_svg
 from small_things import ROOT
@@ -42,7 +44,7 @@ def figures() -> Iterator[tuple[str, str]]:
     with TemporaryDirectory() as folder:
         for name, kind, shown in wanted:
             file = Path(folder) / f"{name}.svg"
-            save(DRAW[kind](tables, View(shown, datasets, style=style)), file, style)
+            save(draw_figure(kind, tables, View(shown, datasets, style=style)), file, style)
             yield file.name, small_svg(file.read_text(encoding="utf-8"))
 
 

@@ -3,20 +3,56 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from anchorscope.draw.figures import DRAW
-from anchorscope.draw.panels import Tables, View, read_style, save
+from anchorscope.draw.catalogue import draw_figure
+from anchorscope.draw.facets import FAINT, save
+from anchorscope.draw.style import DASH_DOTTED, DASHED, DOTTED, read_style
+from anchorscope.draw.view import Tables, View
+
+DASHES = {DASHED: "--", DOTTED: ":", DASH_DOTTED: "-."}
+Curve = dict[float, float]  # height by layer
 
 
 def write_figure(figure: Path, tables: Tables, models: Mapping[str, str], datasets: Mapping[str, str]) -> Path:
-    """The files of a figure that the report shows, at both widths; its kind is the last part of its path."""
+    """Write the files of a figure that the report shows, at both widths; its kind is the last part of its path."""
     for column, width in ((False, ""), (True, "_column")):
         view = View(models, datasets, style=read_style(column=column))
-        drawn = DRAW[figure.name](tables, view)
+        drawn = draw_figure(figure.name, tables, view)
         for end in (".svg", ".png"):
             save(drawn, figure.with_name(f"{figure.name}{width}{end}"), view.style)
     return figure
+
+
+def dashes(line: Line2D) -> str:
+    """Return the kind of dashes of a line in matplotlib's own words."""
+    pattern = line._unscaled_dash_pattern[1]
+    return "-" if pattern is None else DASHES.get(tuple(pattern), "other")
+
+
+def curves(panel: Axes, faint: bool = False) -> dict[tuple[str, str], Curve]:
+    """Return the firm or the faint curves of a panel by colour and dashes, each put together from its parts."""
+    found: dict[tuple[str, str], Curve] = {}
+    for line in panel.get_lines():
+        is_level = line.get_xdata() == [0, 1] if isinstance(line.get_xdata(), list) else False
+        if (line.get_alpha() == FAINT) == faint and not is_level:
+            curve = found.setdefault((to_hex(line.get_color()), dashes(line)), {})
+            curve.update(zip(map(float, line.get_xdata()), map(float, line.get_ydata()), strict=True))
+    return found
+
+
+def legend(figure: Figure) -> list[str]:
+    """Return the labels of a figure's legend, each in one line."""
+    (found,) = figure.legends
+    return [text.get_text().replace("\n", " ") for text in found.get_texts()]
+
+
+def over(panel: Axes) -> str:
+    """Return what stands over the left end of a panel."""
+    return panel.get_title(loc="left")
 
 
 def outside(figure: Figure) -> list[str]:
@@ -24,9 +60,8 @@ def outside(figure: Figure) -> list[str]:
     renderer = figure._get_renderer()
     sheet = figure.get_window_extent(renderer).padded(1)
     titles = [panel.title for panel in figure.axes if panel.get_title()]
-    beside = [figure._supylabel] if figure._supylabel else []
     above = [panel._left_title for panel in figure.axes]
-    labels = [*beside, *above, *(panel.yaxis.label for panel in figure.axes)]
+    labels = [*above, *(panel.yaxis.label for panel in figure.axes)]
     texts = [figure._suptitle, *titles, *labels, *figure.legends[0].get_texts()]
     boxes = {text: text.get_window_extent(renderer) for text in texts if text.get_text()}
     off = [

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from anchorscope.draw.figures import RULE_TITLES, TEXT_ORDER
-from anchorscope.draw.panels import View, read_style
+from anchorscope.draw.style import read_style
+from anchorscope.draw.titles import RULE_TITLES, TEXT_ORDER
+from anchorscope.draw.view import View
 from anchorscope.extract.axes import COMPONENTS, Headline
 from anchorscope.files.frames import write_frame
 from anchorscope.files.sealed_parquet import provenance

@@ -16,10 +16,11 @@ from markupsafe import Markup
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
-from anchorscope.draw.dark import PAGE, contrast
+from anchorscope.draw.style import DARK_PAGE
 from anchorscope.report.examples import examples_section
 from anchorscope.report.figures import Picture, figures_section, make_pictures
 from anchorscope.report.page import Section, page
+from eyes import contrast
 from read_figures import write_figure
 from small_things import one_at_a_time
 from synthetic_run import examples_of_run, make_accounts, make_deepest, make_layers, make_summary, sections
@@ -373,7 +374,7 @@ def test_curves_stand_out_in_the_dark_and_print_as_on_white(browser, synthetic):
     with opened(browser, synthetic) as tab:
         assert set(tab.evaluate(strokes)) == printed
     assert len(dark) == len(printed) == len(TITLES)
-    assert min(contrast(_hex(colour), PAGE) for colour in dark) >= 4.5
+    assert min(contrast(_hex(colour), DARK_PAGE) for colour in dark) >= 4.5
 
 
 def _hex(colour: str) -> str:

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from anchorscope.detect.methods import METHOD_TITLES
-from anchorscope.draw.kinds import DETECTION_KINDS
+from anchorscope.draw.registry import DETECTION_KINDS
 from anchorscope.report.detection import area_rows, balance, detection_section, sentences
 from anchorscope.report.figures import KINDS_BY_NAME, Link, Picture
 from detection_scores import BY_DEFAULT, make_detection

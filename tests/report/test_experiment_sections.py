@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from anchorscope.draw.kinds import FIGURE_KINDS
+from anchorscope.draw.registry import FIGURE_KINDS
 from anchorscope.experiments import READS
 from anchorscope.experiments.catalogue import EXPERIMENTS
 from anchorscope.report.claims import experiment_verdicts, model_claims

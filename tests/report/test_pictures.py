@@ -12,8 +12,8 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from anchorscope.draw.dark import for_dark
-from anchorscope.draw.panels import PALETTE, read_style, save
+from anchorscope.draw.facets import save
+from anchorscope.draw.style import ON_DARK_PAGE, PALETTE, read_style
 from anchorscope.report.figures import LARGEST_SVG, by_set, figures_section, make_pictures
 from anchorscope.report.pictures import FALLBACKS, small_svg, svg_uri
 from read_figures import write_figure
@@ -116,7 +116,7 @@ def referred(svg: str) -> list[list[int]]:
 
 def test_every_colour_has_its_own_for_a_dark_screen(svg):
     _, light, dark = sheet(small_svg(svg))
-    assert {light[name]: dark[name] for name in light} == {colour: for_dark(colour) for colour in light.values()}
+    assert {light[name]: dark[name] for name in light} == {colour: ON_DARK_PAGE[colour] for colour in light.values()}
     assert len(set(dark.values())) == len(set(light.values())) == len(light)
     outside = re.sub("<style>.*?</style>|<text.*?</text>|href='[^']*'", "", small_svg(svg))
     assert not re.findall("#[0-9a-f]{6}", outside)

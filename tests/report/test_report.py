@@ -16,8 +16,10 @@ import vl_convert
 from markupsafe import Markup
 from PIL import Image
 
-from anchorscope.draw.kinds import FIGURE_KINDS, kinds_drawn
-from anchorscope.draw.panels import FEW, PALETTE, View, read_style
+from anchorscope.draw.registry import FIGURE_KINDS, kinds_drawn
+from anchorscope.draw.style import MARKERS, PALETTE, read_style
+from anchorscope.draw.titles import FEW
+from anchorscope.draw.view import View
 from anchorscope.report.chart import SHAPES, chart_section, family_chart, javascript, records
 from anchorscope.report.claims import claims_section
 from anchorscope.report.examples import JUDGED
@@ -435,7 +437,7 @@ def test_the_charts_data_are_the_summarys_rounded_to_a_tenth():
 
 
 def test_every_marker_of_the_bundled_style_has_a_shape_in_the_chart():
-    assert {look["marker"] for look in read_style().looks} <= set(SHAPES)
+    assert set(MARKERS) == set(SHAPES)
 
 
 def test_a_picture_is_smaller_than_the_figure_and_keeps_its_colours():

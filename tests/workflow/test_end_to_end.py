@@ -24,7 +24,7 @@ import yaml
 from packaging.requirements import Requirement
 from transformers import AutoConfig
 
-from anchorscope.draw.kinds import kinds_drawn
+from anchorscope.draw.registry import kinds_drawn
 from anchorscope.needs import needs
 from installed import build, build_from_source, install_anew, install_beside, names_in
 from small_run import SNAKEMAKE, copy_project, jobs

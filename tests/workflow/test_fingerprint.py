@@ -110,7 +110,7 @@ FRAMES = {
         ),
         ("files/logs.py", "SECONDS_BETWEEN_LINES = 10", "SECONDS_BETWEEN_LINES = 5", set()),
         ("job.py", "gc.disable()", "gc.enable()", set()),
-        ("draw/panels.py", 'GREY = "0.4"', 'GREY = "0.5"', {"draw", "report"}),
+        ("draw/style.py", "COLUMN = 3.3", "COLUMN = 3.4", {"draw", "report"}),
         ("detect/compare.py", "np.arange(1, 101)", "np.arange(2, 101)", {"compare_methods", "report"}),
         ("files/frames.py", "ROWS = 100_000", "ROWS = 50_000", FRAMES),
         ("questions/local_rows.py", "ROWS = 10_000", "ROWS = 5_000", {"fetch_questions", "normalize"}),

@@ -542,7 +542,7 @@ def test_a_component_that_was_not_kept_is_extracted_with_all_that_follows(rerun)
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            "anchorscope/draw/panels.py",
+            "anchorscope/draw/style.py",
             'GREY = "0.4"',
             'GREY = "0.5"',
             {"draw": 1, "report": 1},

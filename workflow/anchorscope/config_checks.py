@@ -301,7 +301,7 @@ def _style_mistakes(config: dict) -> Iterator[str]:
     if fault := _file_fault(config["style"], LARGEST_STYLE):
         yield f"style names {config['style']}, which {fault}."
         return
-    from anchorscope.draw.panels import read_style  # slow to import, and needed only here
+    from anchorscope.draw.style import read_style  # slow to import, and needed only here
 
     try:
         read_style(config["style"])

@@ -30,7 +30,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if not sys.stderr.isatty():
     os.environ.update(TQDM_DISABLE="1")
 
-from anchorscope.draw.kinds import DETECTION_KINDS, kinds_drawn
+from anchorscope.draw.registry import DETECTION_KINDS, kinds_drawn
 from anchorscope.experiments import READS
 from anchorscope.files.atomic import temporary_fault
 from anchorscope.files.bundled import LIBRARY

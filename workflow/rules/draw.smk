@@ -33,7 +33,7 @@ rule draw:
         datasets=canonical_json([[name, dataset["title"]] for name, dataset in DATASETS.items()]),
         headline=HEADLINE,
         style=sha256_of_file(STYLE),
-        libraries=locked("matplotlib"),
+        libraries=locked("matplotlib", "seaborn"),
         code=code("draw.py"),
     script:
         "../../scripts/draw.py"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from anchorscope.api.results import Results
     from anchorscope.api.results import open as open
     from anchorscope.detect.detector import load_detector
-    from anchorscope.draw.figures import plot_family
+    from anchorscope.draw.main import plot_family
     from anchorscope.probe.kept import load_probes
     from anchorscope.summarise.run_folder import load_summary
 
@@ -27,7 +27,7 @@ HOMES = {
     "load_probes": "anchorscope.probe.kept",
     "load_summary": "anchorscope.summarise.run_folder",
     "open": "anchorscope.api.results",
-    "plot_family": "anchorscope.draw.figures",
+    "plot_family": "anchorscope.draw.main",
     "summarise": "anchorscope.api.in_hand",
 }
 

@@ -5,13 +5,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from anchorscope.api.records import Activations, ProbeWeights
-from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS, kinds_drawn
+from anchorscope.draw.registry import DETECTION_KINDS, FIGURE_KINDS, kinds_drawn
 from anchorscope.extract.axes import CLEAN, EXACT, Grid, Headline, knockouts_of, passes_of
 from anchorscope.files.arguments import check_known, check_whole, is_list, is_text
 from anchorscope.files.frames import read_frame
@@ -22,8 +22,7 @@ from anchorscope.probe.examples import enough, too_few
 from anchorscope.summarise.run_folder import file_of_run, find_run, load_summary, names_in_order, read_claims
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.gridspec import GridSpec
+    from matplotlib.figure import Figure
 
     from anchorscope.detect.detector import Detector
 
@@ -316,36 +315,37 @@ class Results:
         *,
         column: bool = False,
         style: Path | str | None = None,
-    ) -> "Axes | np.ndarray":
-        """Draw a kind of figure, which `figures` lists, and return its panel, or an array of its panels.
+    ) -> "Figure":
+        """Draw a kind of figure, which `figures` lists.
 
         `models` and `datasets` are some names, or names with the titles to show; without them, all are shown. The
         figure is as wide as a page, or as a `column` of 3.3 inches. `style` is the name of one of matplotlib's styles
-        or a style file; without it, the bundled one, and what `rcParams` or `plt.style.context` change.
+        or a style file; without it, the bundled one, and what `rcParams` or `plt.style.context` change. A notebook
+        shows the figure if it is the last value of a cell.
 
-        >>> panels = anchorscope.open("docs/gallery").plot("family")
-        >>> [panel.get_xlabel() for panel in panels]
-        ['Layer', 'Layer']
-        >>> panels[0].figure.savefig("family.png", dpi=300)
+        >>> figure = anchorscope.open("docs/gallery").plot("family")
+        >>> [panel.get_title() for panel in figure.axes]
+        ['SmolLM2-135M-Instruct, four-bit', 'Qwen2.5-Coder-1.5B-Instruct, four-bit']
+        >>> figure.savefig("family.png", dpi=300)
         """
         check_known("The run", "figure", kind, self.figures)
-        shown = self._titles("model", models), self._titles("dataset", datasets)
+        models_shown, datasets_shown = self._titles("model", models), self._titles("dataset", datasets)
         import matplotlib.pyplot as plt  # like the next ones, slow to import
 
-        from anchorscope.draw.figures import DRAW
-        from anchorscope.draw.panels import View, changed_settings, read_style
+        from anchorscope.draw.catalogue import draw_figure
+        from anchorscope.draw.style import changed_settings, read_style
+        from anchorscope.draw.view import View
         from anchorscope.summarise.wording import unprobed
 
         table = "detection" if kind in [one.name for one in DETECTION_KINDS] else "summary"
-        note = unprobed(made_from(self._file(f"{table}.parquet")), *shown)
+        note = unprobed(made_from(self._file(f"{table}.parquet")), models_shown, datasets_shown)
         read = read_style(style, column=column, changed=changed_settings())
         on_screen = replace(read, params=read.params | {"savefig.dpi": plt.rcParams["figure.dpi"]})
-        view = View(*shown, headline=self._headline, note=note, style=on_screen)
-        figure = DRAW[kind](_Tables(self), view)
-        plt.figure(figure)  # so that a notebook shows it
-        grid = cast("GridSpec", figure.axes[0].get_gridspec())
-        panels = np.array(figure.axes).reshape(grid.nrows, grid.ncols).squeeze()
-        return panels if panels.ndim else panels.item()
+        view = View(models_shown, datasets_shown, headline=self._headline, note=note, style=on_screen)
+        figure = draw_figure(kind, _Tables(self), view)
+        plt.figure(figure)  # a notebook's backend learns to show figures when it gets the first
+        plt.close(figure)
+        return figure
 
     def _table(self, name: str) -> pl.DataFrame:
         return self.summary() if name == "summary" else read_frame(self._file(f"{name}.parquet"))

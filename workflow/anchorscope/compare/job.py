@@ -20,7 +20,8 @@ from anchorscope.compare.judging import (
 )
 from anchorscope.compare.matching import Match, also_different, match_runs
 from anchorscope.compare.picture import draw_comparison
-from anchorscope.draw.panels import read_style, save
+from anchorscope.draw.facets import save
+from anchorscope.draw.style import read_style
 from anchorscope.files.atomic import write_text
 from anchorscope.files.csv_file import write_csv
 from anchorscope.files.faults import check_file, shortened

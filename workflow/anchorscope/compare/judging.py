@@ -32,8 +32,8 @@ import polars as pl
 
 from anchorscope.compare.finished import FinishedRun
 from anchorscope.compare.matching import Match
-from anchorscope.draw.figures import ANCHOR_TITLES, Shown
-from anchorscope.draw.panels import PUBLISHED_PLACE
+from anchorscope.draw.titles import ANCHOR_TITLES
+from anchorscope.draw.view import PUBLISHED_PLACE, CurveFilter
 from anchorscope.probe.examples import Pair
 from anchorscope.summarise.claims import CLAIMS
 from anchorscope.summarise.findings import asked_as_published, at_landmark, compare_landmark
@@ -97,7 +97,7 @@ def no_landmarks(run: FinishedRun, name: str, landmarks: Mapping) -> str | None:
 
 
 def _at_landmarks(run: FinishedRun, model: str, marks: Iterable[dict], tolerance: float) -> Iterator[Compared]:
-    flip = Shown().of(run.curves(run.headline).filter(model=model))
+    flip = CurveFilter().select(run.curves(run.headline).filter(model=model))
     asked = asked_as_published(flip, run.layouts())
     for dataset in run.datasets:
         mine = asked.filter(dataset=dataset)
@@ -162,8 +162,8 @@ def beside_other(run: FinishedRun, other: FinishedRun, matches: Iterable[Match])
 def _paired(run: FinishedRun, other: FinishedRun, *, here: Pair, there: Pair) -> Iterator[tuple[str, pl.DataFrame]]:
     """What is compared, by its name: numbers of both runs with their intervals, and layers."""
     mine, theirs = (
-        Shown()
-        .of(some.curves(run.headline).filter(model=pair[0], dataset=pair[1]))
+        CurveFilter()
+        .select(some.curves(run.headline).filter(model=pair[0], dataset=pair[1]))
         .filter("sure")
         .select("anchor", "layer", value="delta_p", low="low", high="high")
         for some, pair in ((run, here), (other, there))

@@ -12,11 +12,11 @@ import numpy as np
 
 METHOD_KINDS = {  # what methods read, and what a page calls it
     "text": "text alone",
-    "output": "the model's own probabilities",
+    "output": "own probabilities",
     "samples": "samples",
     "one_layer": "states of one layer",
     "many_layers": "states of all layers",
-    "pathways": "pathways, and their ablations",
+    "pathways": "pathways and ablations",
 }
 OTHERS = "others"  # in the table of transfer: trained on all datasets but the tested one
 PROBE = "probe"  # the plain one, which all methods are compared with

@@ -9,17 +9,18 @@ import vl_convert
 from markupsafe import Markup
 from matplotlib.colors import to_hex
 
-from anchorscope.draw.dark import for_dark
-from anchorscope.draw.figures import (
-    FIRM,
-    QUANTITY_COLUMNS,
+from anchorscope.draw.style import GREY, MARKERS, Style, on_dark_page
+from anchorscope.draw.titles import (
+    ANCHOR_LETTERS,
+    FAINT_MEANS,
+    FEW,
+    ONE_MECHANISM,
     RULE_TITLES,
     TAKEN_OUT,
     TEXT_ORDER,
     intervention_title,
-    limits,
 )
-from anchorscope.draw.panels import ANCHOR_LETTERS, FAINT, FAINT_MEANS, GREY, MARKED, NULL_LABEL, Style, View
+from anchorscope.draw.view import DELTA_P, FIRM, QUANTITY_COLUMNS, Quantity, View
 from anchorscope.extract.axes import COMPONENTS, window_of
 from anchorscope.report.page import render
 from anchorscope.summarise.claims_page import LOGITS_TITLES
@@ -33,13 +34,20 @@ RULE_CHOICES = RULE_TITLES | {
 }
 AT_HEADLINE = ", at the component and position of the claims"  # others have no such logits
 BAND, BAND_OPACITY = to_hex(GREY), 0.15
-DASHES = {"-": [1, 0], "--": [6, 3], ":": [1.5, 2.5], "-.": [6, 2.5, 1.5, 2.5]}
-SHAPES = {
-    **{"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "+": "cross"},
-    **{"<": "triangle-left", ">": "triangle-right", "P": "cross", "": "M0,0"},
-    "X": "M-1,-0.5L-0.5,-1L0,-0.5L0.5,-1L1,-0.5L0.5,0L1,0.5L0.5,1L0,0.5L-0.5,1L-1,0.5L-0.5,0Z",
-    "*": "M0,-1L0.24,-0.32L0.95,-0.31L0.38,0.12L0.59,0.81L0,0.4L-0.59,0.81L-0.38,0.12L-0.95,-0.31L-0.24,-0.32Z",
-}
+FAINT = 0.25  # opacity
+MARKED = 8  # about how many layers of a curve have a marker
+DASHES = {"question": [1, 0], "answer": [6, 3]}
+SHAPES = dict(
+    zip(
+        MARKERS,
+        (
+            *("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"),
+            "M-1,-0.5L-0.5,-1L0,-0.5L0.5,-1L1,-0.5L0.5,0L1,0.5L0.5,1L0,0.5L-0.5,1L-1,0.5L-0.5,0Z",
+            "M0,-1L0.24,-0.32L0.95,-0.31L0.38,0.12L0.59,0.81L0,0.4L-0.59,0.81L-0.38,0.12L-0.95,-0.31L-0.24,-0.32Z",
+        ),
+        strict=True,
+    )
+)
 FORMAT = "chosen_quantity === 'delta_p' ? '+.1f' : '+.2f'"
 INTERVAL = (
     f"isValid(datum.lower) ? format(datum.lower, {FORMAT}) + ' … ' + format(datum.upper, {FORMAT}) : 'too few examples'"
@@ -76,12 +84,12 @@ CONFIG = {
 
 def chart_section(spec: Mapping | None, style: Style) -> Markup:
     """The chart, the script that draws it, and how to read it; or that there is none, where nothing was probed."""
-    colours = [BAND, *(to_hex(look["color"]) for look in style.looks)]
+    colours = [BAND, *map(to_hex, style.colours)]
     return render(
         "chart.html",
         faint=FAINT_MEANS.capitalize(),
         spec=spec,
-        colours={colour: for_dark(colour) for colour in colours},
+        colours={colour: on_dark_page(colour) for colour in colours},
         meanings=RULE_CHOICES
         | {LOGITS_TITLES[name]: f"{TAKEN_OUT[name]}{AT_HEADLINE}" for name in ("recentred", "residual")},
         vega=Markup(javascript()),
@@ -122,9 +130,18 @@ def records(summary: pl.DataFrame, models: Mapping[str, str], datasets: Mapping[
 
 def family_chart(summary: pl.DataFrame, view: View) -> dict:
     """The chart's Vega-Lite specification, with its data."""
-    models, datasets = view.titles(summary), view.datasets
+    models, datasets = view.with_warnings(summary).models, view.datasets
     data = records(summary, models, datasets)
-    styles = {label: _look(look) for _, look, label in view.both_anchors()}
+    palette = view.palette(list(datasets.values()))
+    styles = {
+        f"{letter} {title}": {
+            "colour": to_hex(colour),
+            "dash": DASHES[anchor],
+            "marker": SHAPES[MARKERS[number % len(MARKERS)]],
+        }
+        for number, (title, colour) in enumerate(palette.items())
+        for anchor, letter in ANCHOR_LETTERS.items()
+    }
     measured = [title for title in models.values() if title in set(data["model"])]
     wanted = {"rule": "honest", "logits": "measured", "quantity": "delta_p", "intervention": "exact_question"}
     menus = _menus(measured, list(datasets.values()), summary=summary, chosen={**wanted, **vars(view.headline)})
@@ -152,15 +169,6 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
     # Which Vega reads, and Altair does not know: the two legends stand below each other.
     spec["config"]["legend"]["layout"] = {"bottom": {"anchor": "start", "direction": "vertical"}}
     return {**spec, "data": {"values": data.to_dicts()}}
-
-
-def _look(look: dict) -> dict:
-    """A series' look in the style file, in the words of Vega."""
-    return {
-        "colour": to_hex(look["color"]),
-        "dash": DASHES.get(look["linestyle"], DASHES["--"]),
-        "marker": SHAPES.get(look["marker"], "circle"),
-    }
 
 
 def _menus(
@@ -214,7 +222,7 @@ def _flattened() -> list[alt.Transform]:
         "number": "indexof(all_label, datum.series)",
         "colour": "all_colour[datum.number]",
         "marker": "all_marker[datum.number]",
-        "null": f"'{NULL_LABEL}'",
+        "null": f"'{ONE_MECHANISM}'",
     }
     by_layer = {
         **{name: _chosen_quantity(part) for name, part in (("change", "value"), ("lower", "low"), ("upper", "high"))},
@@ -249,6 +257,20 @@ def _domain(summary: pl.DataFrame) -> alt.Scale:
     return alt.Scale(domainMin=low, domainMax=high, nice=False)
 
 
+def limits(rows: pl.DataFrame, quantity: Quantity) -> tuple[float, float]:
+    """Return the ends of a y axis that holds all curves and bands, also those that one mechanism alone would give."""
+    curves = rows.filter(pl.col("anchor").is_in(list(ANCHOR_LETTERS)))
+    banded = curves.filter(pl.col("n") >= FEW)
+    columns = [curves[quantity.value], banded[quantity.low], banded[quantity.high]]
+    if quantity is DELTA_P:
+        columns += [curves["null_low"], curves["null_high"]]
+    values = pl.concat([column.cast(pl.Float64).alias("value") for column in columns]).drop_nulls()
+    least = 1.0 if quantity is DELTA_P else 0.1
+    low, high = min([-least, *values]), max([least, *values])
+    margin = 0.04 * (high - low)
+    return low - margin, high + margin
+
+
 def _panel(styles: dict[str, dict], summary: pl.DataFrame) -> alt.LayerChart:
     """One model's panel: bands, faint and firm lines, markers, and the point under the pointer."""
     legend = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize=700, symbolStrokeWidth=2)
@@ -273,7 +295,7 @@ def _panel(styles: dict[str, dict], summary: pl.DataFrame) -> alt.LayerChart:
     filled = base.encode(fill=alt.Fill("colour:N", scale=None))
     point = filled.encode(y=height("change"), shape=alt.Shape("marker:N", scale=None))
     entry = alt.Legend(title=None, orient="bottom", symbolType="square", symbolSize=200)
-    one_mechanism = alt.Fill("null:N", scale=alt.Scale(domain=[NULL_LABEL], range=[BAND]), legend=entry)
+    one_mechanism = alt.Fill("null:N", scale=alt.Scale(domain=[ONE_MECHANISM], range=[BAND]), legend=entry)
     everything = [{"series": label} for label in styles]
     shown = alt.selection_point("shown", fields=["series"], bind="legend", toggle="true", clear=False, value=everything)
     near = alt.selection_point(

@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from anchorscope.detect.compare import NEITHER, NO, YES, mean_transfer, overall, verdict
 from anchorscope.detect.methods import LEARNT, METHOD_TITLES, METHODS, OTHERS, PROBE
-from anchorscope.draw.panels import Tables
+from anchorscope.draw.view import Tables
 from anchorscope.report.figures import Link, Picture
 from anchorscope.report.page import render
 from anchorscope.report.tables import Titles, named, rounded

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
-from anchorscope.draw.figures import ANCHOR_TITLES
+from anchorscope.draw.titles import ANCHOR_TITLES
 from anchorscope.extract.axes import Headline
 from anchorscope.files.frames import read_frame
 from anchorscope.probe.quality import sigmoid

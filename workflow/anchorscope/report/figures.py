@@ -12,14 +12,13 @@ from urllib.parse import quote
 from markupsafe import Markup
 from PIL import Image
 
-from anchorscope.draw.kinds import DETECTION_KINDS, FIGURE_KINDS, FigureKind
+from anchorscope.draw.registry import KINDS, FigureKind
 from anchorscope.report.page import render
 from anchorscope.report.pictures import small_svg, svg_uri
 
 LARGEST_SVG = 400_000  # characters of an SVG's data URI
 WIDTH = 1400  # pixels: sharp at the width of the page, a third of the bytes of the file
 QUALITY = 85  # of 100
-KINDS_BY_NAME = {kind.name: kind for kind in (*FIGURE_KINDS, *DETECTION_KINDS)}
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def png_uri(png: bytes) -> str:
 def by_set(files: Iterable[str]) -> dict[str, list[Path]]:
     """Figures by the set of models that they show, each by its path without width and format."""
     figures = dict.fromkeys(Path(file).with_suffix("") for file in files)
-    wide = (figure for figure in figures if figure.name in KINDS_BY_NAME)
+    wide = (figure for figure in figures if figure.name in KINDS)
     return {name: list(some) for name, some in groupby(wide, lambda figure: figure.parent.name)}
 
 
@@ -97,7 +96,7 @@ def _picture(wide: Path, models: str, page: Path | str) -> Picture:
     svg = figure_svg(wide)
     files = [figure.with_suffix(end) for figure in (wide, narrow) for end in (".pdf", ".svg", ".png")]
     return Picture(
-        kind=KINDS_BY_NAME[wide.name],
+        kind=KINDS[wide.name],
         models=models,
         source=svg or png_uri(wide.with_suffix(".png").read_bytes()),
         narrow=svg and figure_svg(narrow),

@@ -7,7 +7,7 @@ import polars as pl
 
 from anchorscope.detect.compare import YES, verdict
 from anchorscope.detect.methods import METHOD_TITLES, PROBE
-from anchorscope.draw.panels import Tables
+from anchorscope.draw.view import Tables
 from anchorscope.extract.axes import EXACT, Headline
 from anchorscope.probe.anchor_rules import HONEST
 from anchorscope.report.claims import whole_rows

@@ -8,7 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.draw.panels import View, read_style
+from anchorscope.draw.style import read_style
+from anchorscope.draw.view import View
 from anchorscope.experiments.catalogue import EXPERIMENTS
 from anchorscope.extract.axes import Headline
 from anchorscope.files.atomic import write_text

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 from markupsafe import Markup
 
-from anchorscope.draw.dark import for_dark
+from anchorscope.draw.style import on_dark_page
 
 FALLBACKS = "Verdana,sans-serif"  # where the figure's font is missing: letters nearly as wide
 MEASURES = ("d", "x", "y", "width", "height", "transform", "viewBox")  # attributes with positions
@@ -91,7 +91,7 @@ def _style_sheet(root: Element) -> str:
         if style:
             node.set("class", class_of(style))
     light, dark = (
-        ";".join(f"{name}:{change(colour)}" for colour, name in variables.items()) for change in (str, for_dark)
+        ";".join(f"{name}:{change(colour)}" for colour, name in variables.items()) for change in (str, on_dark_page)
     )
     everywhere = "".join(node.text or "" for node in root.iter("style"))
     rules = "".join(f".{name}{{{style}}}" for style, name in classes.items())

@@ -6,8 +6,8 @@ from itertools import product
 import polars as pl
 from markupsafe import Markup
 
-from anchorscope.draw.figures import intervention_title
-from anchorscope.draw.panels import Tables
+from anchorscope.draw.titles import intervention_title
+from anchorscope.draw.view import Tables
 from anchorscope.extract.axes import CONTROLS, EXACT, Headline
 from anchorscope.models.manifest import SALMON
 from anchorscope.probe.label_errors import DRAWS, ERRORS, SHARE

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import polars as pl
 from markupsafe import Markup
 
-from anchorscope.draw.figures import intervention_title
+from anchorscope.draw.titles import intervention_title
 from anchorscope.extract.axes import Headline
 from anchorscope.files.licences import NOT_STATED
 from anchorscope.report.figures import Link

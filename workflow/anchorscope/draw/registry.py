@@ -12,11 +12,18 @@ from typing import Literal
 class FigureKind:
     """One kind of figure; `workflow/report/{name}.rst` describes it in Snakemake's own report."""
 
-    name: str  # of its files; `draw_{name}` in `draw.figures`, `draw.experiments` or `draw.detection` draws it
+    name: str  # of its files; `draw_{name}` in a module of this package draws it
     caption: str  # on the report
     placement: Literal["top", "honest", "open", "folded"] = "folded"  # on the report: where it begins, then a section
     compares: Literal["places", "words", "windows"] | None = None  # drawn only where several of these were measured
     experiment: bool = False  # drawn only where the experiment of that name was run, in a section of the report for it
+
+    @property
+    def table(self) -> str:
+        """The table that has the models and datasets of the figure."""
+        if self.experiment:
+            return self.name
+        return "detection" if self in DETECTION_KINDS else "summary"
 
 
 FIGURE_KINDS = (
@@ -109,6 +116,7 @@ DETECTION_KINDS = (
         caption="Whether probabilities are what they say, and the risk that is left when doubtful answers go",
     ),
 )
+KINDS = {kind.name: kind for kind in (*FIGURE_KINDS, *DETECTION_KINDS)}
 
 
 def kinds_drawn(places: int, words: int, windows: int, experiments: Collection[str] = ()) -> list[str]:

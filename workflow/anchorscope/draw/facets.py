@@ -1,0 +1,259 @@
+"""What all figures share: panels by the values of columns, curves with bands, one legend below, notes above."""
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import cycle, product
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import polars as pl
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from anchorscope.draw.style import DASH_DOTTED, DASHED, DOTTED, GREY, LINE, MARKERS, SOLID, Dashes, Style
+from anchorscope.draw.titles import (
+    ANCHOR_TITLES,
+    CLEAN,
+    CUT,
+    FAINT_MEANS,
+    LAYER,
+    ONE_MECHANISM,
+    RANDOM_WEIGHTS,
+    SHUFFLED_GROUPS,
+    SHUFFLED_LABELS,
+)
+from anchorscope.draw.view import View
+from anchorscope.files.atomic import atomic
+
+FAINT = 0.25
+BAND = 0.15  # opacity
+MARK_EVERY = 0.15  # of a panel's diagonal
+NARROWEST = {"row": 0.8, "all": 0.8, "none": 1.05}  # inches of a panel, by what shares its y axis
+LEGEND_ENTRY = 1.6  # inches
+SMALL_TYPE, TITLE_TYPE = 145, 100  # letters in an inch, times the style's size of type in points
+TEXT_LINE = 0.14  # inches
+NOTHING = "not probed,\nor too few"
+LINES: dict[str, Dashes] = {
+    "": SOLID,
+    **{ANCHOR_TITLES["question"]: SOLID, ANCHOR_TITLES["answer"]: DASHED},
+    **{CLEAN: SOLID, CUT: DASHED},
+    **{SHUFFLED_LABELS: DOTTED, SHUFFLED_GROUPS: DOTTED},
+    **{ONE_MECHANISM: DOTTED, RANDOM_WEIGHTS: DASH_DOTTED},
+}
+BESIDE = (SHUFFLED_LABELS, SHUFFLED_GROUPS, ONE_MECHANISM, RANDOM_WEIGHTS)  # what curves are compared with
+THIN = 0.8  # points: their lines
+
+Entry = Line2D | Patch  # of a legend
+Draw = Callable[[Axes, pl.DataFrame], object]  # draws some rows in a panel
+
+
+def style_context(style: Style) -> AbstractContextManager:
+    """Return the context in which figures of a style are drawn: what it leaves open is as in seaborn's white grid."""
+    return matplotlib.rc_context({**sns.axes_style("whitegrid"), **style.params})
+
+
+def pandas_frame(rows: pl.DataFrame) -> pd.DataFrame:
+    """Return rows as seaborn reads them."""
+    return pd.DataFrame(rows.to_dict(as_series=False))
+
+
+def facet(
+    rows: pl.DataFrame,
+    view: View,
+    draw: Draw,
+    *,
+    column: str = "model",
+    row: Sequence[str] = (),
+    labels: tuple[str, str] = (LAYER, ""),
+    height: float = 1.0,
+    share: Literal["row", "all", "none"] = "row",
+) -> Figure:
+    """Draw a panel for each title in a column, and a row of panels for each title, or combination, in others.
+
+    `labels` are of the x and y axes. A row is `height` times as high as the style says. Panels `share` the y axis with
+    the others of their row, with all or with none. They share the x axis down a column of one model, else along a row.
+    """
+    columns = _combinations(rows, [column])
+    lines = _combinations(rows, row)
+    size = max(view.style.width, NARROWEST[share] * len(columns)), height * view.style.height * len(lines)
+    figure = Figure(figsize=size, dpi=matplotlib.rcParams["savefig.dpi"], layout="constrained")
+    share_x: Literal["none", "col", "row"] = "col" if column == "model" else "row"
+    if share == "none":
+        share_x = "none"
+    panels = figure.subplots(len(lines), len(columns), squeeze=False, sharex=share_x, sharey=share)
+    for panel, (line, cell) in zip(panels.flat, product(lines, columns), strict=True):
+        panel_rows = rows.filter(**line, **cell)
+        if panel_rows.is_empty():
+            panel.text(0.5, 0.5, NOTHING, transform=panel.transAxes, ha="center", va="center", color="0.5")
+        else:
+            draw(panel, panel_rows)
+        panel.set(xlabel="", ylabel="")
+        if labels[0] == LAYER:
+            panel.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
+    _write_titles(panels, columns, lines, labels)
+    return figure
+
+
+def titles_of(rows: pl.DataFrame, column: str) -> list[str]:
+    """Return the titles that a column may have, in order."""
+    return cast(pl.Enum, rows.schema[column]).categories.to_list()
+
+
+def _combinations(rows: pl.DataFrame, columns: Sequence[str]) -> list[dict[str, str]]:
+    """Return every combination of the titles that columns may have."""
+    combinations = product(*(titles_of(rows, name) for name in columns))
+    return [dict(zip(columns, titles, strict=True)) for titles in combinations]
+
+
+def _write_titles(panels: np.ndarray, columns: list[dict], lines: list[dict], labels: tuple[str, str]) -> None:
+    """Write the titles of columns above the first row, of rows above their left panels, and the axes' labels."""
+    letters = _letters(panels[0, 0].figure.get_figwidth() / len(columns), TITLE_TYPE)
+    for panel, titles in zip(panels[:, 0], lines, strict=True):
+        over_panel = [", ".join(titles.values()), panel.get_title(loc="left")]
+        write_over(panel, "\n".join(filter(None, over_panel)))
+        panel.set_ylabel(labels[1])
+    # The titles of columns stand above all that stands over a panel of the first row.
+    first = panels[0, 0].get_title(loc="left")
+    above = "\n" * (first.count("\n") + 1) if first else ""
+    for panel, last_panel, titles in zip(panels[0], panels[-1], columns, strict=True):
+        (column_title,) = titles.values()
+        panel.set_title(textwrap.fill(column_title, letters) + above)
+        last_panel.set_xlabel(labels[0])
+
+
+def write_over(panel: Axes, text: str) -> None:
+    """Write small text over the left end of a panel, where it hides no curve."""
+    panel.set_title(text, loc="left", fontsize="small")
+
+
+def _letters(inches: float, in_an_inch: int) -> int:
+    """Return how many letters fit, at least one."""
+    return max(1, int(in_an_inch / matplotlib.rcParams["font.size"] * inches))
+
+
+def curve_figure(rows: pl.DataFrame, view: View, heading: str, *, hue: str = "dataset", **layout: Any) -> Figure:
+    """Draw a figure of curves against layers in panels as `facet` lays them out; `draw_curves` has the columns."""
+    palette = view.palette(titles_of(rows, hue))
+    figure = facet(rows, view, lambda panel, part: draw_curves(panel, part, palette, hue=hue), **layout)
+    lines = [name for name in LINES if name and name in set(rows["line"])]
+    return finish(
+        figure, view, heading, [*colour_entries(palette), *(entry(name, dashes=LINES[name]) for name in lines)]
+    )
+
+
+def draw_curves(
+    panel: Axes, rows: pl.DataFrame, palette: Mapping[str, str], *, hue: str = "dataset", marked: bool = True
+) -> None:
+    """Draw `value` against `layer` with a band from `low` to `high`; `hue` has the colour and `line` the dashes.
+
+    Curves are faint where rows are not `sure`, and broken where a layer is missing. Those of one look are told apart by
+    their `anchor`. A line stands at the `level` from which curves are seen, zero without such a column.
+    """
+    keys = [name for name in (hue, "line", "anchor") if name in rows.columns]
+    looks = pl.concat_str(hue, "line", separator="\n")
+    curves = rows.sort(*keys, "layer").with_columns(look=looks, is_beside=pl.col("line").is_in(BESIDE))
+    shared: dict[str, Any] = {
+        **{"x": "layer", "y": "value", "hue": hue, "style": "look", "units": "segment", "ax": panel},
+        **{"estimator": None, "errorbar": None, "legend": False, "palette": palette, "hue_order": list(palette)},
+        "dashes": {f"{name}\n{line}": LINES[line] for name, line in product(palette, LINES)},
+    }
+    marks: dict[str, Any] = {}
+    if marked:
+        markers = {f"{name}\n{line}": marker for name, marker in zip(palette, cycle(MARKERS)) for line in LINES}
+        marks = {"markers": markers, "markevery": MARK_EVERY, "markeredgewidth": 0}
+    main, beside = curves.filter(~pl.col("is_beside")), _with_segments(curves.filter("is_beside"), keys)
+    faint = _with_segments(main.filter((~pl.col("sure")).any().over(keys)), keys)
+    firm = _with_segments(main.filter("sure"), keys)
+    for part, look in ((faint, {"alpha": FAINT, **marks}), (firm, marks), (beside, {"linewidth": THIN})):
+        if not part.is_empty():
+            sns.lineplot(pandas_frame(part), **shared, **look)
+    for part in (firm, beside):
+        for band in part.drop_nulls(["low", "high"]).partition_by("segment"):
+            colour = GREY if part is beside else palette[band[hue][0]]
+            panel.fill_between(band["layer"], band["low"], band["high"], color=colour, alpha=BAND, linewidth=0)
+    level = rows["level"][0] if "level" in rows.columns else 0
+    panel.axhline(level, color=LINE, linewidth=0.8, zorder=0)
+
+
+def _with_segments(curves: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Number the parts of curves in which no layer is missing."""
+    is_another_curve = pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift()) for key in keys)
+    begins = is_another_curve | (pl.col("layer").diff() != 1)
+    return curves.drop_nulls("value").with_columns(segment=begins.fill_null(True).cum_sum())
+
+
+def draw_marks(
+    panel: Axes,
+    rows: pl.DataFrame,
+    palette: Mapping[str, str],
+    *,
+    hue: str = "dataset",
+    marker: str = "o",
+    hollow: bool = False,
+) -> None:
+    """Draw a mark for each `value` at its `place` on the y axis, with a line from `low` to `high` if there are any."""
+    if rows.is_empty():
+        return
+    colours = [palette[name] for name in rows[hue]]
+    if "low" in rows.columns:
+        panel.hlines(rows["place"], rows["low"], rows["high"], colors=colours)
+    size = matplotlib.rcParams["lines.markersize"] ** 2
+    shared: dict[str, Any] = {"marker": marker, "s": size, "linewidth": 0.7, "zorder": 3, "legend": False}
+    sns.scatterplot(pandas_frame(rows), x="value", y="place", hue=hue, palette=palette, ax=panel, **shared)
+    marks = panel.collections[-1]
+    marks.set_edgecolor(colours)
+    if hollow:
+        marks.set_facecolor("white")
+
+
+def entry(
+    name: str, colour: str = GREY, *, dashes: Dashes | None = None, marker: str = "", hollow: bool = False
+) -> Line2D:
+    """Return an entry of a legend: a line if there are dashes, a mark or both."""
+    face = "white" if hollow else colour
+    line: Any = "" if dashes is None else (0, dashes) if dashes else "-"
+    return Line2D([], [], color=colour, label=name, marker=marker, markerfacecolor=face, linestyle=line)
+
+
+def colour_entries(palette: Mapping[str, str]) -> list[Line2D]:
+    """Return an entry for each colour of a palette, with its marker."""
+    marked = zip(palette.items(), cycle(MARKERS), strict=False)
+    return [entry(name, colour, dashes=SOLID, marker=marker) for (name, colour), marker in marked]
+
+
+def finish(figure: Figure, view: View, heading: str, entries: Sequence[Entry]) -> Figure:
+    """Write the heading and notes above all panels and the legend below them, then lay the figure out."""
+    width = figure.get_figwidth()
+    is_faint = any(line.get_alpha() == FAINT for panel in figure.axes for line in panel.get_lines())
+    sentences = [heading, FAINT_MEANS if is_faint else "", *view.note.splitlines()]
+    notes = [line for sentence in sentences for line in textwrap.wrap(sentence, _letters(width, SMALL_TYPE))]
+    columns = max(1, min(int(width / LEGEND_ENTRY), len(entries)))
+    legend_lines = 0
+    if entries:
+        letters = _letters(width / columns - 0.4, SMALL_TYPE)
+        labels = [textwrap.fill(str(entry.get_label()), letters) for entry in entries]
+        figure.legend(
+            entries, labels, loc="outside lower center", ncols=columns, frameon=False, columnspacing=1, handlelength=2.6
+        )
+        legend_lines = -(-len(labels) // columns) * max(label.count("\n") + 1 for label in labels)
+    figure.suptitle("\n".join(notes), color=GREY)
+    figure.set_figheight(figure.get_figheight() + TEXT_LINE * (len(notes) + legend_lines))
+    figure.draw_without_rendering()
+    figure.set_layout_engine(None)  # the layout is final, whatever the format; "none" would draw every file twice
+    return figure
+
+
+def save(figure: Figure, path: Path | str, style: Style) -> None:
+    """Write a figure whole or not at all, in the format of the path's suffix; the same figure gives the same bytes."""
+    suffix = Path(path).suffix.removeprefix(".")
+    undated = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    with matplotlib.rc_context(style.params), atomic(path) as target:
+        figure.savefig(target, format=suffix, metadata=undated[suffix])
