@@ -12,7 +12,7 @@ from matplotlib.lines import AxLine, Line2D
 from anchorscope.detect.methods import LEARNT, METHOD_KINDS, METHOD_TITLES, METHODS
 from anchorscope.draw.catalogue import draw_figure
 from anchorscope.draw.detection import CURVE_METHODS, FEWEST_DRAWN
-from anchorscope.draw.facets import NOTHING
+from anchorscope.draw.facets import NO_DATA
 from anchorscope.draw.registry import DETECTION_KINDS
 from anchorscope.draw.style import read_style
 from anchorscope.draw.view import View
@@ -92,7 +92,7 @@ def test_a_method_has_its_auc_with_its_interval_and_the_probe_is_a_line(figures,
 
 def test_a_pair_that_was_not_probed_says_so_and_random_weights_are_marked(figures):
     for name in ("detection", "transfer"):
-        assert [NOTHING in texts(panel) for panel in figures[name].axes] == [False] * 5 + [True]
+        assert [NO_DATA in texts(panel) for panel in figures[name].axes] == [False] * 5 + [True]
         rows = [over(panel) for panel in figures[name].axes[:: len(DATASETS)]]
         assert rows == ["Llama-3.2-1B-Instruct", "Llama-3.2-3B-Instruct (random weights)"]
     for figure in figures.values():
@@ -163,7 +163,7 @@ def test_where_nothing_was_probed_every_panel_says_so(tables):
     none = {name: table.clear() for name, table in tables.items()}
     for kind in DETECTION_KINDS:
         figure = draw_figure(kind.name, none, View({"small": "Small"}, DATASETS, style=read_style(column=True)))
-        assert all(NOTHING in texts(panel) for panel in figure.axes), kind.name
+        assert all(NO_DATA in texts(panel) for panel in figure.axes), kind.name
         assert min(panel.get_position().height for panel in figure.axes) * figure.get_figheight() > 0.5, kind.name
 
 

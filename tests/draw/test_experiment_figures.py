@@ -114,8 +114,8 @@ def test_the_boundary_has_both_groups_of_every_dataset_at_the_reference_layer_wi
     right, gap = figure.axes[0], figure.axes[len(RULES)]
     for panel, (upper, lower) in ((right, (40.0, 10.0)), (gap, (30.0, 30.0))):
         expected = {
-            (value - REFERENCE, place + offset): (COLOURS[len(DATASETS) - place], filled)
-            for place in range(1, len(DATASETS) + 1)
+            (value - REFERENCE, offset - place): (COLOURS[place], filled)
+            for place in range(len(DATASETS))
             for value, offset, filled in ((upper, APART, True), (lower, -APART, False))
         }
         assert marks(panel) == expected

@@ -20,7 +20,7 @@ from matplotlib.markers import MarkerStyle
 
 from anchorscope.draw.catalogue import DRAW, draw_figure
 from anchorscope.draw.draw_figures import Source, draw_figures
-from anchorscope.draw.facets import NOTHING, save
+from anchorscope.draw.facets import NO_DATA, save
 from anchorscope.draw.main import plot_family
 from anchorscope.draw.registry import DETECTION_KINDS, FIGURE_KINDS, kinds_drawn
 from anchorscope.draw.style import BUNDLED_STYLE, MARKERS, PALETTE, read_style
@@ -594,7 +594,7 @@ def test_a_panel_without_a_series_says_so_and_takes_nothing_from_the_legend(tabl
     for kind in IN_EVERY_RUN:
         figure = draw_figure(kind, right, View(MODELS, DATASETS))
         assert legend(figure) == legend(figures[kind]), kind
-        said = [NOTHING in [text.get_text() for text in panel.texts] for panel in figure.axes]
+        said = [NO_DATA in [text.get_text() for text in panel.texts] for panel in figure.axes]
         assert sum(said) == len(figure.axes) / 2, kind
         assert said[0], kind
 
@@ -609,11 +609,16 @@ def test_a_model_that_the_summary_does_not_have_is_one_sentence(summary):
     [
         ({"rule": "replicat"}, "The summary has no rule replicat; it has flip, honest"),
         ({"intervention": "random"}, "The summary has no intervention random; it has exact_question, random_question"),
-        ({"component": "residual"}, "The summary has no component residual; it has resid, attn, mlp"),
+        (
+            {"component": "residual"},
+            "The summary has no component residual \\(did you mean resid\\?\\); it has resid, attn, mlp",
+        ),
         ({"logits": "raw"}, "The summary has no logits raw; it has measured, recentred, residual"),
         ({"quantity": "p"}, "plot_family has no quantity p; it has delta_p, delta_logit"),
         ({"position": "last"}, "The summary has no position last; it has before_answer, answer_last, final"),
-        ({"models": "small"}, "models is 'small'; it must be a list of names"),
+        ({"models": 3}, "models is 3; it must be names, or names with the titles to show"),
+        ({"models": {"small": "One", "large": "One"}}, "Two models have the same title; give each one of its own"),
+        ({"rulle": "flip"}, "plot_family has no argument rulle \\(did you mean rule\\?\\); it has rule, intervention"),
     ],
 )
 def test_what_cannot_be_drawn_is_one_sentence(summary, chosen, said):

@@ -6,12 +6,12 @@ from colorsys import rgb_to_hls
 import pytest
 from matplotlib.colors import to_rgb
 
-from anchorscope.draw.style import DARK_PAGE, DARK_TEXT, PALETTE, PUBLISHED, on_dark_page
+from anchorscope.draw.style import DARK_PAGE, DARK_TEXT, PALETTE, PUBLISHED_COLOURS, on_dark_page
 from anchorscope.report.page import FOLDER
 from eyes import EYES, contrast, nearest
 
 HUE_STEP = 1 / 60  # what rounding to 256 steps of red, green and blue may turn a pale colour
-GRAY = PUBLISHED[7]
+GRAY = PUBLISHED_COLOURS[7]
 
 
 def test_contrast_is_that_of_the_guidelines():
@@ -20,7 +20,7 @@ def test_contrast_is_that_of_the_guidelines():
     assert contrast("#767676", "white") > 4.5 > contrast("#777777", "white")
 
 
-@pytest.mark.parametrize("colour", [*PALETTE, *PUBLISHED])
+@pytest.mark.parametrize("colour", [*PALETTE, *PUBLISHED_COLOURS])
 def test_a_colour_stands_out_in_the_dark_and_keeps_its_hue(colour):
     dark = on_dark_page(colour)
     assert contrast(dark, DARK_PAGE) >= (4.5 if colour != GRAY else 3.0)

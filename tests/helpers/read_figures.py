@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from anchorscope.draw.catalogue import draw_figure
-from anchorscope.draw.facets import FAINT, save
-from anchorscope.draw.style import DASH_DOTTED, DASHED, DOTTED, read_style
+from anchorscope.draw.facets import save
+from anchorscope.draw.style import DASH_DOTTED, DASHED, DOTTED, FAINT, read_style
 from anchorscope.draw.view import Tables, View
 
 DASHES = {DASHED: "--", DOTTED: ":", DASH_DOTTED: "-."}

@@ -1,6 +1,5 @@
 """Reads the results of a run, each part when it is asked for."""
 
-import reprlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +12,7 @@ import polars as pl
 from anchorscope.api.records import Activations, ProbeWeights
 from anchorscope.draw.registry import DETECTION_KINDS, FIGURE_KINDS, kinds_drawn
 from anchorscope.extract.axes import CLEAN, EXACT, Grid, Headline, knockouts_of, passes_of
-from anchorscope.files.arguments import check_known, check_whole, is_list, is_text
+from anchorscope.files.arguments import check_known, check_whole, choose_titles
 from anchorscope.files.frames import read_frame
 from anchorscope.files.sealed_parquet import made_from
 from anchorscope.models.manifest import SALMON
@@ -325,7 +324,7 @@ class Results:
 
         >>> figure = anchorscope.open("docs/gallery").plot("family")
         >>> [panel.get_title() for panel in figure.axes]
-        ['SmolLM2-135M-Instruct, four-bit', 'Qwen2.5-Coder-1.5B-Instruct, four-bit']
+        ['SmolLM2-135M-Instruct', 'Qwen2.5-Coder-1.5B-Instruct']
         >>> figure.savefig("family.png", dpi=300)
         """
         check_known("The run", "figure", kind, self.figures)
@@ -392,17 +391,10 @@ class Results:
         self._check("model", model.removesuffix(SALMON) if isinstance(model, str) else model)
         self._check("dataset", dataset)
 
-    def _titles(self, kind: str, given: NamesShown | None) -> dict[str, str]:
-        """Names with the titles to show: as given, or as in the config."""
-        names = self._named[kind] if given is None else [given] if isinstance(given, str) else given
-        titled = isinstance(names, Mapping) and all(map(is_text, names.values()))
-        if not (titled or is_list(names)) or not len(names):
-            raise ValueError(f"{kind}s is {reprlib.repr(given)}; it must be names, or names with the titles to show.")
-        for name in names:
-            self._check(kind, name)
-        if isinstance(names, Mapping):
-            return dict(names)
-        return {name: self.record["config"][f"{kind}s"][name]["title"] for name in names}
+    def _titles(self, kind: str, names: NamesShown | None) -> dict[str, str]:
+        """Return names with the titles to show: as given, or as in the config."""
+        titles = {name: self.record["config"][f"{kind}s"][name]["title"] for name in self._named[kind]}
+        return choose_titles("The run", kind, names, titles)
 
     def _file(self, *parts: str) -> Path:
         return file_of_run(self.folder, *parts)

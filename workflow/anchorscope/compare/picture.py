@@ -8,13 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from anchorscope.compare.finished import FinishedRun, ModelRun
+from anchorscope.compare.finished import FinishedRun
 from anchorscope.compare.judging import no_landmarks
 from anchorscope.compare.matching import Match
-from anchorscope.draw.facets import LINES, Entry, draw_curves, entry, facet, finish, style_context
-from anchorscope.draw.style import LINE, PALE
+from anchorscope.draw.facets import LINE_DASHES, Entry, draw_curves, entry, facet, finish, style_context
+from anchorscope.draw.style import AXIS_GREY, PALE
 from anchorscope.draw.titles import ANCHOR_TITLES, INTERVENTION_TITLES, LAYER, RULE_TITLES
-from anchorscope.draw.view import CurveFilter, View, groups_of
+from anchorscope.draw.view import CurveFilter, View, group_rows
 from anchorscope.extract.axes import EXACT
 from anchorscope.summarise.findings import asked_as_published
 
@@ -29,66 +29,58 @@ def draw_comparison(
     """Draw a column of panels for each model that is compared, or else for all, and a row for each dataset."""
     flip = CurveFilter()
     ours = flip.select(run.curves(run.headline)).with_columns(run=pl.lit(THIS))
-    theirs = _under_our_names(flip.select(other.curves(run.headline)), matches) if other else ours.clear()
+    parts = [ours]
+    if other:
+        theirs = flip.select(other.curves(run.headline)).with_columns(run=pl.lit(OTHER))
+        parts += [_under_our_names(theirs, match) for match in matches if match.other]
     marked = [name for name in run.models if not no_landmarks(run, name, landmarks)]
-    compared = {*marked, *theirs["model"]}
+    compared = {*marked, *pl.concat([ours.clear(), *parts[1:]])["model"]} or set(run.models)
     view = View(
-        models={name: model.title for name, model in run.models.items() if name in compared or not compared},
+        models={name: model.title for name, model in run.models.items() if name in compared},
         datasets={name: dataset.title for name, dataset in run.datasets.items()},
         headline=run.headline,
     ).with_warnings(run.summary)
-    both = pl.concat([ours, theirs.with_columns(run=pl.lit(OTHER))], how="diagonal_relaxed")
-    names = both.select("model", "dataset").unique().rows()
-    rows = groups_of(view.select(both))
-    asked = set(asked_as_published(run.summary, run.layouts())["dataset"])
-    marks = {
-        (view.models[model], view.datasets[dataset]): (run.models[model], run.datasets[dataset].layout)
-        for model, dataset in names
-        if model in marked and dataset in asked
-    }
+    # Names beside titles, because landmarks are of a model's repository and a dataset's layout.
+    rows = pl.concat(parts).with_columns(model_name="model", dataset_name="dataset")
+    rows = group_rows(view.select(rows))
     palette = view.palette([THIS, OTHER])
+    asked = set(asked_as_published(run.summary, run.layouts())["dataset"])
 
-    def draw(panel: Axes, panel_rows: pl.DataFrame) -> None:
-        pair = panel_rows.select("model", "dataset").row(0)
-        if pair in marks:
-            model, layout = marks[pair]
-            _draw_ranges(panel, landmarks, model, layout)
-        draw_curves(panel, panel_rows, palette, hue="run")
+    def draw(panel: Axes, part: pl.DataFrame) -> None:
+        model, dataset = part.select("model_name", "dataset_name").row(0)
+        if model in marked and dataset in asked:
+            _draw_ranges(panel, landmarks, run.models[model].hub, run.datasets[dataset].layout)
+        draw_curves(panel, part, palette, hue="run")
 
     with style_context(view.style):
         figure = facet(rows, view, draw, row=["dataset"], labels=(LAYER, "ΔP"), height=0.6, share="all")
-        shown = [THIS] if theirs.is_empty() else [THIS, OTHER]
         entries: list[Entry] = [
-            entry(f"{title}, {name}", palette[name], dashes=LINES[title])
-            for name in shown
+            entry(f"{title}, {name}", palette[name], dashes=LINE_DASHES[title])
+            for name in (THIS, OTHER)[: len(parts)]
             for title in ANCHOR_TITLES.values()
         ]
-        if marks:
+        if marked:
             tolerance = landmarks["tolerance"]
             entries += [Patch(color=grey, label=name.format(tolerance=tolerance)) for name, grey in RANGES.items()]
         return finish(figure, view, f"{INTERVENTION_TITLES[EXACT]}; {RULE_TITLES['flip']}", entries)
 
 
-def _under_our_names(rows: pl.DataFrame, matches: Iterable[Match]) -> pl.DataFrame:
-    """Return the other run's curves that can be compared, with the names that this run has for models and datasets."""
-    parts = [rows.clear()]
-    for match in matches:
-        if match.other:
-            part = rows.filter(model=match.other[0], dataset=match.other[1])
-            parts.append(part.with_columns(model=pl.lit(match.model), dataset=pl.lit(match.dataset)))
-    return pl.concat(parts)
+def _under_our_names(rows: pl.DataFrame, match: Match) -> pl.DataFrame:
+    """Return the other run's curves of a pair, with the names that this run has for model and dataset."""
+    model, dataset = match.other or ("", "")
+    part = rows.filter(model=model, dataset=dataset)
+    return part.with_columns(model=pl.lit(match.model), dataset=pl.lit(match.dataset))
 
 
-def _draw_ranges(panel: Axes, landmarks: Mapping, model: ModelRun, layout: str) -> None:
+def _draw_ranges(panel: Axes, landmarks: Mapping, hub: str | None, layout: str) -> None:
     """Draw published ranges over their layers, and around them as far as a figure can be read."""
-    beside = max(0.4, model.layers / NARROW)
-    for mark in landmarks["models"][model.hub]:
-        if mark.get("deepest", layout) != layout:
-            continue
-        first, last = mark["layers"]
-        low, high = mark["published"]
-        dashes = LINES[ANCHOR_TITLES[mark["anchor"]]]
-        outline: dict[str, Any] = {"linewidth": 0.6, "linestyle": (0, dashes) if dashes else "-", "edgecolor": LINE}
-        for order, (grey, reach) in enumerate(zip(RANGES.values(), (0, landmarks["tolerance"]), strict=True)):
-            ends = (first - beside, last + beside), low - reach, high + reach
-            panel.fill_between(*ends, facecolor=grey, zorder=0.3 - 0.1 * order, **outline)
+    marks = landmarks["models"][hub]
+    beside = max(0.4, (1 + max(mark["layers"][1] for mark in marks)) / NARROW)
+    for mark in marks:
+        (first, last), (low, high) = mark["layers"], mark["published"]
+        if mark.get("deepest", layout) == layout:
+            dashes = LINE_DASHES[ANCHOR_TITLES[mark["anchor"]]]
+            outline: dict[str, Any] = {"linewidth": 0.6, "linestyle": (0, dashes or None), "edgecolor": AXIS_GREY}
+            for grey, reach, order in zip(RANGES.values(), (0, landmarks["tolerance"]), (0.3, 0.2), strict=True):
+                ends = (first - beside, last + beside), low - reach, high + reach
+                panel.fill_between(*ends, facecolor=grey, zorder=order, **outline)

@@ -9,8 +9,8 @@ from anchorscope.draw.facets import style_context
 from anchorscope.draw.registry import KINDS
 from anchorscope.draw.view import Tables, View
 
-MODULES = (main, diagnostics, experiments, detection)
-FUNCTIONS = {name: function for module in MODULES for name, function in vars(module).items()}
+DRAWING_MODULES = (main, diagnostics, experiments, detection)
+FUNCTIONS = {name: function for module in DRAWING_MODULES for name, function in vars(module).items()}
 # By the name of the kind. A kind whose function is in none of these modules stops the import.
 DRAW: dict[str, Callable[[Tables, View], Figure]] = {name: FUNCTIONS[f"draw_{name}"] for name in KINDS}
 

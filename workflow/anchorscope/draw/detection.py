@@ -11,8 +11,8 @@ from matplotlib.ticker import MaxNLocator
 
 from anchorscope.detect.methods import LEARNT, METHOD_KINDS, METHOD_TITLES, METHODS, OTHERS, PROBE
 from anchorscope.draw.facets import Draw, draw_marks, entry, facet, finish, pandas_frame
-from anchorscope.draw.style import DASH_DOTTED, DASHED, GREY, INK, LINE, MARKERS, PALE, SOLID, Dashes
-from anchorscope.draw.view import Tables, View, measured, title
+from anchorscope.draw.style import AXIS_GREY, DASH_DOTTED, DASHED, GREY, INK, MARKERS, PALE, SOLID, Dashes
+from anchorscope.draw.view import Tables, View, title
 
 AT_PROBE, CHANCE = "the plain probe's AUC", 0.5
 CURVE_METHODS = (PROBE, "mean_logprob", "p_true", "stacked", "mop", "pr")
@@ -20,127 +20,111 @@ KIND_DASHES: dict[str, Dashes] = {"output": DASHED, "pathways": DASH_DOTTED}  # 
 FEWEST_DRAWN = 5  # answers behind a point that is drawn
 METHOD_LINE = 0.045  # of the style's row height, for the name of a method
 RELIABILITY, RISK = "reliability", "risk"
+CURVE_PANELS = {  # table, how many answers are behind a point, and its place
+    RELIABILITY: ("reliability", "n", "p", "hallucinated_share"),
+    RISK: ("coverage", "kept", "coverage", "risk"),
+}
+ALL_OTHERS = "all others"
 X_LABELS = "P(hallucinated), %", "answers kept, %"
 
 
 def draw_detection(tables: Tables, view: View) -> Figure:
     """Draw the AUC of every method with its interval."""
     rows = view.select(tables["detection"]).with_columns(value="auc", low="auc_low", high="auc_high")
-    palette = view.palette(list(view.datasets.values()))
+    palette = view.dataset_palette
 
-    def draw(panel: Axes, panel_rows: pl.DataFrame) -> None:
-        draw_marks(panel, panel_rows, palette)
-        for auc in panel_rows.filter(method=PROBE)["value"]:
+    def draw(panel: Axes, part: pl.DataFrame) -> None:
+        draw_marks(panel, part, palette)
+        for auc in part.filter(method=METHOD_TITLES[PROBE])["value"]:
             panel.axvline(auc, color=GREY, linestyle="--", linewidth=0.8, zorder=0)
 
     heading = "how well each method tells hallucinated from right answers, out of fold, with 95 % intervals"
-    entries = [entry("chance", LINE, dashes=SOLID), entry(AT_PROBE, GREY, dashes=DASHED)]
+    entries = [entry("chance", AXIS_GREY, dashes=SOLID), entry(AT_PROBE, GREY, dashes=DASHED)]
     return finish(_draw_by_method(rows, view, draw), view, heading, entries)
 
 
 def _draw_by_method(rows: pl.DataFrame, view: View, draw: Draw) -> Figure:
     """Draw a row of panels for each model and a column for each dataset, with the methods at the y axis."""
-    places = method_places(set(rows["method"]))
-    headings = set(METHOD_KINDS.values())
-    rows = rows.with_columns(place=pl.col("method").replace_strict(METHOD_TITLES).replace_strict(places))
+    titles = titles_below_kinds(set(rows["method"]))
+    names = list(titles.values())
+    rows = title(rows, "method", titles).with_columns(place=-pl.col("method").to_physical().cast(pl.Int32))
 
     def draw_named(panel: Axes, part: pl.DataFrame) -> None:
         draw(panel, part)
-        panel.set_yticks(list(places.values()), list(places))
-        for label in panel.get_yticklabels():
-            label.set_fontweight("bold" if label.get_text() in headings else "normal")
-        panel.set_ylim(-0.7, len(places) - 0.3)
+        panel.set_yticks(range(0, -len(names), -1), names)
+        for name, label in zip(titles, panel.get_yticklabels(), strict=False):  # a panel on the right has none
+            label.set_fontweight("bold" if name in METHOD_KINDS else "normal")
+        panel.set_ylim(0.3 - len(names), 0.7)
         panel.grid(False, axis="y")
-        panel.axvline(CHANCE, color=LINE, linewidth=0.8, zorder=0)
+        panel.axvline(CHANCE, color=AXIS_GREY, linewidth=0.8, zorder=0)
         panel.xaxis.set_major_locator(MaxNLocator(nbins=3, steps=[1, 2, 5, 10]))
 
-    height = max(0.6, METHOD_LINE * len(places))
+    height = max(0.6, METHOD_LINE * len(names))
     return facet(rows, view, draw_named, column="dataset", row=["model"], labels=("AUC", ""), height=height)
 
 
-def method_places(methods: Collection[str]) -> dict[str, int]:
-    """Return the places of methods by title on the y axis, from top to bottom, each kind below its own title."""
-    names = []
+def titles_below_kinds(methods: Collection[str]) -> dict[str, str]:
+    """Return the titles of methods in order, those of a kind below the title of the kind."""
+    titles: dict[str, str] = {}
     for kind, kind_title in METHOD_KINDS.items():
-        of_kind = [method.title for name, method in METHODS.items() if method.kind == kind and name in methods]
-        names += [kind_title, *of_kind] if of_kind else []
-    return {name: place for place, name in enumerate(reversed(names))}
+        of_kind = {name: method.title for name, method in METHODS.items() if method.kind == kind and name in methods}
+        titles |= {kind: kind_title, **of_kind} if of_kind else {}
+    return titles
 
 
 def draw_transfer(tables: Tables, view: View) -> Figure:
     """Draw the AUC of trained methods on each dataset after training on it, on each other one, and on all others."""
     table = tables["transfer"].filter(pl.col("method").is_in(LEARNT))
-    sources = {**view.datasets, OTHERS: "all others"}
-    rows = title(view.select(table).drop_nulls("auc"), "trained_on", sources).with_columns(value="auc")
-    palette = {**view.palette(list(view.datasets.values())), sources[OTHERS]: INK}
-    markers = dict(zip(palette, MARKERS, strict=False)) | {sources[OTHERS]: "|"}
+    rows = title(view.select(table).drop_nulls("auc"), "trained_on", {**view.datasets, OTHERS: ALL_OTHERS})
+    palette = {**view.dataset_palette, ALL_OTHERS: INK}
+    markers = {**dict(zip(palette, MARKERS, strict=False)), ALL_OTHERS: "|"}
 
-    def draw(panel: Axes, panel_rows: pl.DataFrame) -> None:
-        dataset = panel_rows["dataset"][0]
-        by_source = panel_rows.with_columns(pl.col("trained_on").cast(pl.String))
-        both = by_source.filter(trained_on=dataset).join(by_source.filter(trained_on=sources[OTHERS]), on="place")
+    def draw(panel: Axes, part: pl.DataFrame) -> None:
+        dataset = part["dataset"][0]
+        both = part.filter(trained_on=dataset).join(part.filter(trained_on=ALL_OTHERS), on="place")
         panel.hlines(both["place"], both["value"], both["value_right"], color=PALE, zorder=0)
         for source, marker in markers.items():
-            marks = by_source.filter(trained_on=source)
-            hollow = source not in (dataset, sources[OTHERS])
-            draw_marks(panel, marks, palette, hue="trained_on", marker=marker, hollow=hollow)
+            hollow = source not in (dataset, ALL_OTHERS)
+            draw_marks(panel, part.filter(trained_on=source), palette, hue="trained_on", marker=marker, hollow=hollow)
 
-    alone = "" if table["dataset"].n_unique() > 1 else "; one dataset: there is nothing to carry over"
-    is_shared = table["auc"].null_count() > 0
-    shared = "; no mark: the datasets share too much to learn from one for the other" if is_shared else ""
-    heading = f"what a method loses, tested on the dataset above, when it was trained on others{alone}{shared}"
-    trained = [source for source in palette if source in set(rows["trained_on"])]
-    entries = [
-        entry(f"trained on {source}", palette[source], marker=markers[source], hollow=True) for source in trained
-    ]
-    entries.append(entry("filled: on the same dataset", GREY, marker="o"))
-    return finish(_draw_by_method(rows, view, draw), view, heading, entries)
+    heading = "what a method loses, tested on the dataset above, when it was trained on others"
+    if table["dataset"].n_unique() == 1:
+        heading += "; one dataset: there is nothing to carry over"
+    if table["auc"].null_count():
+        heading += "; no mark: the datasets share too much to learn from one for the other"
+    trained = [name for name in palette if name in set(rows["trained_on"])]
+    entries = [entry(f"trained on {name}", palette[name], marker=markers[name], hollow=True) for name in trained]
+    figure = _draw_by_method(rows.with_columns(value="auc"), view, draw)
+    return finish(figure, view, heading, [*entries, entry("filled: on the same dataset", marker="o")])
 
 
 def draw_reliability(tables: Tables, view: View) -> Figure:
     """Draw whether probabilities are what they say, and how many hallucinations are left when doubtful answers go."""
     names = {name: METHOD_TITLES[name] for name in CURVE_METHODS}
-    bins = tables["reliability"].filter(pl.col("n") >= FEWEST_DRAWN)
-    kept = tables["coverage"].filter(pl.col("kept") >= FEWEST_DRAWN)
-    panels = pl.Enum([RELIABILITY, RISK])
-    keys = ["model", "dataset", "method"]
-    reliability = bins.select(*keys, x="p", y="hallucinated_share", panel=pl.lit(RELIABILITY, panels))
-    risk = kept.select(*keys, x="coverage", y="risk", panel=pl.lit(RISK, panels))
-    rows = pl.concat([reliability, risk], how="vertical_relaxed").with_columns(pl.col("x", "y") * 100)
-    others = view.palette(list(names.values())[1:])
-    palette = {names[PROBE]: INK, **others}
-    dashes = {names[name]: KIND_DASHES.get(METHODS[name].kind, SOLID) for name in names}
+    palette = {**view.palette(list(names.values())), METHOD_TITLES[PROBE]: INK}
+    dashes = {title: KIND_DASHES.get(METHODS[name].kind, SOLID) for name, title in names.items()}
+    parts = []
+    for panel, (table, count, x, y) in CURVE_PANELS.items():
+        drawn = tables[table].filter(pl.col(count) >= FEWEST_DRAWN, pl.col("method").is_in(CURVE_METHODS))
+        parts.append(drawn.select("model", "dataset", "method", x=x, y=y, panel=pl.lit(panel)))
+    rows = view.with_titles(pl.concat(parts, how="vertical_relaxed")).with_columns(pl.col("x", "y") * 100)
+    rows = title(title(rows, "method", names), "panel", {panel: panel for panel in CURVE_PANELS})
+    look: dict[str, Any] = {"palette": palette, "dashes": dashes, "estimator": None, "legend": False}
 
-    def draw(panel: Axes, panel_rows: pl.DataFrame) -> None:
-        look: dict[str, Any] = {
-            "hue": "method",
-            "style": "method",
-            "palette": palette,
-            "dashes": dashes,
-            "markers": False,
-        }
-        sns.lineplot(pandas_frame(panel_rows), x="x", y="y", estimator=None, legend=False, ax=panel, **look)
-        panel.set(xlim=(-4, 104))
-        if panel_rows["panel"][0] == RELIABILITY:
-            panel.axline((0, 0), (100, 100), color=LINE, linewidth=0.8, zorder=0)
-            panel.set(ylim=(-4, 104))
+    def draw(panel: Axes, part: pl.DataFrame) -> None:
+        sns.lineplot(pandas_frame(part), x="x", y="y", hue="method", style="method", **look, ax=panel)
+        panel.set_xlim(-4, 104)
+        if part["panel"][0] == RELIABILITY:
+            panel.axline((0, 0), (100, 100), color=AXIS_GREY, linewidth=0.8, zorder=0)
+            panel.set_ylim(-4, 104)
 
-    figure = facet(
-        title(view.with_titles(rows), "method", names),
-        view,
-        draw,
-        column="panel",
-        row=["model", "dataset"],
-        labels=("", "hallucinated, %"),
-        height=0.6,
-        share="none",
-    )
-    for panel, label in zip(figure.axes[-2:], X_LABELS, strict=True):
-        panel.set_xlabel(label)
+    labels = "", "hallucinated, %"
+    figure = facet(rows, view, draw, column="panel", row=["model", "dataset"], labels=labels, height=0.6, share="none")
+    for axes, label in zip(figure.axes[-2:], X_LABELS, strict=True):
+        axes.set_xlabel(label)
     heading = (
         "reliability: how many were hallucinated, by what was said; risk: how many are, among the answers that "
         f"a method doubts least; of at least {FEWEST_DRAWN} answers each"
     )
-    drawn = measured(rows, "method", names).values()
-    entries = [entry(name, palette[name], dashes=dashes[name]) for name in drawn]
-    return finish(figure, view, heading, entries)
+    shown = [name for name in dashes if name in set(rows["method"])]
+    return finish(figure, view, heading, [entry(name, palette[name], dashes=dashes[name]) for name in shown])

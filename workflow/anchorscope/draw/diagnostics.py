@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -22,19 +21,19 @@ from anchorscope.draw.facets import (
     pandas_frame,
     write_over,
 )
-from anchorscope.draw.style import DASH_DOTTED, DASHED, DOTTED, GREY, INK, LINE, SOLID, Dashes
+from anchorscope.draw.style import AXIS_GREY, DASH_DOTTED, DASHED, DOTTED, GREY, INK, SOLID, Dashes
 from anchorscope.draw.titles import (
     ANCHOR_TITLES,
-    CLEAN,
+    CLEAN_LINE,
     CONTROL,
-    CUT,
+    CUT_LINE,
     LAYER,
-    RANDOM_WEIGHTS,
+    RANDOM_TWIN,
     RULE_TITLES,
     SHUFFLED_LABELS,
 )
-from anchorscope.draw.view import CurveFilter, Tables, View, curves_of, title
-from anchorscope.extract.axes import EXACT
+from anchorscope.draw.view import CurveFilter, Tables, View, title, with_values
+from anchorscope.extract.axes import CONTROLS, EXACT
 from anchorscope.summarise.verdict_on_kinds import TWO_KINDS, judge_accounts
 from anchorscope.text.forms import CHOICE, HOW_MANY, WHEN, YES_OR_NO
 
@@ -43,11 +42,11 @@ ANSWERS = {False: "right answer", True: "hallucinated"}  # points of the first a
 OTHER_FORMS = "other questions"
 FORM_TITLES = {YES_OR_NO: "yes or no", CHOICE: "choice", WHEN: "when, how many", HOW_MANY: "when, how many"}
 FORM_MARKERS = {"yes or no": "^", "choice": "s", "when, how many": "P", OTHER_FORMS: "o"}
-ALL_EXAMPLES, KEPT, LOST, UNCHANGED = "all examples", "if evidence is kept", "if it is lost", "unchanged"
-FITTED: dict[str, Dashes] = {KEPT: SOLID, LOST: DASHED, ALL_EXAMPLES: DASH_DOTTED}
+ONE_CURVE, KEPT_CURVE, LOST_CURVE, UNCHANGED = "all examples", "if evidence is kept", "if it is lost", "unchanged"
+FITTED: dict[str, Dashes] = {KEPT_CURVE: SOLID, LOST_CURVE: DASHED, ONE_CURVE: DASH_DOTTED}
 ROOMY = 300  # points in a panel; more of them are smaller and more transparent
 VECTOR_POINTS = 3000  # in a figure; more of them are drawn as an image, so that files stay small
-BIN = 5  # points of ΔP in a bar
+BIN, HATCH = 5, "/////"  # points of ΔP in a bar; bars of Answer-Anchored
 
 
 def draw_auc(tables: Tables, view: View) -> Figure:
@@ -57,10 +56,10 @@ def draw_auc(tables: Tables, view: View) -> Figure:
     twins = view.random_twins(tables["layers"]).filter(intervention="clean")
     rows = pl.concat(
         [
-            curves_of(clean, "auc", "auc_low", "auc_high", line=CLEAN),
-            curves_of(cut, "auc", "auc_low", "auc_high", line=CUT),
-            curves_of(clean, "auc_shuffled", line=SHUFFLED_LABELS),
-            curves_of(twins, "auc", line=RANDOM_WEIGHTS),
+            with_values(clean, "auc", "auc_low", "auc_high", line=CLEAN_LINE),
+            with_values(cut, "auc", "auc_low", "auc_high", line=CUT_LINE),
+            with_values(clean, "auc_shuffled", line=SHUFFLED_LABELS),
+            with_values(twins, "auc", line=RANDOM_TWIN),
         ],
         how="vertical_relaxed",
     ).with_columns(sure=True, level=0.5)
@@ -71,7 +70,7 @@ def draw_auc(tables: Tables, view: View) -> Figure:
 def draw_share(tables: Tables, view: View) -> Figure:
     """Draw how many examples are Question-Anchored at each layer."""
     rows = CurveFilter().select(view.select(tables["summary"])).filter(anchor="question")
-    shares = curves_of(rows.with_columns(pl.col("^share.*$") * 100), "share", "share_low", "share_high")
+    shares = with_values(rows.with_columns(pl.col("^share.*$") * 100), "share", "share_low", "share_high")
     return curve_figure(shares, view, RULE_TITLES["flip"], labels=(LAYER, "Question-Anchored, %"))
 
 
@@ -114,7 +113,7 @@ def _draw_points(panel: Axes, examples: pl.DataFrame, colours: Sequence[str], *,
             continue
         sns.scatterplot(pandas_frame(part), **columns, palette=palette, marker=marker, **look)
         points = panel.collections[-1]
-        faces = np.array(points.get_facecolor())
+        faces: Any = points.get_facecolor()
         faces[:, 3] = 0.8 * room**0.25
         points.set_edgecolor(faces)
         faces[part["hallucinated"].to_numpy(), 3] = 0
@@ -124,14 +123,14 @@ def _draw_points(panel: Axes, examples: pl.DataFrame, colours: Sequence[str], *,
 def _draw_fitted(panel: Axes, fitted: dict, verdict: str) -> None:
     """Draw the fitted curves of the model that explains the points, and where points would be if nothing changed."""
     is_two = verdict == TWO_KINDS
-    curve, name = (fitted["kept_curve"], KEPT) if is_two else (fitted["one_curve"], ALL_EXAMPLES)
+    curve, name = (fitted["kept_curve"], KEPT_CURVE) if is_two else (fitted["one_curve"], ONE_CURVE)
     line: dict[str, Any] = {"color": INK, "linewidth": 1}
     sns.lineplot(x=fitted["at_clean"], y=curve, linestyle=(0, FITTED[name] or None), estimator=None, ax=panel, **line)
     if is_two:
-        panel.axhline(fitted["level_lost"], linestyle=(0, FITTED[LOST]), **line)
-    panel.axline((0, 0), slope=1, linestyle=":", color=LINE, linewidth=0.8)
-    panel.axhline(0, color=LINE, linewidth=0.6, zorder=0)
-    panel.axvline(0, color=LINE, linewidth=0.6, zorder=0)
+        panel.axhline(fitted["level_lost"], linestyle=(0, FITTED[LOST_CURVE]), **line)
+    panel.axline((0, 0), slope=1, linestyle=":", color=AXIS_GREY, linewidth=0.8)
+    panel.axhline(0, color=AXIS_GREY, linewidth=0.6, zorder=0)
+    panel.axvline(0, color=AXIS_GREY, linewidth=0.6, zorder=0)
 
 
 def _point_entries(colours: Sequence[str]) -> list[Entry]:
@@ -142,7 +141,7 @@ def _point_entries(colours: Sequence[str]) -> list[Entry]:
     ]
     shapes = [entry(form, GREY, marker=marker) for form, marker in FORM_MARKERS.items()]
     curves = [entry(name, INK, dashes=dashes) for name, dashes in FITTED.items()]
-    return [*points, *shapes, *curves, entry(UNCHANGED, LINE, dashes=DOTTED)]
+    return [*points, *shapes, *curves, entry(UNCHANGED, AXIS_GREY, dashes=DOTTED)]
 
 
 def draw_distribution(tables: Tables, view: View) -> Figure:
@@ -155,21 +154,19 @@ def draw_distribution(tables: Tables, view: View) -> Figure:
     shared: dict[str, Any] = {"x": "delta_p", "stat": "percent", "binwidth": BIN, "binrange": ends, "legend": False}
     palette = view.palette(list(ANCHOR_TITLES.values()))
 
-    def draw(panel: Axes, panel_rows: pl.DataFrame) -> None:
-        exact = panel_rows.filter(intervention=EXACT)
-        control = panel_rows.filter(intervention="random_question")
-        groups: dict[str, Any] = {"hue": "anchor", "palette": palette, "multiple": "stack", "alpha": 1, "linewidth": 0}
-        sns.histplot(pandas_frame(exact), **shared, **groups, ax=panel)
-        for bar in panel.patches:
-            if to_hex(bar.get_facecolor()) == palette[ANCHOR_TITLES["answer"]]:
-                bar.set(hatch="/////", edgecolor="white")
-        if not control.is_empty():
+    def draw(panel: Axes, part: pl.DataFrame) -> None:
+        exact, control = (part.filter(intervention=name) for name in (EXACT, CONTROLS[EXACT]))
+        stack: dict[str, Any] = {"palette": palette, "multiple": "stack", "alpha": 1, "linewidth": 0}
+        sns.histplot(pandas_frame(exact), hue="anchor", **stack, **shared, ax=panel)
+        for bar in panel.containers[0]:
+            bar.set(hatch=HATCH, edgecolor="white")
+        if len(control):
             outline: dict[str, Any] = {"element": "step", "fill": False, "color": INK, "linewidth": 0.8}
-            sns.histplot(pandas_frame(control), **shared, **outline, ax=panel)
+            sns.histplot(pandas_frame(control), **outline, **shared, ax=panel)
         write_over(panel, f"layer {exact['layer'][0]}, n = {len(exact)}")
 
     figure = facet(rows, view, draw, row=["dataset"], labels=("ΔP", "examples, %"), height=0.5)
     bars = [Patch(facecolor=palette[name], label=name) for name in ANCHOR_TITLES.values()]
-    bars[1].set(hatch="/////", edgecolor="white")
+    bars[1].set(hatch=HATCH, edgecolor="white")
     heading = f"at the deepest layer; {RULE_TITLES['flip']}"
     return finish(figure, view, heading, [*bars, entry(CONTROL, INK, dashes=SOLID)])

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from anchorscope.draw.facets import curve_figure, draw_marks, entry, facet, finish
-from anchorscope.draw.style import DASHED, DOTTED, GREY, LINE, SOLID, Dashes
+from anchorscope.draw.style import AXIS_GREY, DASHED, DOTTED, GREY, SOLID, Dashes
 from anchorscope.draw.titles import FEW, LAYER, SHUFFLED_GROUPS
-from anchorscope.draw.view import Quantity, Tables, View, curves_of, groups_of, measured, title
+from anchorscope.draw.view import Quantity, Tables, View, group_rows, measured, title, with_values
 from anchorscope.experiments.names import (
     ACCURACY,
     AUC,
@@ -28,11 +28,11 @@ from anchorscope.experiments.names import (
     UNSURE,
 )
 
-RULES = {rule: rule for rule in RULE_NAMES}
+RULE_COLUMNS = {rule: rule for rule in RULE_NAMES}
 BOTH_RULES = "flip: groups by verdict flip; honest: groups of the other prompt and its own probe"
 Q, A, GAP, EQUAL_GAP = "Q", "A", "Q − A", "Q − A at equal clean logit"
 MARKS = {Q: ("question", "all"), A: ("answer", "all"), GAP: ("gap", "all"), EQUAL_GAP: ("gap", EQUAL_LOGIT)}
-MARKERS = {Q: "o", A: "o", GAP: "D", EQUAL_GAP: "D"}
+MARK_SHAPES = {Q: "o", A: "o", GAP: "D", EQUAL_GAP: "D"}
 HOLLOW = (A, EQUAL_GAP)  # the lower ones of each dataset
 # What the model knows, or does, of each group's questions: the title of a row, the measure and the marks.
 KNOWN = (
@@ -45,7 +45,7 @@ KNOWN = (
 )
 APART = 0.18  # of a dataset's line: how far its two marks lie from the middle
 TWIN = "twin"
-FLOWS: dict[str, tuple[str, Dashes]] = {
+FLOW_LINES: dict[str, tuple[str, Dashes]] = {
     "exact": ("exact question words", SOLID),
     "random": ("as many other words", DASHED),
     TWIN: ("exact question words, random weights", DOTTED),
@@ -70,21 +70,28 @@ def draw_answer_only(tables: Tables, view: View) -> Figure:
 def _draw_groups(table: pl.DataFrame, view: View, conditions: Mapping[str, str], ylabel: str, heading: str) -> Figure:
     """Draw both groups of every dataset by layer, a row of panels for each condition."""
     rows = _by_layer(table.filter(stratum="all").with_columns(sure=pl.col("n") >= FEW), view)
-    rows = title(groups_of(rows, Quantity(ylabel, "value", "low", "high")), "condition", conditions)
-    layout: dict[str, Any] = {"column": "rule", "row": ["model", "condition"], "labels": (LAYER, ylabel), "height": 0.7}
-    return curve_figure(rows, view, f"{heading}; {BOTH_RULES}", **layout)
+    rows = title(group_rows(rows, Quantity(ylabel, "value", "low", "high")), "condition", conditions)
+    return curve_figure(
+        rows,
+        view,
+        f"{heading}; {BOTH_RULES}",
+        column="rule",
+        row=["model", "condition"],
+        labels=(LAYER, ylabel),
+        height=0.7,
+    )
 
 
 def _by_layer(table: pl.DataFrame, view: View) -> pl.DataFrame:
     """Return the estimates at single layers under both rules."""
-    return title(view.select(table), "rule", RULES).drop_nulls(["layer", "value"])
+    return title(view.select(table), "rule", RULE_COLUMNS).drop_nulls(["layer", "value"])
 
 
 def draw_awareness(tables: Tables, view: View) -> Figure:
     """Draw how well clean states tell the group, and how much better than clean logits do."""
     is_auc, is_shuffled = pl.col("measure") == AUC, pl.col("condition") == SHUFFLED
     estimates = _by_layer(tables["awareness"], view).filter(~is_auc | is_shuffled | (pl.col("condition") == STATES))
-    rows = curves_of(estimates, "value", "low", "high").with_columns(
+    rows = with_values(estimates, "value", "low", "high").with_columns(
         panel=pl.when(is_auc).then(pl.lit(AUC)).otherwise("condition"),
         level=pl.when(is_auc).then(50).otherwise(0),
         line=pl.when(is_shuffled).then(pl.lit(SHUFFLED_GROUPS)).otherwise("line"),
@@ -95,20 +102,19 @@ def draw_awareness(tables: Tables, view: View) -> Figure:
         "how well probes tell an example's group from its clean states; below, by how much better than from "
         f"its clean logit, and from the logit and its size (above 0: states tell more); {BOTH_RULES}"
     )
-    layout: dict[str, Any] = {"column": "rule", "row": ["model", "panel"], "height": 0.7}
-    return curve_figure(title(rows, "panel", panels), view, heading, **layout)
+    return curve_figure(title(rows, "panel", panels), view, heading, column="rule", row=["model", "panel"], height=0.7)
 
 
 def draw_boundary(tables: Tables, view: View) -> Figure:
     """Draw what the model knows of each group's questions, at the reference layer, over all answers."""
     reference = view.select(tables["layers"]).filter("is_reference", intervention="clean")
-    estimates = title(view.select(tables["boundary"]), "rule", RULES)
+    estimates = title(view.select(tables["boundary"]), "rule", RULE_COLUMNS)
     estimates = estimates.join(reference.select("model", "dataset", "layer"), on=["model", "dataset", "layer"])
     marks = [(known, measure, mark, *MARKS[mark]) for known, measure, names in KNOWN for mark in names]
     keys = ["measure", "anchor", "stratum"]
     rows = estimates.join(pl.DataFrame(marks, ["known", "measure", "mark", *keys[1:]], orient="row"), on=keys)
     rows = title(rows, "known", measured(rows, "known", {known: known for known, *_ in KNOWN}))
-    palette = view.palette(list(view.datasets.values()))
+    palette = view.dataset_palette
     figure = facet(
         rows,
         view,
@@ -118,26 +124,23 @@ def draw_boundary(tables: Tables, view: View) -> Figure:
         labels=("", ""),
         height=0.4,
     )
-    entries = [entry(mark, GREY, marker=marker, hollow=mark in HOLLOW) for mark, marker in MARKERS.items()]
+    entries = [entry(mark, GREY, marker=marker, hollow=mark in HOLLOW) for mark, marker in MARK_SHAPES.items()]
     heading = f"what the model knows of each group's questions, at the reference layer, over all answers; {BOTH_RULES}"
     return finish(figure, view, heading, entries)
 
 
 def _draw_known(panel: Axes, rows: pl.DataFrame, palette: Mapping[str, str]) -> None:
     """Draw two marks with their intervals for each dataset, the upper filled, the lower hollow; or a reason."""
-    places = {name: float(len(palette) - number) for number, name in enumerate(palette)}
-    known = rows.drop_nulls(["value", "low", "high"])
-    for mark, marker in MARKERS.items():
-        is_lower = mark in HOLLOW
-        offset = -APART if is_lower else APART
-        height = pl.col("dataset").cast(pl.String).replace_strict(places, return_dtype=pl.Float64) + offset
-        marked = known.filter(mark=mark).with_columns(place=height)
-        draw_marks(panel, marked, palette, marker=marker, hollow=is_lower)
-    for name in set(palette) - set(known["dataset"]):
-        reason = "too few" if name in set(rows["dataset"]) else "not known"
-        panel.text(0.5, places[name], reason, transform=panel.get_yaxis_transform(), ha="center", color=LINE)
-    panel.set_yticks(list(places.values()), list(places))
-    panel.set_ylim(0.4, len(places) + 0.6)
+    offset = pl.when(pl.col("mark").is_in(HOLLOW)).then(-APART).otherwise(APART)
+    known = rows.drop_nulls(["value", "low", "high"]).with_columns(place=offset - pl.col("dataset").to_physical())
+    for mark, marker in MARK_SHAPES.items():
+        draw_marks(panel, known.filter(mark=mark), palette, marker=marker, hollow=mark in HOLLOW)
+    for number, name in enumerate(palette):
+        if name not in set(known["dataset"]):
+            reason = "too few" if name in set(rows["dataset"]) else "not known"
+            panel.text(0.5, -number, reason, transform=panel.get_yaxis_transform(), ha="center", color=AXIS_GREY)
+    panel.set_yticks(range(0, -len(palette), -1), list(palette))
+    panel.set_ylim(0.4 - len(palette), 0.6)
     panel.grid(False, axis="y")
     if GAP in set(rows["mark"]):
         panel.axvline(0, color=GREY, linewidth=0.8, zorder=0)
@@ -149,7 +152,7 @@ def draw_saliency(tables: Tables, view: View) -> Figure:
     models = view.select(samples).with_columns(flow="condition")
     twins = view.random_twins(samples.filter(condition="exact")).with_columns(flow=pl.lit(TWIN))
     rows = pl.concat([models, twins])
-    palette = view.palette(list(view.datasets.values()))
+    palette = view.dataset_palette
     figure = facet(
         rows,
         view,
@@ -160,7 +163,7 @@ def draw_saliency(tables: Tables, view: View) -> Figure:
         share="none",
     )
     shown = set(rows["flow"])
-    entries = [entry(name, dashes=dashes) for flow, (name, dashes) in FLOWS.items() if flow in shown]
+    entries = [entry(name, dashes=dashes) for flow, (name, dashes) in FLOW_LINES.items() if flow in shown]
     heading = (
         "how attention times gradient, from words to the answer, is spread over examples; at the reference layer, one "
         "density per kind of flow"
@@ -176,5 +179,5 @@ def _draw_densities(panel: Axes, rows: pl.DataFrame, palette: Mapping[str, str])
         mirrored = np.concatenate([values, -values])  # no density is lost below zero
         ends = 0, 1.2 * np.quantile(values, 0.99)
         colour = GREY if flow == TWIN else palette[dataset]
-        line: Any = 0, FLOWS[flow][1] or None
+        line: Any = 0, FLOW_LINES[flow][1] or None
         sns.kdeplot(x=mirrored, bw_adjust=SMOOTHING, clip=ends, color=colour, linestyle=line, ax=panel)

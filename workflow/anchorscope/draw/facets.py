@@ -18,37 +18,47 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from anchorscope.draw.style import DASH_DOTTED, DASHED, DOTTED, GREY, LINE, MARKERS, SOLID, Dashes, Style
+from anchorscope.draw.style import (
+    AXIS_GREY,
+    BAND_OPACITY,
+    DASH_DOTTED,
+    DASHED,
+    DOTTED,
+    FAINT,
+    GREY,
+    MARKERS,
+    SOLID,
+    Dashes,
+    Style,
+)
 from anchorscope.draw.titles import (
     ANCHOR_TITLES,
-    CLEAN,
-    CUT,
+    CLEAN_LINE,
+    CUT_LINE,
     FAINT_MEANS,
+    IF_ONE_MECHANISM,
     LAYER,
-    ONE_MECHANISM,
-    RANDOM_WEIGHTS,
+    RANDOM_TWIN,
     SHUFFLED_GROUPS,
     SHUFFLED_LABELS,
 )
 from anchorscope.draw.view import View
 from anchorscope.files.atomic import atomic
 
-FAINT = 0.25
-BAND = 0.15  # opacity
 MARK_EVERY = 0.15  # of a panel's diagonal
 NARROWEST = {"row": 0.8, "all": 0.8, "none": 1.05}  # inches of a panel, by what shares its y axis
 LEGEND_ENTRY = 1.6  # inches
 SMALL_TYPE, TITLE_TYPE = 145, 100  # letters in an inch, times the style's size of type in points
 TEXT_LINE = 0.14  # inches
-NOTHING = "not probed,\nor too few"
-LINES: dict[str, Dashes] = {
+NO_DATA = "not probed,\nor too few"
+LINE_DASHES: dict[str, Dashes] = {
     "": SOLID,
     **{ANCHOR_TITLES["question"]: SOLID, ANCHOR_TITLES["answer"]: DASHED},
-    **{CLEAN: SOLID, CUT: DASHED},
+    **{CLEAN_LINE: SOLID, CUT_LINE: DASHED},
     **{SHUFFLED_LABELS: DOTTED, SHUFFLED_GROUPS: DOTTED},
-    **{ONE_MECHANISM: DOTTED, RANDOM_WEIGHTS: DASH_DOTTED},
+    **{IF_ONE_MECHANISM: DOTTED, RANDOM_TWIN: DASH_DOTTED},
 }
-BESIDE = (SHUFFLED_LABELS, SHUFFLED_GROUPS, ONE_MECHANISM, RANDOM_WEIGHTS)  # what curves are compared with
+BESIDE = (SHUFFLED_LABELS, SHUFFLED_GROUPS, IF_ONE_MECHANISM, RANDOM_TWIN)  # what curves are compared with
 THIN = 0.8  # points: their lines
 
 Entry = Line2D | Patch  # of a legend
@@ -92,7 +102,7 @@ def facet(
     for panel, (line, cell) in zip(panels.flat, product(lines, columns), strict=True):
         panel_rows = rows.filter(**line, **cell)
         if panel_rows.is_empty():
-            panel.text(0.5, 0.5, NOTHING, transform=panel.transAxes, ha="center", va="center", color="0.5")
+            panel.text(0.5, 0.5, NO_DATA, transform=panel.transAxes, ha="center", va="center", color="0.5")
         else:
             draw(panel, panel_rows)
         panel.set(xlabel="", ylabel="")
@@ -143,9 +153,9 @@ def curve_figure(rows: pl.DataFrame, view: View, heading: str, *, hue: str = "da
     """Draw a figure of curves against layers in panels as `facet` lays them out; `draw_curves` has the columns."""
     palette = view.palette(titles_of(rows, hue))
     figure = facet(rows, view, lambda panel, part: draw_curves(panel, part, palette, hue=hue), **layout)
-    lines = [name for name in LINES if name and name in set(rows["line"])]
+    lines = [name for name in LINE_DASHES if name and name in set(rows["line"])]
     return finish(
-        figure, view, heading, [*colour_entries(palette), *(entry(name, dashes=LINES[name]) for name in lines)]
+        figure, view, heading, [*colour_entries(palette), *(entry(name, dashes=LINE_DASHES[name]) for name in lines)]
     )
 
 
@@ -160,27 +170,36 @@ def draw_curves(
     keys = [name for name in (hue, "line", "anchor") if name in rows.columns]
     looks = pl.concat_str(hue, "line", separator="\n")
     curves = rows.sort(*keys, "layer").with_columns(look=looks, is_beside=pl.col("line").is_in(BESIDE))
-    shared: dict[str, Any] = {
-        **{"x": "layer", "y": "value", "hue": hue, "style": "look", "units": "segment", "ax": panel},
-        **{"estimator": None, "errorbar": None, "legend": False, "palette": palette, "hue_order": list(palette)},
-        "dashes": {f"{name}\n{line}": LINES[line] for name, line in product(palette, LINES)},
-    }
+    dashes = {f"{name}\n{line}": LINE_DASHES[line] for name, line in product(palette, LINE_DASHES)}
     marks: dict[str, Any] = {}
     if marked:
-        markers = {f"{name}\n{line}": marker for name, marker in zip(palette, cycle(MARKERS)) for line in LINES}
+        markers = {f"{name}\n{line}": shape for name, shape in zip(palette, cycle(MARKERS)) for line in LINE_DASHES}
         marks = {"markers": markers, "markevery": MARK_EVERY, "markeredgewidth": 0}
     main, beside = curves.filter(~pl.col("is_beside")), _with_segments(curves.filter("is_beside"), keys)
     faint = _with_segments(main.filter((~pl.col("sure")).any().over(keys)), keys)
     firm = _with_segments(main.filter("sure"), keys)
     for part, look in ((faint, {"alpha": FAINT, **marks}), (firm, marks), (beside, {"linewidth": THIN})):
         if not part.is_empty():
-            sns.lineplot(pandas_frame(part), **shared, **look)
+            sns.lineplot(
+                pandas_frame(part),
+                x="layer",
+                y="value",
+                hue=hue,
+                style="look",
+                units="segment",
+                palette=palette,
+                dashes=dashes,
+                estimator=None,
+                legend=False,
+                ax=panel,
+                **look,
+            )
     for part in (firm, beside):
         for band in part.drop_nulls(["low", "high"]).partition_by("segment"):
             colour = GREY if part is beside else palette[band[hue][0]]
-            panel.fill_between(band["layer"], band["low"], band["high"], color=colour, alpha=BAND, linewidth=0)
+            panel.fill_between(band["layer"], band["low"], band["high"], color=colour, alpha=BAND_OPACITY, linewidth=0)
     level = rows["level"][0] if "level" in rows.columns else 0
-    panel.axhline(level, color=LINE, linewidth=0.8, zorder=0)
+    panel.axhline(level, color=AXIS_GREY, linewidth=0.8, zorder=0)
 
 
 def _with_segments(curves: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
@@ -236,14 +255,11 @@ def finish(figure: Figure, view: View, heading: str, entries: Sequence[Entry]) -
     sentences = [heading, FAINT_MEANS if is_faint else "", *view.note.splitlines()]
     notes = [line for sentence in sentences for line in textwrap.wrap(sentence, _letters(width, SMALL_TYPE))]
     columns = max(1, min(int(width / LEGEND_ENTRY), len(entries)))
-    legend_lines = 0
-    if entries:
-        letters = _letters(width / columns - 0.4, SMALL_TYPE)
-        labels = [textwrap.fill(str(entry.get_label()), letters) for entry in entries]
-        figure.legend(
-            entries, labels, loc="outside lower center", ncols=columns, frameon=False, columnspacing=1, handlelength=2.6
-        )
-        legend_lines = -(-len(labels) // columns) * max(label.count("\n") + 1 for label in labels)
+    letters = _letters(width / columns - 0.4, SMALL_TYPE)
+    labels = [textwrap.fill(str(entry.get_label()), letters) for entry in entries]
+    look: dict[str, Any] = {"frameon": False, "columnspacing": 1, "handlelength": 2.6}
+    figure.legend(entries, labels, loc="outside lower center", ncols=columns, **look)
+    legend_lines = len(labels) / columns * max((label.count("\n") + 1 for label in labels), default=0)
     figure.suptitle("\n".join(notes), color=GREY)
     figure.set_figheight(figure.get_figheight() + TEXT_LINE * (len(notes) + legend_lines))
     figure.draw_without_rendering()

@@ -5,21 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle, product
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from matplotlib.figure import Figure
 
-from anchorscope.draw.facets import LINES, curve_figure, draw_curves, entry, facet, finish, style_context
+from anchorscope.draw.facets import LINE_DASHES, curve_figure, draw_curves, entry, facet, finish, style_context
 from anchorscope.draw.style import Style, changed_settings, read_style
 from anchorscope.draw.titles import (
     ANCHOR_LETTERS,
     ANCHOR_TITLES,
     CONTROL,
+    IF_ONE_MECHANISM,
     INTERVENTION_TITLES,
     LAYER,
-    ONE_MECHANISM,
-    RANDOM_WEIGHTS,
+    RANDOM_TWIN,
     RULE_TITLES,
     TAKEN_OUT,
     TEXT_ORDER,
@@ -27,23 +26,22 @@ from anchorscope.draw.titles import (
     window_title,
 )
 from anchorscope.draw.view import (
-    DELTA_P,
+    CONFIDENCE,
     FIRM,
     QUANTITY_COLUMNS,
     CurveFilter,
     Quantity,
     Tables,
     View,
-    choose_titles,
-    curves_of,
-    groups_of,
+    group_rows,
     measured,
     title,
+    with_values,
 )
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, Headline, window_of
-from anchorscope.files.arguments import check_known, is_text
+from anchorscope.files.arguments import check_known, choose_titles, is_text
 
-HONEST = CurveFilter(rule="honest")
+HONEST_CURVES = CurveFilter(rule="honest")
 GAP = f"gap: Question-Anchored minus Answer-Anchored; {RULE_TITLES['honest']}"
 GAP_LABELS = LAYER, "gap, points of ΔP"
 
@@ -83,13 +81,13 @@ def plot_family(
         check_known("plot_family", "argument", column, list(CURVES))
     choice = {**CURVES, **curves}
     for column, name in choice.items():
-        choose_titles(summary, column, [name])
+        check_known("The summary", column, name, summary[column].unique(maintain_order=True).to_list())
     check_known("plot_family", "quantity", quantity, list(QUANTITY_COLUMNS))
     if not is_text(note):
         raise ValueError(f"note is {reprlib.repr(note)}; it must be a text.")
     view = View(
-        models=choose_titles(summary, "model", models),
-        datasets=choose_titles(summary, "dataset", datasets),
+        models=_titles(summary, "model", models),
+        datasets=_titles(summary, "dataset", datasets),
         headline=Headline(choice.pop("component"), choice.pop("position")),
         note=note,
         style=style if isinstance(style, Style) else read_style(style, changed=changed_settings()),
@@ -98,13 +96,18 @@ def plot_family(
         return _draw_published(summary, view.with_warnings(summary), CurveFilter(**choice), QUANTITY_COLUMNS[quantity])
 
 
-def _draw_published(summary: pl.DataFrame, view: View, curves: CurveFilter, quantity: Quantity = DELTA_P) -> Figure:
+def _titles(summary: pl.DataFrame, column: str, names: Sequence[str] | Mapping[str, str] | None) -> dict[str, str]:
+    known = summary[column].unique(maintain_order=True)
+    return choose_titles("The summary", column, names, dict(zip(known, known, strict=True)))
+
+
+def _draw_published(summary: pl.DataFrame, view: View, curves: CurveFilter, quantity: Quantity = CONFIDENCE) -> Figure:
     """Draw both groups of every dataset with the published figure's colours, lines and legend."""
     pairs = list(product(view.datasets.values(), ANCHOR_LETTERS))
     labels = [f"{ANCHOR_LETTERS[anchor]}-Anchored ({dataset})" for dataset, anchor in pairs]
     palette = dict(zip(labels, cycle(view.style.published), strict=False))
     letter = pl.col("anchor").replace_strict(ANCHOR_LETTERS)
-    rows = groups_of(view.select(curves.select(summary)), quantity)
+    rows = group_rows(view.select(curves.select(summary)), quantity)
     rows = rows.with_columns(curve=pl.format("{}-Anchored ({})", letter, "dataset"))
     figure = facet(
         rows,
@@ -115,7 +118,7 @@ def _draw_published(summary: pl.DataFrame, view: View, curves: CurveFilter, quan
     adjustment = "" if curves.logits == "measured" else f"; {TAKEN_OUT[curves.logits]}"
     heading = f"{intervention_title(curves.intervention)}; {RULE_TITLES[curves.rule]}{adjustment}"
     entries = [
-        entry(label, palette[label], dashes=LINES[ANCHOR_TITLES[anchor]])
+        entry(label, palette[label], dashes=LINE_DASHES[ANCHOR_TITLES[anchor]])
         for label, (_, anchor) in zip(labels, pairs, strict=True)
     ]
     return finish(figure, view, heading, entries)
@@ -131,36 +134,34 @@ def draw_honest(tables: Tables, view: View) -> Figure:
 
     A row of panels for each dataset, and a last one with the control of all.
     """
-    curves = HONEST.select(tables["summary"])
-    groups = groups_of(view.select(curves))
-    twins = groups_of(view.random_twins(curves)).filter(anchor="question")
-    parts = [groups, _simulated(groups), curves_of(twins, "delta_p", line=RANDOM_WEIGHTS)]
+    curves = HONEST_CURVES.select(tables["summary"])
+    groups = group_rows(view.select(curves))
+    twins = group_rows(view.random_twins(curves)).filter(anchor="question")
+    parts = [groups, _simulated(groups), with_values(twins, "delta_p", line=RANDOM_TWIN)]
     datasets = pl.concat(parts).with_columns(row=pl.col("dataset").cast(pl.String))
-    control = groups_of(view.select(replace(HONEST, intervention=CONTROLS[EXACT]).select(tables["summary"])))
+    control = group_rows(view.select(replace(HONEST_CURVES, intervention=CONTROLS[EXACT]).select(tables["summary"])))
     rows = pl.concat([datasets, control.with_columns(row=pl.lit(CONTROL))])
     rows = rows.with_columns(pl.col("row").cast(pl.Enum([*view.datasets.values(), CONTROL])))
     heading = f"{RULE_TITLES['honest']}; {CONTROL}: as many other words cut"
-    layout: dict[str, Any] = {"row": ["row"], "labels": (LAYER, "ΔP"), "height": 0.55, "share": "all"}
-    return curve_figure(rows, view, heading, **layout)
+    return curve_figure(rows, view, heading, row=["row"], labels=(LAYER, "ΔP"), height=0.55, share="all")
 
 
 def _simulated(rows: pl.DataFrame) -> pl.DataFrame:
     """Return where one mechanism alone would put curves."""
-    return curves_of(rows.drop_nulls("null"), "null", "null_low", "null_high", line=ONE_MECHANISM)
+    return with_values(rows.drop_nulls("null"), "null", "null_low", "null_high", line=IF_ONE_MECHANISM)
 
 
 def _gaps(tables: Tables, view: View) -> pl.DataFrame:
     """Return the gaps under the honest rule."""
     gaps = tables["summary"].filter(rule="honest", labels="plotted", anchor="gap").with_columns(sure=FIRM)
-    return curves_of(view.select(gaps), "delta_p", "low", "high")
+    return with_values(view.select(gaps), "delta_p", "low", "high")
 
 
 def draw_push(tables: Tables, view: View) -> Figure:
     """Draw the honest gap as measured, and without what the knockout does to all examples alike."""
     gaps = title(_gaps(tables, view).filter(intervention=EXACT), "logits", TAKEN_OUT)
     rows = pl.concat([gaps, _simulated(gaps)])
-    layout: dict[str, Any] = {"row": ["logits"], "labels": GAP_LABELS, "height": 0.7, "share": "all"}
-    return curve_figure(rows, view, GAP, **layout)
+    return curve_figure(rows, view, GAP, row=["logits"], labels=GAP_LABELS, height=0.7, share="all")
 
 
 def draw_words(tables: Tables, view: View) -> Figure:
@@ -179,15 +180,24 @@ def _draw_knockouts(tables: Tables, view: View, titles: Mapping[str, str], headi
     """Draw the honest gap, a row of panels for each dataset, a curve for each knockout that was measured."""
     gaps = _gaps(tables, view).filter(logits="measured")
     rows = title(gaps, "intervention", measured(gaps, "intervention", titles))
-    layout: dict[str, Any] = {"row": ["dataset"], "labels": GAP_LABELS, "height": 0.6, "share": "all"}
-    return curve_figure(rows, view, heading, hue="intervention", **layout)
+    return curve_figure(
+        rows, view, heading, hue="intervention", row=["dataset"], labels=GAP_LABELS, height=0.6, share="all"
+    )
 
 
 def draw_grid(tables: Tables, view: View) -> Figure:
     """Draw the published curves at every measured component and position, one model below another."""
-    rows = groups_of(view.with_titles(CurveFilter().select(tables["summary"])))
+    rows = group_rows(view.with_titles(CurveFilter().select(tables["summary"])))
     for column, names in (("component", COMPONENTS), ("position", TEXT_ORDER)):
         rows = title(rows, column, measured(rows, column, {name: name for name in names}))
     heading = f"{INTERVENTION_TITLES[EXACT]}; {RULE_TITLES['flip']}"
-    layout: dict[str, Any] = {"row": ["model", "component"], "labels": (LAYER, "ΔP"), "height": 0.6, "share": "all"}
-    return curve_figure(rows, view, heading, column="position", **layout)
+    return curve_figure(
+        rows,
+        view,
+        heading,
+        column="position",
+        row=["model", "component"],
+        labels=(LAYER, "ΔP"),
+        height=0.6,
+        share="all",
+    )

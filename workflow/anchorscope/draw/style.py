@@ -14,6 +14,7 @@ from anchorscope.files.bundled import RESOURCES
 from anchorscope.files.faults import fault_of_file, shortened
 
 BUNDLED_STYLE = RESOURCES / "figures.mplstyle"
+FAINT, BAND_OPACITY = 0.25, 0.15  # opacity
 COLUMN = 3.3  # inches: one column of a two-column page
 COLUMN_SCALE = 0.85  # type and lines are that much smaller there, and the smallest type still 5.6 points
 Dashes = tuple[float, ...]  # lengths of dashes and gaps, in widths of the line
@@ -25,21 +26,21 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # one per dataset, or other 
 # The published figure has matplotlib's colours instead, which it was drawn with.
 PALETTE = ("#126df5", "#dd6f23", "#0d5326", "#984f92", "#480a55", "#b57baf", "#77108b", "#2d3acc")
 DARK_PALETTE = ("#187dff", "#f26d17", "#3ec77a", "#c759b8", "#e8d5ed", "#cb8dbf", "#f3b5fa", "#9da4f9")
-PUBLISHED = tuple(matplotlib.color_sequences["tab10"])
-DARK_PUBLISHED = (
+PUBLISHED_COLOURS = tuple(matplotlib.color_sequences["tab10"])
+DARK_PUBLISHED_COLOURS = (
     *("#48a2e0", "#ff800f", "#2ca02c", "#e88081", "#a984ca"),
     *("#c79f97", "#e377c2", "#7d7f82", "#bdbe22", "#17becf"),
 )
-INK, GREY, LINE, PALE, GRID = "0.15", "0.4", "0.6", "0.75", "0.9"  # from text to the lines of the grid
+INK, GREY, AXIS_GREY, PALE, GRID = "0.15", "0.4", "0.6", "0.75", "0.9"  # from text to the lines of the grid
 DARK_PAGE, DARK_TEXT = "#15171a", "#e4e6ea"
 DARK_GREYS = {
     **{"black": DARK_TEXT, INK: "#c5c7cb", GREY: "#919397", "0.5": "#7d7e82"},
-    **{LINE: "#686a6d", PALE: "#494b4e", "0.8": "#3e4044", GRID: "#2a2c2f", "white": DARK_PAGE},
+    **{AXIS_GREY: "#686a6d", PALE: "#494b4e", "0.8": "#3e4044", GRID: "#2a2c2f", "white": DARK_PAGE},
 }
 ON_DARK_PAGE = {
     to_hex(light): dark
     for light, dark in (
-        *zip((*PALETTE, *PUBLISHED), (*DARK_PALETTE, *DARK_PUBLISHED), strict=True),
+        *zip((*PALETTE, *PUBLISHED_COLOURS), (*DARK_PALETTE, *DARK_PUBLISHED_COLOURS), strict=True),
         *DARK_GREYS.items(),
     )
 }
@@ -93,7 +94,7 @@ def read_style(path: Path | str | None = None, column: bool = False, changed: Ma
     with matplotlib.rc_context(params):
         settings = dict(matplotlib.rcParams)
     cycle = settings["axes.prop_cycle"]
-    published = tuple(map(to_hex, cycle.by_key().get("color", PUBLISHED)))
+    published = tuple(map(to_hex, cycle.by_key().get("color", PUBLISHED_COLOURS)))
     is_bundled_cycle = cycle == bundled["axes.prop_cycle"]
     colours = PALETTE if is_bundled_cycle else published[::2]  # whoever brings colours sees them in every figure
     width, height = settings["figure.figsize"]

@@ -31,9 +31,9 @@ INTERVENTION_TITLES = {
 }
 
 # What a line's dashes mean, in every figure but the published one, whose groups have names of their own.
-ONE_MECHANISM = "if one mechanism"
-RANDOM_WEIGHTS = "random weights"
-CLEAN, CUT = "clean", "cut"
+IF_ONE_MECHANISM = "if one mechanism"
+RANDOM_TWIN = "random weights"
+CLEAN_LINE, CUT_LINE = "clean", "cut"
 SHUFFLED_LABELS = "shuffled labels"
 SHUFFLED_GROUPS = "shuffled groups"
 CONTROL = "control"

@@ -1,16 +1,14 @@
 """What figures show: a run's tables, the models and datasets with their titles, and the rows of curves."""
 
-import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 
 import polars as pl
 
 from anchorscope.draw.style import Style, read_style
 from anchorscope.draw.titles import ANCHOR_TITLES, FEW
 from anchorscope.extract.axes import Headline
-from anchorscope.files.arguments import is_list, is_text
-from anchorscope.files.faults import shortened
 from anchorscope.models.manifest import SALMON
 from anchorscope.summarise.wording import mark_random, notes
 
@@ -33,7 +31,7 @@ QUANTITY_COLUMNS = {
     "delta_p": Quantity("ΔP", "delta_p", "low", "high"),
     "delta_logit": Quantity("Δlogit", "delta_logit", "logit_low", "logit_high"),
 }
-DELTA_P = QUANTITY_COLUMNS["delta_p"]
+CONFIDENCE = QUANTITY_COLUMNS["delta_p"]
 
 
 @dataclass(frozen=True)
@@ -81,23 +79,27 @@ class View:
         twins = table.filter(pl.col("model").str.ends_with(SALMON))
         return self.select(twins.with_columns(pl.col("model").str.strip_suffix(SALMON)))
 
+    @property
+    def dataset_palette(self) -> dict[str, str]:
+        """The colour of each dataset, by title."""
+        return self.palette(list(self.datasets.values()))
+
     def palette(self, titles: Sequence[str]) -> dict[str, str]:
         """Return a colour for each title, over again if the style has fewer."""
-        colours = self.style.colours
-        return {name: colours[number % len(colours)] for number, name in enumerate(titles)}
+        return dict(zip(titles, cycle(self.style.colours), strict=False))
 
 
-def curves_of(
+def with_values(
     rows: pl.DataFrame, value: str, low: str | None = None, high: str | None = None, *, line: str = ""
 ) -> pl.DataFrame:
     """Copy a value and its interval to the columns that curves are drawn from, and name their line."""
     return rows.with_columns(line=pl.lit(line), value=value, low=low, high=high)
 
 
-def groups_of(rows: pl.DataFrame, quantity: Quantity = DELTA_P) -> pl.DataFrame:
+def group_rows(rows: pl.DataFrame, quantity: Quantity = CONFIDENCE) -> pl.DataFrame:
     """Return the curves of Question-Anchored and Answer-Anchored."""
     groups = rows.filter(pl.col("anchor").is_in(list(ANCHOR_TITLES)))
-    curves = curves_of(groups, quantity.value, quantity.low, quantity.high)
+    curves = with_values(groups, quantity.value, quantity.low, quantity.high)
     return curves.with_columns(line=pl.col("anchor").replace_strict(ANCHOR_TITLES))
 
 
@@ -115,25 +117,3 @@ def measured(rows: pl.DataFrame, column: str, titles: Mapping[str, str]) -> dict
     """Return the titles of the values that occur in a column; all of them if it is empty."""
     values = set(rows[column])
     return {name: text for name, text in titles.items() if name in values or not values}
-
-
-def choose_titles(
-    summary: pl.DataFrame, column: str, names: Sequence[str] | Mapping[str, str] | None
-) -> dict[str, str]:
-    """Return names in a column of the summary with their titles, as given; without `names`, all of them."""
-    has_titles = isinstance(names, Mapping) and all(map(is_text, names.values()))
-    if names is not None and (not (has_titles or is_list(names)) or not len(names)):
-        raise ValueError(
-            f"{column}s is {reprlib.repr(names)}; it must be a list of names, or names with the titles to show."
-        )
-    known = summary[column].unique(maintain_order=True).to_list()
-    chosen = known if names is None else list(names)
-    unknown = [name for name in chosen if name not in known]
-    if unknown:
-        raise ValueError(
-            f"The summary has no {column} {', '.join(map(shortened, unknown))}; it has {', '.join(known)}."
-        )
-    titles = dict(names) if isinstance(names, Mapping) else {name: name for name in chosen}
-    if len(set(titles.values())) < len(titles):
-        raise ValueError(f"Two {column}s have the same title; give each a title of its own.")
-    return titles

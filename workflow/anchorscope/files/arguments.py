@@ -50,6 +50,20 @@ def meant_by(name: object, known: Collection[str]) -> str | None:
     return next(iter(difflib.get_close_matches(shortened(name), known, n=1)), None)
 
 
+def choose_titles(whose: str, what: str, names: Any, known: Mapping[str, str]) -> dict[str, str]:
+    """Return the titles of names: those given with them, else the known ones; without names, all that are known."""
+    names = known if names is None else [names] if isinstance(names, str) else names
+    has_titles = isinstance(names, Mapping) and all(map(is_text, names.values()))
+    if not (has_titles or is_list(names)) or not len(names):
+        raise ValueError(f"{what}s is {reprlib.repr(names)}; it must be names, or names with the titles to show.")
+    for name in names:
+        check_known(whose, what, name, known)
+    titles = dict(names) if isinstance(names, Mapping) else {name: known[name] for name in names}
+    if len(set(titles.values())) < len(titles):
+        raise ValueError(f"Two {what}s have the same title; give each one of its own.")
+    return titles
+
+
 def check_texts(name: str, value: Any) -> None:
     """Refuse what is not a list of texts."""
     if isinstance(value, str):

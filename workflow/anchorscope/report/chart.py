@@ -9,18 +9,18 @@ import vl_convert
 from markupsafe import Markup
 from matplotlib.colors import to_hex
 
-from anchorscope.draw.style import GREY, MARKERS, Style, on_dark_page
+from anchorscope.draw.style import BAND_OPACITY, FAINT, GREY, MARKERS, Style, on_dark_page
 from anchorscope.draw.titles import (
     ANCHOR_LETTERS,
     FAINT_MEANS,
     FEW,
-    ONE_MECHANISM,
+    IF_ONE_MECHANISM,
     RULE_TITLES,
     TAKEN_OUT,
     TEXT_ORDER,
     intervention_title,
 )
-from anchorscope.draw.view import DELTA_P, FIRM, QUANTITY_COLUMNS, Quantity, View
+from anchorscope.draw.view import CONFIDENCE, FIRM, QUANTITY_COLUMNS, Quantity, View
 from anchorscope.extract.axes import COMPONENTS, window_of
 from anchorscope.report.page import render
 from anchorscope.summarise.claims_page import LOGITS_TITLES
@@ -33,8 +33,7 @@ RULE_CHOICES = RULE_TITLES | {
     f"{rule}{AT_REFERENCE}": f"{RULE_TITLES[rule]}, labelled at the reference layers" for rule in ("crossfit", "honest")
 }
 AT_HEADLINE = ", at the component and position of the claims"  # others have no such logits
-BAND, BAND_OPACITY = to_hex(GREY), 0.15
-FAINT = 0.25  # opacity
+SIMULATED_BAND = to_hex(GREY)
 MARKED = 8  # about how many layers of a curve have a marker
 DASHES = {"question": [1, 0], "answer": [6, 3]}
 SHAPES = dict(
@@ -84,7 +83,7 @@ CONFIG = {
 
 def chart_section(spec: Mapping | None, style: Style) -> Markup:
     """The chart, the script that draws it, and how to read it; or that there is none, where nothing was probed."""
-    colours = [BAND, *map(to_hex, style.colours)]
+    colours = [SIMULATED_BAND, *map(to_hex, style.colours)]
     return render(
         "chart.html",
         faint=FAINT_MEANS.capitalize(),
@@ -222,7 +221,7 @@ def _flattened() -> list[alt.Transform]:
         "number": "indexof(all_label, datum.series)",
         "colour": "all_colour[datum.number]",
         "marker": "all_marker[datum.number]",
-        "null": f"'{ONE_MECHANISM}'",
+        "null": f"'{IF_ONE_MECHANISM}'",
     }
     by_layer = {
         **{name: _chosen_quantity(part) for name, part in (("change", "value"), ("lower", "low"), ("upper", "high"))},
@@ -262,10 +261,10 @@ def limits(rows: pl.DataFrame, quantity: Quantity) -> tuple[float, float]:
     curves = rows.filter(pl.col("anchor").is_in(list(ANCHOR_LETTERS)))
     banded = curves.filter(pl.col("n") >= FEW)
     columns = [curves[quantity.value], banded[quantity.low], banded[quantity.high]]
-    if quantity is DELTA_P:
+    if quantity is CONFIDENCE:
         columns += [curves["null_low"], curves["null_high"]]
     values = pl.concat([column.cast(pl.Float64).alias("value") for column in columns]).drop_nulls()
-    least = 1.0 if quantity is DELTA_P else 0.1
+    least = 1.0 if quantity is CONFIDENCE else 0.1
     low, high = min([-least, *values]), max([least, *values])
     margin = 0.04 * (high - low)
     return low - margin, high + margin
@@ -295,7 +294,7 @@ def _panel(styles: dict[str, dict], summary: pl.DataFrame) -> alt.LayerChart:
     filled = base.encode(fill=alt.Fill("colour:N", scale=None))
     point = filled.encode(y=height("change"), shape=alt.Shape("marker:N", scale=None))
     entry = alt.Legend(title=None, orient="bottom", symbolType="square", symbolSize=200)
-    one_mechanism = alt.Fill("null:N", scale=alt.Scale(domain=[ONE_MECHANISM], range=[BAND]), legend=entry)
+    one_mechanism = alt.Fill("null:N", scale=alt.Scale(domain=[IF_ONE_MECHANISM], range=[SIMULATED_BAND]), legend=entry)
     everything = [{"series": label} for label in styles]
     shown = alt.selection_point("shown", fields=["series"], bind="legend", toggle="true", clear=False, value=everything)
     near = alt.selection_point(
@@ -303,7 +302,7 @@ def _panel(styles: dict[str, dict], summary: pl.DataFrame) -> alt.LayerChart:
     )
     layers = [
         base.mark_area(opacity=BAND_OPACITY).encode(y=height("band_low"), y2="band_high:Q", fill=one_mechanism),
-        filled.mark_area(opacity=0.15).encode(y=height("firm_low"), y2="firm_high:Q"),
+        filled.mark_area(opacity=BAND_OPACITY).encode(y=height("firm_low"), y2="firm_high:Q"),
         # The first line is the one whose opacity the legend takes.
         line.mark_line(strokeWidth=1.6).encode(y=height("firm")).properties(name="curves").add_params(shown),
         line.mark_line(strokeWidth=1.6, opacity=FAINT).encode(y=height("change")),
