@@ -8,15 +8,17 @@ import numpy as np
 import polars as pl
 import pytest
 import yaml
+from matplotlib.colors import to_hex
 
 from anchorscope.compare.finished import read_finished
 from anchorscope.compare.job import compare_runs
 from anchorscope.compare.judging import as_table, beside_other
 from anchorscope.compare.matching import also_different, match_runs
 from anchorscope.compare.picture import draw_comparison
+from anchorscope.draw.style import PALE
 from anchorscope.files.frames import read_frame, write_frame
 from planted_runs import level, plant_run
-from read_figures import clashing, outside
+from read_figures import clashing, legend, outside
 from small_things import ROOT
 
 LANDMARKS = ROOT / "workflow/resources/landmarks.yaml"
@@ -131,7 +133,7 @@ def test_the_picture_is_as_wide_as_a_page_and_has_every_panel(compared):
     assert width == 6.9 * 300
     assert height < 1.2 * width
     svg = (compared / "out/comparison.svg").read_text(encoding="utf-8")
-    for text in ("Llama-3.2-1B", "Llama-3.2-3B", "PopQA", "NQ", "this run", "the other run", "published ± 10 points"):
+    for text in ("Llama-3.2-1B", "Llama-3.2-3B", "PopQA", "NQ", "Q-Anchored, other run", "published ± 10 points"):
         assert text in svg
 
 
@@ -152,12 +154,13 @@ def test_marks_are_where_the_landmarks_say(tmp_path):
         name: {
             (round(box.ymin), round(box.ymax))
             for part in panel.collections
-            if part.get_label() == "published, as read off the figure"
+            if to_hex(part.get_facecolor()[0]) == to_hex(PALE)
             for box in [part.get_paths()[0].get_extents()]
         }
         for name, panel in panels.items()
     }
     ranges = {(-20, -10), (-45, -30), (-10, 0)}
+    assert "published, as read off the figure" in legend(figure)
     assert cores == {name: ranges | ({(-55, -55)} if name == "popqa" else set()) for name in panels}
 
 

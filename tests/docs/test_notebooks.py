@@ -84,7 +84,7 @@ def test_an_own_probe_is_trained_on_the_states_of_a_run(executed, finished):
     assert 0 <= own <= 1
     assert 0 <= theirs <= 1
     assert -1 <= float(re.search(r"cosine: (-?\d\.\d+)", shown)[1]) <= 1
-    assert pictures(outputs) == 2
+    assert pictures(outputs) == 3
 
 
 @pytest.fixture(scope="module")

@@ -237,6 +237,13 @@ def test_a_line_breaks_where_a_layer_is_missing(summary):
     assert sorted(parts) == [[0, 1, 2], [0, 1, 2], [4, 5], [4, 5]]
 
 
+def test_a_layer_between_missing_ones_is_a_point(summary):
+    lonely = summary.filter(pl.col("layer").is_in([0, 1, 3, 5]))
+    panel = plot_family(lonely, ["small"], {"triviaqa": "T"}).axes[0]
+    marks = {(len(line.get_xdata()), line.get_marker()) for line in panel.get_lines() if line.get_linestyle() != "None"}
+    assert {(1, "o"), (2, "None")} == {(count, "None" if mark == "" else mark) for count, mark in marks}
+
+
 def test_a_figure_says_what_faint_means_if_something_is(summary):
     sure = summary.with_columns(n=pl.lit(50.0), better_than_chance=True)
     said = [plot_family(table, ["small"], {"popqa": "PopQA"}).get_suptitle() for table in (summary, sure)]
@@ -686,7 +693,7 @@ def test_figures_of_any_number_of_models_are_readable_at_both_widths(tables, cou
 def test_a_style_file_sets_colours_sizes_and_type(tables, tmp_path):
     own = tmp_path / "own.mplstyle"
     text = BUNDLED_STYLE.read_text()
-    for old, new in (("'tab:blue'", "'black'"), ("font.size: 8", "font.size: 11"), ("6.9, 2.9", "5, 4")):
+    for old, new in (("'tab:blue'", "'black'"), ("font.size: 8", "font.size: 11"), ("6.9, 2.4", "5, 4")):
         assert old in text
         text = text.replace(old, new)
     own.write_text(text)

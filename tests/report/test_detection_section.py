@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from anchorscope.detect.methods import METHOD_TITLES
-from anchorscope.draw.registry import DETECTION_KINDS
+from anchorscope.draw.registry import DETECTION_KINDS, KINDS
 from anchorscope.report.detection import area_rows, balance, detection_section, sentences
-from anchorscope.report.figures import KINDS_BY_NAME, Link, Picture
+from anchorscope.report.figures import Link, Picture
 from detection_scores import BY_DEFAULT, make_detection
 
 MODELS = {"small": "Small <1B>", "other": "Other"}
@@ -49,7 +49,7 @@ def test_the_section_has_sentences_figures_tables_and_links(tables):
     assert "Half of the answers are hallucinated, as the examples are balanced." in text
     for kind in DETECTION_KINDS:
         assert kind.caption in text
-        assert KINDS_BY_NAME[kind.name] is kind
+        assert KINDS[kind.name] is kind
     for address in ("detection.parquet", "detectors/small.safetensors", "detectors/small.md"):
         assert f'<a href="{address}">' in html
     pairs = 5  # of two models and three datasets, less one

@@ -13,12 +13,12 @@ from anchorscope.compare.judging import no_landmarks
 from anchorscope.compare.matching import Match
 from anchorscope.draw.facets import LINE_DASHES, Entry, draw_curves, entry, facet, finish, style_context
 from anchorscope.draw.style import AXIS_GREY, PALE
-from anchorscope.draw.titles import ANCHOR_TITLES, INTERVENTION_TITLES, LAYER, RULE_TITLES
+from anchorscope.draw.titles import ANCHOR_LETTERS, ANCHOR_TITLES, INTERVENTION_TITLES, LAYER, RULE_TITLES
 from anchorscope.draw.view import CurveFilter, View, group_rows
 from anchorscope.extract.axes import EXACT
 from anchorscope.summarise.findings import asked_as_published
 
-THIS, OTHER = "this run", "the other run"
+THIS, OTHER = "this run", "other run"
 NARROW = 60  # of a panel's width: the mark of a single layer has at least one such part on either side
 RANGES = {"published, as read off the figure": PALE, "published ± {tolerance:.0f} points": "0.9"}  # greys
 
@@ -53,11 +53,11 @@ def draw_comparison(
         draw_curves(panel, part, palette, hue="run")
 
     with style_context(view.style):
-        figure = facet(rows, view, draw, row=["dataset"], labels=(LAYER, "ΔP"), height=0.6, share="all")
+        figure = facet(rows, view, draw, row=["dataset"], labels=(LAYER, "ΔP"), height=0.7, share="all")
         entries: list[Entry] = [
-            entry(f"{title}, {name}", palette[name], dashes=LINE_DASHES[title])
+            entry(f"{ANCHOR_LETTERS[anchor]}-Anchored, {name}", palette[name], dashes=LINE_DASHES[title])
             for name in (THIS, OTHER)[: len(parts)]
-            for title in ANCHOR_TITLES.values()
+            for anchor, title in ANCHOR_TITLES.items()
         ]
         if marked:
             tolerance = landmarks["tolerance"]

@@ -18,7 +18,7 @@ AT_PROBE, CHANCE = "the plain probe's AUC", 0.5
 CURVE_METHODS = (PROBE, "mean_logprob", "p_true", "stacked", "mop", "pr")
 KIND_DASHES: dict[str, Dashes] = {"output": DASHED, "pathways": DASH_DOTTED}  # of curves, by the kind of method
 FEWEST_DRAWN = 5  # answers behind a point that is drawn
-METHOD_LINE = 0.045  # of the style's row height, for the name of a method
+METHOD_LINE = 0.06  # of the style's row height, for the name of a method
 RELIABILITY, RISK = "reliability", "risk"
 CURVE_PANELS = {  # table, how many answers are behind a point, and its place
     RELIABILITY: ("reliability", "n", "p", "hallucinated_share"),
@@ -59,7 +59,7 @@ def _draw_by_method(rows: pl.DataFrame, view: View, draw: Draw) -> Figure:
         panel.axvline(CHANCE, color=AXIS_GREY, linewidth=0.8, zorder=0)
         panel.xaxis.set_major_locator(MaxNLocator(nbins=3, steps=[1, 2, 5, 10]))
 
-    height = max(0.6, METHOD_LINE * len(names))
+    height = max(0.8, METHOD_LINE * len(names))
     return facet(rows, view, draw_named, column="dataset", row=["model"], labels=("AUC", ""), height=height)
 
 
@@ -119,7 +119,7 @@ def draw_reliability(tables: Tables, view: View) -> Figure:
             panel.set_ylim(-4, 104)
 
     labels = "", "hallucinated, %"
-    figure = facet(rows, view, draw, column="panel", row=["model", "dataset"], labels=labels, height=0.6, share="none")
+    figure = facet(rows, view, draw, column="panel", row=["model", "dataset"], labels=labels, height=0.7, share="none")
     for axes, label in zip(figure.axes[-2:], X_LABELS, strict=True):
         axes.set_xlabel(label)
     heading = (

@@ -95,7 +95,7 @@ def draw_lines(tables: Tables, view: View) -> Figure:
         _draw_fitted(panel, fitted.filter(model=model, dataset=dataset, layer=layer).row(0, named=True), verdict)
         write_over(panel, f"layer {layer}: {verdict}")
 
-    figure = facet(rows, view, draw, row=["dataset"], labels=("clean logit", "logit, cut"), height=0.75, share="none")
+    figure = facet(rows, view, draw, row=["dataset"], labels=("clean logit", "logit, cut"), height=0.9, share="none")
     heading = 'logits of "hallucinated" with the exact question words cut, against clean ones; at the deepest layer'
     return finish(figure, view, heading, _point_entries(colours))
 
@@ -165,7 +165,7 @@ def draw_distribution(tables: Tables, view: View) -> Figure:
             sns.histplot(pandas_frame(control), **outline, **shared, ax=panel)
         write_over(panel, f"layer {exact['layer'][0]}, n = {len(exact)}")
 
-    figure = facet(rows, view, draw, row=["dataset"], labels=("ΔP", "examples, %"), height=0.5)
+    figure = facet(rows, view, draw, row=["dataset"], labels=("ΔP", "examples, %"), height=0.7)
     bars = [Patch(facecolor=palette[name], label=name) for name in ANCHOR_TITLES.values()]
     bars[1].set(hatch=HATCH, edgecolor="white")
     heading = f"at the deepest layer; {RULE_TITLES['flip']}"

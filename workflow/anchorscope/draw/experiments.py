@@ -78,7 +78,7 @@ def _draw_groups(table: pl.DataFrame, view: View, conditions: Mapping[str, str],
         column="rule",
         row=["model", "condition"],
         labels=(LAYER, ylabel),
-        height=0.7,
+        height=0.85,
     )
 
 
@@ -95,6 +95,7 @@ def draw_awareness(tables: Tables, view: View) -> Figure:
         panel=pl.when(is_auc).then(pl.lit(AUC)).otherwise("condition"),
         level=pl.when(is_auc).then(50).otherwise(0),
         line=pl.when(is_shuffled).then(pl.lit(SHUFFLED_GROUPS)).otherwise("line"),
+        low=pl.when(~is_shuffled).then("low"),
         sure=True,
     )
     panels = {AUC: "AUC of states, %", SIGNED: "states − logit, points", LOGIT: "states − logit and size, points"}
@@ -102,7 +103,7 @@ def draw_awareness(tables: Tables, view: View) -> Figure:
         "how well probes tell an example's group from its clean states; below, by how much better than from "
         f"its clean logit, and from the logit and its size (above 0: states tell more); {BOTH_RULES}"
     )
-    return curve_figure(title(rows, "panel", panels), view, heading, column="rule", row=["model", "panel"], height=0.7)
+    return curve_figure(title(rows, "panel", panels), view, heading, column="rule", row=["model", "panel"], height=0.85)
 
 
 def draw_boundary(tables: Tables, view: View) -> Figure:
@@ -122,7 +123,7 @@ def draw_boundary(tables: Tables, view: View) -> Figure:
         column="rule",
         row=["model", "known"],
         labels=("", ""),
-        height=0.4,
+        height=0.5,
     )
     entries = [entry(mark, GREY, marker=marker, hollow=mark in HOLLOW) for mark, marker in MARK_SHAPES.items()]
     heading = f"what the model knows of each group's questions, at the reference layer, over all answers; {BOTH_RULES}"
@@ -159,7 +160,7 @@ def draw_saliency(tables: Tables, view: View) -> Figure:
         lambda panel, part: _draw_densities(panel, part, palette),
         row=["dataset"],
         labels=("saliency, mean = 1", ""),
-        height=0.45,
+        height=0.55,
         share="none",
     )
     shown = set(rows["flow"])

@@ -48,7 +48,7 @@ from anchorscope.files.atomic import atomic
 MARK_EVERY = 0.15  # of a panel's diagonal
 NARROWEST = {"row": 0.8, "all": 0.8, "none": 1.05}  # inches of a panel, by what shares its y axis
 LEGEND_ENTRY = 1.6  # inches
-SMALL_TYPE, TITLE_TYPE = 145, 100  # letters in an inch, times the style's size of type in points
+SMALL_TYPE, TITLE_TYPE = 158, 100  # letters in an inch, times the style's size of type in points
 TEXT_LINE = 0.14  # inches
 NO_DATA = "not probed,\nor too few"
 LINE_DASHES: dict[str, Dashes] = {
@@ -194,6 +194,9 @@ def draw_curves(
                 ax=panel,
                 **look,
             )
+    for line in panel.get_lines():
+        if np.size(line.get_xdata()) == 1:  # a layer between missing ones, which would not be seen
+            line.set(marker="o", markevery=None)
     for part in (firm, beside):
         for band in part.drop_nulls(["low", "high"]).partition_by("segment"):
             colour = GREY if part is beside else palette[band[hue][0]]
@@ -255,7 +258,7 @@ def finish(figure: Figure, view: View, heading: str, entries: Sequence[Entry]) -
     sentences = [heading, FAINT_MEANS if is_faint else "", *view.note.splitlines()]
     notes = [line for sentence in sentences for line in textwrap.wrap(sentence, _letters(width, SMALL_TYPE))]
     columns = max(1, min(int(width / LEGEND_ENTRY), len(entries)))
-    letters = _letters(width / columns - 0.4, SMALL_TYPE)
+    letters = _letters(width / columns - 0.35, SMALL_TYPE)
     labels = [textwrap.fill(str(entry.get_label()), letters) for entry in entries]
     look: dict[str, Any] = {"frameon": False, "columnspacing": 1, "handlelength": 2.6}
     figure.legend(entries, labels, loc="outside lower center", ncols=columns, **look)

@@ -143,7 +143,7 @@ def draw_honest(tables: Tables, view: View) -> Figure:
     rows = pl.concat([datasets, control.with_columns(row=pl.lit(CONTROL))])
     rows = rows.with_columns(pl.col("row").cast(pl.Enum([*view.datasets.values(), CONTROL])))
     heading = f"{RULE_TITLES['honest']}; {CONTROL}: as many other words cut"
-    return curve_figure(rows, view, heading, row=["row"], labels=(LAYER, "ΔP"), height=0.55, share="all")
+    return curve_figure(rows, view, heading, row=["row"], labels=(LAYER, "ΔP"), height=0.65, share="all")
 
 
 def _simulated(rows: pl.DataFrame) -> pl.DataFrame:
@@ -161,7 +161,7 @@ def draw_push(tables: Tables, view: View) -> Figure:
     """Draw the honest gap as measured, and without what the knockout does to all examples alike."""
     gaps = title(_gaps(tables, view).filter(intervention=EXACT), "logits", TAKEN_OUT)
     rows = pl.concat([gaps, _simulated(gaps)])
-    return curve_figure(rows, view, GAP, row=["logits"], labels=GAP_LABELS, height=0.7, share="all")
+    return curve_figure(rows, view, GAP, row=["logits"], labels=GAP_LABELS, height=0.85, share="all")
 
 
 def draw_words(tables: Tables, view: View) -> Figure:
@@ -181,7 +181,7 @@ def _draw_knockouts(tables: Tables, view: View, titles: Mapping[str, str], headi
     gaps = _gaps(tables, view).filter(logits="measured")
     rows = title(gaps, "intervention", measured(gaps, "intervention", titles))
     return curve_figure(
-        rows, view, heading, hue="intervention", row=["dataset"], labels=GAP_LABELS, height=0.6, share="all"
+        rows, view, heading, hue="intervention", row=["dataset"], labels=GAP_LABELS, height=0.7, share="all"
     )
 
 
@@ -198,6 +198,6 @@ def draw_grid(tables: Tables, view: View) -> Figure:
         column="position",
         row=["model", "component"],
         labels=(LAYER, "ΔP"),
-        height=0.6,
+        height=0.7,
         share="all",
     )
