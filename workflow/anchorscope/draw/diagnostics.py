@@ -1,7 +1,6 @@
 """Figures of what is behind the curves: the probes' AUC, the size of the groups, and single examples."""
 
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
 import matplotlib
@@ -77,22 +76,19 @@ def draw_share(tables: Tables, view: View) -> Figure:
 def draw_lines(tables: Tables, view: View) -> Figure:
     """Draw each example's logit with the question cut against its clean one, and the curves of the winning model."""
     forms = pl.col("question_form").replace_strict(FORM_TITLES, default=OTHER_FORMS, return_dtype=pl.String)
-    judged = {pair: judgement.verdict for pair, judgement in judge_accounts(tables["accounts"]).items()}
-    verdicts = {
-        (model_title, dataset_title): judged.get((model, dataset), "not judged")
-        for (model, model_title), (dataset, dataset_title) in product(view.models.items(), view.datasets.items())
-    }
     examples = tables["deepest"].filter(intervention=EXACT).with_columns(form=forms)
-    fitted = view.with_titles(tables["accounts"])
-    rows = view.select(examples)
-    colours = view.style.colours[:2]
+    # Names beside titles, because verdicts and fitted curves are looked up by them.
+    rows = view.select(examples.with_columns(model_name="model", dataset_name="dataset"))
+    judgements = judge_accounts(tables["accounts"])
     as_image = len(rows) > VECTOR_POINTS
+    colours = view.style.colours[:2]
 
-    def draw(panel: Axes, panel_rows: pl.DataFrame) -> None:
-        model, dataset, layer = panel_rows.select("model", "dataset", "layer").row(0)
-        verdict = verdicts[model, dataset]
-        _draw_points(panel, panel_rows, colours, as_image=as_image)
-        _draw_fitted(panel, fitted.filter(model=model, dataset=dataset, layer=layer).row(0, named=True), verdict)
+    def draw(panel: Axes, part: pl.DataFrame) -> None:
+        model, dataset, layer = part.select("model_name", "dataset_name", "layer").row(0)
+        verdict = judgements[model, dataset].verdict
+        _draw_points(panel, part, colours, as_image=as_image)
+        fitted = tables["accounts"].filter(model=model, dataset=dataset, layer=layer)
+        _draw_fitted(panel, fitted.row(0, named=True), verdict)
         write_over(panel, f"layer {layer}: {verdict}")
 
     figure = facet(rows, view, draw, row=["dataset"], labels=("clean logit", "logit, cut"), height=0.9, share="none")
@@ -107,11 +103,8 @@ def _draw_points(panel: Axes, examples: pl.DataFrame, colours: Sequence[str], *,
     look: dict[str, Any] = {"s": size, "linewidth": 0.5, "rasterized": as_image, "legend": False, "ax": panel}
     columns = {"x": "logit_clean_first", "y": "logit_ko_first", "hue": "hallucinated"}
     palette = dict(zip(ANSWERS, colours, strict=True))
-    for form, marker in FORM_MARKERS.items():  # one at a time, because then the points of an SVG share their outline
-        part = examples.filter(form=form)
-        if part.is_empty():
-            continue
-        sns.scatterplot(pandas_frame(part), **columns, palette=palette, marker=marker, **look)
+    for part in examples.partition_by("form"):  # because then the points of an SVG share their outline
+        sns.scatterplot(pandas_frame(part), **columns, palette=palette, marker=FORM_MARKERS[part["form"][0]], **look)
         points = panel.collections[-1]
         faces: Any = points.get_facecolor()
         faces[:, 3] = 0.8 * room**0.25
@@ -166,7 +159,9 @@ def draw_distribution(tables: Tables, view: View) -> Figure:
         write_over(panel, f"layer {exact['layer'][0]}, n = {len(exact)}")
 
     figure = facet(rows, view, draw, row=["dataset"], labels=("ΔP", "examples, %"), height=0.7)
-    bars = [Patch(facecolor=palette[name], label=name) for name in ANCHOR_TITLES.values()]
-    bars[1].set(hatch=HATCH, edgecolor="white")
+    bars: list[Entry] = [
+        Patch(facecolor=colour, edgecolor="white", hatch=hatch, label=name)
+        for (name, colour), hatch in zip(palette.items(), (None, HATCH), strict=True)
+    ]
     heading = f"at the deepest layer; {RULE_TITLES['flip']}"
     return finish(figure, view, heading, [*bars, entry(CONTROL, INK, dashes=SOLID)])

@@ -53,10 +53,14 @@ TEXT_LINE = 0.14  # inches
 NO_DATA = "not probed,\nor too few"
 LINE_DASHES: dict[str, Dashes] = {
     "": SOLID,
-    **{ANCHOR_TITLES["question"]: SOLID, ANCHOR_TITLES["answer"]: DASHED},
-    **{CLEAN_LINE: SOLID, CUT_LINE: DASHED},
-    **{SHUFFLED_LABELS: DOTTED, SHUFFLED_GROUPS: DOTTED},
-    **{IF_ONE_MECHANISM: DOTTED, RANDOM_TWIN: DASH_DOTTED},
+    ANCHOR_TITLES["question"]: SOLID,
+    ANCHOR_TITLES["answer"]: DASHED,
+    CLEAN_LINE: SOLID,
+    CUT_LINE: DASHED,
+    SHUFFLED_LABELS: DOTTED,
+    SHUFFLED_GROUPS: DOTTED,
+    IF_ONE_MECHANISM: DOTTED,
+    RANDOM_TWIN: DASH_DOTTED,
 }
 BESIDE = (SHUFFLED_LABELS, SHUFFLED_GROUPS, IF_ONE_MECHANISM, RANDOM_TWIN)  # what curves are compared with
 THIN = 0.8  # points: their lines
@@ -154,9 +158,8 @@ def curve_figure(rows: pl.DataFrame, view: View, heading: str, *, hue: str = "da
     palette = view.palette(titles_of(rows, hue))
     figure = facet(rows, view, lambda panel, part: draw_curves(panel, part, palette, hue=hue), **layout)
     lines = [name for name in LINE_DASHES if name and name in set(rows["line"])]
-    return finish(
-        figure, view, heading, [*colour_entries(palette), *(entry(name, dashes=LINE_DASHES[name]) for name in lines)]
-    )
+    line_entries = [entry(name, dashes=LINE_DASHES[name]) for name in lines]
+    return finish(figure, view, heading, colour_entries(palette) + line_entries)
 
 
 def draw_curves(
@@ -171,10 +174,10 @@ def draw_curves(
     looks = pl.concat_str(hue, "line", separator="\n")
     curves = rows.sort(*keys, "layer").with_columns(look=looks, is_beside=pl.col("line").is_in(BESIDE))
     dashes = {f"{name}\n{line}": LINE_DASHES[line] for name, line in product(palette, LINE_DASHES)}
-    marks: dict[str, Any] = {}
-    if marked:
-        markers = {f"{name}\n{line}": shape for name, shape in zip(palette, cycle(MARKERS)) for line in LINE_DASHES}
-        marks = {"markers": markers, "markevery": MARK_EVERY, "markeredgewidth": 0}
+    markers = {
+        f"{name}\n{line}": shape for name, shape in zip(palette, cycle(MARKERS), strict=False) for line in LINE_DASHES
+    }
+    marks: dict[str, Any] = {"markers": markers if marked else False, "markevery": MARK_EVERY, "markeredgewidth": 0}
     main, beside = curves.filter(~pl.col("is_beside")), _with_segments(curves.filter("is_beside"), keys)
     faint = _with_segments(main.filter((~pl.col("sure")).any().over(keys)), keys)
     firm = _with_segments(main.filter("sure"), keys)

@@ -32,18 +32,11 @@ DARK_PUBLISHED_COLOURS = (
     *("#c79f97", "#e377c2", "#7d7f82", "#bdbe22", "#17becf"),
 )
 INK, GREY, AXIS_GREY, PALE, GRID = "0.15", "0.4", "0.6", "0.75", "0.9"  # from text to the lines of the grid
+GREYS = ("black", INK, GREY, "0.5", AXIS_GREY, PALE, "0.8", GRID, "white")
 DARK_PAGE, DARK_TEXT = "#15171a", "#e4e6ea"
-DARK_GREYS = {
-    **{"black": DARK_TEXT, INK: "#c5c7cb", GREY: "#919397", "0.5": "#7d7e82"},
-    **{AXIS_GREY: "#686a6d", PALE: "#494b4e", "0.8": "#3e4044", GRID: "#2a2c2f", "white": DARK_PAGE},
-}
-ON_DARK_PAGE = {
-    to_hex(light): dark
-    for light, dark in (
-        *zip((*PALETTE, *PUBLISHED_COLOURS), (*DARK_PALETTE, *DARK_PUBLISHED_COLOURS), strict=True),
-        *DARK_GREYS.items(),
-    )
-}
+DARK_GREYS = (DARK_TEXT, "#c5c7cb", "#919397", "#7d7e82", "#686a6d", "#494b4e", "#3e4044", "#2a2c2f", DARK_PAGE)
+ON_WHITE = map(to_hex, (*PALETTE, *PUBLISHED_COLOURS, *GREYS))
+ON_DARK_PAGE = dict(zip(ON_WHITE, (*DARK_PALETTE, *DARK_PUBLISHED_COLOURS, *DARK_GREYS), strict=True))
 
 FIXED = {
     "svg.fonttype": "none",  # text stays text
