@@ -174,9 +174,8 @@ def draw_curves(
     looks = pl.concat_str(hue, "line", separator="\n")
     curves = rows.sort(*keys, "layer").with_columns(look=looks, is_beside=pl.col("line").is_in(BESIDE))
     dashes = {f"{name}\n{line}": LINE_DASHES[line] for name, line in product(palette, LINE_DASHES)}
-    markers = {
-        f"{name}\n{line}": shape for name, shape in zip(palette, cycle(MARKERS), strict=False) for line in LINE_DASHES
-    }
+    shapes = dict(zip(palette, cycle(MARKERS), strict=False))
+    markers = {f"{name}\n{line}": shapes[name] for name, line in product(palette, LINE_DASHES)}
     marks: dict[str, Any] = {"markers": markers if marked else False, "markevery": MARK_EVERY, "markeredgewidth": 0}
     main, beside = curves.filter(~pl.col("is_beside")), _with_segments(curves.filter("is_beside"), keys)
     faint = _with_segments(main.filter((~pl.col("sure")).any().over(keys)), keys)
