@@ -339,6 +339,7 @@ def test_points_show_the_answer_by_their_filling_and_the_question_by_their_shape
         (outline,) = points.get_paths()
         (marker,) = (marker for marker, shape in outlines.items() if shape == outline.vertices.shape)
         hollow = points.get_facecolor()[:, 3] == 0
+        assert (points.get_edgecolor()[:, 3] > 0).all(), "hollow, and not gone"
         seen |= {int(x) + 5: (marker, hollow[number]) for number, (x, _) in enumerate(points.get_offsets())}
     assert sorted(seen) == list(range(10))
     for number, (marker, hollow) in seen.items():

@@ -7,6 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Annotation
+from matplotlib.transforms import Bbox
 
 from anchorscope.draw.catalogue import draw_figure
 from anchorscope.draw.facets import save
@@ -52,7 +54,7 @@ def legend(figure: Figure) -> list[str]:
 
 def over(panel: Axes) -> str:
     """Return what stands over the left end of a panel."""
-    return panel.get_title(loc="left")
+    return "".join(note.get_text() for note in panel.texts if isinstance(note, Annotation))
 
 
 def outside(figure: Figure) -> list[str]:
@@ -60,7 +62,7 @@ def outside(figure: Figure) -> list[str]:
     renderer = figure._get_renderer()
     sheet = figure.get_window_extent(renderer).padded(1)
     titles = [panel.title for panel in figure.axes if panel.get_title()]
-    above = [panel._left_title for panel in figure.axes]
+    above = [note for panel in figure.axes for note in panel.texts if isinstance(note, Annotation)]
     labels = [*above, *(panel.yaxis.label for panel in figure.axes)]
     texts = [figure._suptitle, *titles, *labels, *figure.legends[0].get_texts()]
     boxes = {text: text.get_window_extent(renderer) for text in texts if text.get_text()}
@@ -87,10 +89,11 @@ def clashing(figure: Figure) -> list[tuple[str, str]]:
         texts += [axis.label, *(tick.label1 for tick in ticks if tick.label1.get_visible())]
     boxes = []
     for text in texts:
-        own = text.get_text()
-        text.set_text(own.strip())  # what keeps room for another title is not seen
+        own, whole = text.get_text(), text.get_window_extent(renderer)
+        text.set_text(own.strip())  # what keeps room for another text is not seen
+        seen = text.get_window_extent(renderer)
         if text.get_text():
-            boxes.append((own, text.get_window_extent(renderer).padded(-2)))
+            boxes.append((own, Bbox.from_bounds(seen.x0, whole.y1 - seen.height, *seen.size).padded(-2)))
         text.set_text(own)
     return [
         (one, other)

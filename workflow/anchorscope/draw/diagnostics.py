@@ -18,7 +18,6 @@ from anchorscope.draw.facets import (
     facet,
     finish,
     pandas_frame,
-    write_over,
 )
 from anchorscope.draw.style import AXIS_GREY, DASH_DOTTED, DASHED, DOTTED, GREY, INK, SOLID, Dashes
 from anchorscope.draw.titles import (
@@ -83,13 +82,13 @@ def draw_lines(tables: Tables, view: View) -> Figure:
     as_image = len(rows) > VECTOR_POINTS
     colours = view.style.colours[:2]
 
-    def draw(panel: Axes, part: pl.DataFrame) -> None:
+    def draw(panel: Axes, part: pl.DataFrame) -> str:
         model, dataset, layer = part.select("model_name", "dataset_name", "layer").row(0)
         verdict = judgements[model, dataset].verdict
         _draw_points(panel, part, colours, as_image=as_image)
         fitted = tables["accounts"].filter(model=model, dataset=dataset, layer=layer)
         _draw_fitted(panel, fitted.row(0, named=True), verdict)
-        write_over(panel, f"layer {layer}: {verdict}")
+        return f"layer {layer}: {verdict}"
 
     figure = facet(rows, view, draw, row=["dataset"], labels=("clean logit", "logit, cut"), height=0.9, share="none")
     heading = 'logits of "hallucinated" with the exact question words cut, against clean ones; at the deepest layer'
@@ -108,7 +107,7 @@ def _draw_points(panel: Axes, examples: pl.DataFrame, colours: Sequence[str], *,
         points = panel.collections[-1]
         faces: Any = points.get_facecolor()
         faces[:, 3] = 0.8 * room**0.25
-        points.set_edgecolor(faces)
+        points.set_edgecolor(faces.copy())
         faces[part["hallucinated"].to_numpy(), 3] = 0
         points.set_facecolor(faces)
 
@@ -147,7 +146,7 @@ def draw_distribution(tables: Tables, view: View) -> Figure:
     shared: dict[str, Any] = {"x": "delta_p", "stat": "percent", "binwidth": BIN, "binrange": ends, "legend": False}
     palette = view.palette(list(ANCHOR_TITLES.values()))
 
-    def draw(panel: Axes, part: pl.DataFrame) -> None:
+    def draw(panel: Axes, part: pl.DataFrame) -> str:
         exact, control = (part.filter(intervention=name) for name in (EXACT, CONTROLS[EXACT]))
         stack: dict[str, Any] = {"palette": palette, "multiple": "stack", "alpha": 1, "linewidth": 0}
         sns.histplot(pandas_frame(exact), hue="anchor", **stack, **shared, ax=panel)
@@ -156,7 +155,7 @@ def draw_distribution(tables: Tables, view: View) -> Figure:
         if len(control):
             outline: dict[str, Any] = {"element": "step", "fill": False, "color": INK, "linewidth": 0.8}
             sns.histplot(pandas_frame(control), **outline, **shared, ax=panel)
-        write_over(panel, f"layer {exact['layer'][0]}, n = {len(exact)}")
+        return f"layer {exact['layer'][0]}, n = {len(exact)}"
 
     figure = facet(rows, view, draw, row=["dataset"], labels=("ΔP", "examples, %"), height=0.7)
     bars: list[Entry] = [

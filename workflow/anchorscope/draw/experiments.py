@@ -161,7 +161,6 @@ def draw_saliency(tables: Tables, view: View) -> Figure:
         row=["dataset"],
         labels=("saliency, mean = 1", ""),
         height=0.55,
-        share="none",
     )
     shown = set(rows["flow"])
     entries = [entry(name, dashes=dashes) for flow, (name, dashes) in FLOW_LINES.items() if flow in shown]

@@ -66,7 +66,7 @@ BESIDE = (SHUFFLED_LABELS, SHUFFLED_GROUPS, IF_ONE_MECHANISM, RANDOM_TWIN)  # wh
 THIN = 0.8  # points: their lines
 
 Entry = Line2D | Patch  # of a legend
-Draw = Callable[[Axes, pl.DataFrame], object]  # draws some rows in a panel
+Draw = Callable[[Axes, pl.DataFrame], str | None]  # draws some rows in a panel, and may return a note on them
 
 
 def style_context(style: Style) -> AbstractContextManager:
@@ -104,16 +104,37 @@ def facet(
         share_x = "none"
     panels = figure.subplots(len(lines), len(columns), squeeze=False, sharex=share_x, sharey=share)
     for panel, (line, cell) in zip(panels.flat, product(lines, columns), strict=True):
-        panel_rows = rows.filter(**line, **cell)
-        if panel_rows.is_empty():
+        part = rows.filter(**line, **cell)
+        note = ""
+        if part.is_empty():
             panel.text(0.5, 0.5, NO_DATA, transform=panel.transAxes, ha="center", va="center", color="0.5")
         else:
-            draw(panel, panel_rows)
+            note = textwrap.fill(draw(panel, part) or "", _letters(0.6 * size[0] / len(columns), SMALL_TYPE))
+        row_title = ", ".join(line.values()) if cell is columns[0] else ""
+        _write_over(panel, "\n".join(filter(None, [row_title, note])))
         panel.set(xlabel="", ylabel="")
         if labels[0] == LAYER:
             panel.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
-    _write_titles(panels, columns, lines, labels)
+    # The titles of columns stand above all that stands over a panel of the first row.
+    above = "\n" * len(panels[0, 0].get_title(loc="left").splitlines())
+    letters = _letters(size[0] / len(columns), TITLE_TYPE)
+    for panel, last_panel, cell in zip(panels[0], panels[-1], columns, strict=True):
+        panel.set_title(textwrap.fill(cell[column], letters) + above)
+        last_panel.set_xlabel(textwrap.fill(labels[0], letters))
+    for panel in panels[:, 0]:
+        panel.set_ylabel(labels[1])
     return figure
+
+
+def _write_over(panel: Axes, text: str) -> None:
+    """Write small text over the left end of a panel, and over the next ones if it is long."""
+    if text:
+        room = "\n".join(" " for _ in text.splitlines())
+        panel.set_title(room, loc="left", fontsize="small")
+        pad = 0, matplotlib.rcParams["axes.titlepad"]
+        panel.annotate(
+            text, (0, 1), pad, "axes fraction", textcoords="offset points", fontsize="small", in_layout=False
+        )
 
 
 def titles_of(rows: pl.DataFrame, column: str) -> list[str]:
@@ -125,27 +146,6 @@ def _combinations(rows: pl.DataFrame, columns: Sequence[str]) -> list[dict[str, 
     """Return every combination of the titles that columns may have."""
     combinations = product(*(titles_of(rows, name) for name in columns))
     return [dict(zip(columns, titles, strict=True)) for titles in combinations]
-
-
-def _write_titles(panels: np.ndarray, columns: list[dict], lines: list[dict], labels: tuple[str, str]) -> None:
-    """Write the titles of columns above the first row, of rows above their left panels, and the axes' labels."""
-    letters = _letters(panels[0, 0].figure.get_figwidth() / len(columns), TITLE_TYPE)
-    for panel, titles in zip(panels[:, 0], lines, strict=True):
-        over_panel = [", ".join(titles.values()), panel.get_title(loc="left")]
-        write_over(panel, "\n".join(filter(None, over_panel)))
-        panel.set_ylabel(labels[1])
-    # The titles of columns stand above all that stands over a panel of the first row.
-    first = panels[0, 0].get_title(loc="left")
-    above = "\n" * (first.count("\n") + 1) if first else ""
-    for panel, last_panel, titles in zip(panels[0], panels[-1], columns, strict=True):
-        (column_title,) = titles.values()
-        panel.set_title(textwrap.fill(column_title, letters) + above)
-        last_panel.set_xlabel(labels[0])
-
-
-def write_over(panel: Axes, text: str) -> None:
-    """Write small text over the left end of a panel, where it hides no curve."""
-    panel.set_title(text, loc="left", fontsize="small")
 
 
 def _letters(inches: float, in_an_inch: int) -> int:
