@@ -30,7 +30,8 @@ X_LABELS = "P(hallucinated), %", "answers kept, %"
 
 def draw_detection(tables: Tables, view: View) -> Figure:
     """Draw the AUC of every method with its interval."""
-    rows = view.select(tables["detection"]).with_columns(value="auc", low="auc_low", high="auc_high")
+    interval = {"value": "auc", "low": "auc_low", "high": "auc_high"}
+    rows = view.select(tables["detection"]).with_columns(**interval, marker=pl.lit("o"), hollow=False)
     palette = view.dataset_palette
 
     def draw(panel: Axes, part: pl.DataFrame) -> None:
@@ -78,14 +79,15 @@ def draw_transfer(tables: Tables, view: View) -> Figure:
     rows = title(view.select(table).drop_nulls("auc"), "trained_on", {**view.datasets, OTHERS: ALL_OTHERS})
     palette = {**view.dataset_palette, ALL_OTHERS: INK}
     markers = {**dict(zip(palette, MARKERS, strict=False)), ALL_OTHERS: "|"}
+    source = pl.col("trained_on").cast(pl.String)
+    hollow = (source != pl.col("dataset").cast(pl.String)) & (source != ALL_OTHERS)
+    rows = rows.with_columns(value="auc", marker=source.replace_strict(markers), hollow=hollow)
 
     def draw(panel: Axes, part: pl.DataFrame) -> None:
         dataset = part["dataset"][0]
         both = part.filter(trained_on=dataset).join(part.filter(trained_on=ALL_OTHERS), on="place")
         panel.hlines(both["place"], both["value"], both["value_right"], color=PALE, zorder=0)
-        for source, marker in markers.items():
-            hollow = source not in (dataset, ALL_OTHERS)
-            draw_marks(panel, part.filter(trained_on=source), palette, hue="trained_on", marker=marker, hollow=hollow)
+        draw_marks(panel, part, palette, hue="trained_on")
 
     heading = "what a method loses, tested on the dataset above, when it was trained on others"
     if table["dataset"].n_unique() == 1:
@@ -94,8 +96,8 @@ def draw_transfer(tables: Tables, view: View) -> Figure:
         heading += "; no mark: the datasets share too much to learn from one for the other"
     trained = [name for name in palette if name in set(rows["trained_on"])]
     entries = [entry(f"trained on {name}", palette[name], marker=markers[name], hollow=True) for name in trained]
-    figure = _draw_by_method(rows.with_columns(value="auc"), view, draw)
-    return finish(figure, view, heading, [*entries, entry("filled: on the same dataset", marker="o")])
+    entries.append(entry("filled: on the same dataset", marker="o"))
+    return finish(_draw_by_method(rows, view, draw), view, heading, entries)
 
 
 def draw_reliability(tables: Tables, view: View) -> Figure:

@@ -31,18 +31,22 @@ from anchorscope.experiments.names import (
 RULE_COLUMNS = {rule: rule for rule in RULE_NAMES}
 BOTH_RULES = "flip: groups by verdict flip; honest: groups of the other prompt and its own probe"
 Q, A, GAP, EQUAL_GAP = "Q", "A", "Q − A", "Q − A at equal clean logit"
-MARKS = {Q: ("question", "all"), A: ("answer", "all"), GAP: ("gap", "all"), EQUAL_GAP: ("gap", EQUAL_LOGIT)}
-MARK_SHAPES = {Q: "o", A: "o", GAP: "D", EQUAL_GAP: "D"}
-HOLLOW = (A, EQUAL_GAP)  # the lower ones of each dataset
+# Title, anchor, stratum and shape; the lower ones of each dataset are hollow.
+MARKS = [
+    (Q, "question", "all", "o", False),
+    (A, "answer", "all", "o", True),
+    (GAP, "gap", "all", "D", False),
+    (EQUAL_GAP, "gap", EQUAL_LOGIT, "D", True),
+]
 # What the model knows, or does, of each group's questions: the title of a row, the measure and the marks.
-KNOWN = (
-    ("right answers, %", ACCURACY, (Q, A)),
-    ("right answers, Q − A, points", ACCURACY, (GAP, EQUAL_GAP)),
-    ('"I don\'t know", %', UNSURE, (Q, A)),
-    ("log probability", LOGPROB, (Q, A)),
-    ("log₁₀ popularity", SUBJECT, (Q, A)),
-    ("log₁₀ popularity, Q − A", SUBJECT, (GAP, EQUAL_GAP)),
-)
+KNOWN = [
+    ("right answers, %", ACCURACY, [Q, A]),
+    ("right answers, Q − A, points", ACCURACY, [GAP, EQUAL_GAP]),
+    ('"I don\'t know", %', UNSURE, [Q, A]),
+    ("log probability", LOGPROB, [Q, A]),
+    ("log₁₀ popularity", SUBJECT, [Q, A]),
+    ("log₁₀ popularity, Q − A", SUBJECT, [GAP, EQUAL_GAP]),
+]
 APART = 0.18  # of a dataset's line: how far its two marks lie from the middle
 TWIN = "twin"
 FLOW_LINES: dict[str, tuple[str, Dashes]] = {
@@ -111,9 +115,9 @@ def draw_boundary(tables: Tables, view: View) -> Figure:
     reference = view.select(tables["layers"]).filter("is_reference", intervention="clean")
     estimates = title(view.select(tables["boundary"]), "rule", RULE_COLUMNS)
     estimates = estimates.join(reference.select("model", "dataset", "layer"), on=["model", "dataset", "layer"])
-    marks = [(known, measure, mark, *MARKS[mark]) for known, measure, names in KNOWN for mark in names]
-    keys = ["measure", "anchor", "stratum"]
-    rows = estimates.join(pl.DataFrame(marks, ["known", "measure", "mark", *keys[1:]], orient="row"), on=keys)
+    marks = pl.DataFrame(MARKS, ["mark", "anchor", "stratum", "marker", "hollow"], orient="row")
+    known = pl.DataFrame(KNOWN, ["known", "measure", "mark"], orient="row").explode("mark").join(marks, on="mark")
+    rows = estimates.join(known, on=["measure", "anchor", "stratum"])
     rows = title(rows, "known", measured(rows, "known", {known: known for known, *_ in KNOWN}))
     palette = view.dataset_palette
     figure = facet(
@@ -125,17 +129,16 @@ def draw_boundary(tables: Tables, view: View) -> Figure:
         labels=("", ""),
         height=0.5,
     )
-    entries = [entry(mark, GREY, marker=marker, hollow=mark in HOLLOW) for mark, marker in MARK_SHAPES.items()]
+    entries = [entry(mark, marker=marker, hollow=hollow) for mark, _, _, marker, hollow in MARKS]
     heading = f"what the model knows of each group's questions, at the reference layer, over all answers; {BOTH_RULES}"
     return finish(figure, view, heading, entries)
 
 
 def _draw_known(panel: Axes, rows: pl.DataFrame, palette: Mapping[str, str]) -> None:
     """Draw two marks with their intervals for each dataset, the upper filled, the lower hollow; or a reason."""
-    offset = pl.when(pl.col("mark").is_in(HOLLOW)).then(-APART).otherwise(APART)
+    offset = pl.when("hollow").then(-APART).otherwise(APART)
     known = rows.drop_nulls(["value", "low", "high"]).with_columns(place=offset - pl.col("dataset").to_physical())
-    for mark, marker in MARK_SHAPES.items():
-        draw_marks(panel, known.filter(mark=mark), palette, marker=marker, hollow=mark in HOLLOW)
+    draw_marks(panel, known, palette)
     for number, name in enumerate(palette):
         if name not in set(known["dataset"]):
             reason = "too few" if name in set(rows["dataset"]) else "not known"

@@ -214,28 +214,22 @@ def _with_segments(curves: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     return curves.drop_nulls("value").with_columns(segment=begins.fill_null(True).cum_sum())
 
 
-def draw_marks(
-    panel: Axes,
-    rows: pl.DataFrame,
-    palette: Mapping[str, str],
-    *,
-    hue: str = "dataset",
-    marker: str = "o",
-    hollow: bool = False,
-) -> None:
-    """Draw a mark for each `value` at its `place` on the y axis, with a line from `low` to `high` if there are any."""
-    if rows.is_empty():
-        return
-    colours = [palette[name] for name in rows[hue]]
-    if "low" in rows.columns:
-        panel.hlines(rows["place"], rows["low"], rows["high"], colors=colours)
+def draw_marks(panel: Axes, rows: pl.DataFrame, palette: Mapping[str, str], *, hue: str = "dataset") -> None:
+    """Draw each `value` at its `place` on the y axis, with a line from `low` to `high` if there are any.
+
+    A mark has the shape of its `marker`, and is white inside if it is `hollow`.
+    """
     size = matplotlib.rcParams["lines.markersize"] ** 2
-    shared: dict[str, Any] = {"marker": marker, "s": size, "linewidth": 0.7, "zorder": 3, "legend": False}
-    sns.scatterplot(pandas_frame(rows), x="value", y="place", hue=hue, palette=palette, ax=panel, **shared)
-    marks = panel.collections[-1]
-    marks.set_edgecolor(colours)
-    if hollow:
-        marks.set_facecolor("white")
+    look: dict[str, Any] = {"s": size, "linewidth": 0.7, "zorder": 3, "legend": False}
+    for part in rows.partition_by("marker", "hollow"):
+        colours = [palette[name] for name in part[hue]]
+        if "low" in rows.columns:
+            panel.hlines(part["place"], part["low"], part["high"], colors=colours)
+        look["marker"] = part["marker"][0]
+        sns.scatterplot(pandas_frame(part), x="value", y="place", hue=hue, palette=palette, ax=panel, **look)
+        panel.collections[-1].set_edgecolor(colours)
+        if part["hollow"][0]:
+            panel.collections[-1].set_facecolor("white")
 
 
 def entry(
@@ -257,8 +251,9 @@ def finish(figure: Figure, view: View, heading: str, entries: Sequence[Entry]) -
     """Write the heading and notes above all panels and the legend below them, then lay the figure out."""
     width = figure.get_figwidth()
     is_faint = any(line.get_alpha() == FAINT for panel in figure.axes for line in panel.get_lines())
-    sentences = [heading, FAINT_MEANS if is_faint else "", *view.note.splitlines()]
-    notes = [line for sentence in sentences for line in textwrap.wrap(sentence, _letters(width, SMALL_TYPE))]
+    warnings = f"{FAINT_MEANS}. {view.note}" if is_faint else view.note
+    letters = _letters(width, SMALL_TYPE)
+    notes = [*textwrap.wrap(heading, letters), *textwrap.wrap(warnings, letters)]
     columns = max(1, min(int(width / LEGEND_ENTRY), len(entries)))
     letters = _letters(width / columns - 0.35, SMALL_TYPE)
     labels = [textwrap.fill(str(entry.get_label()), letters) for entry in entries]
