@@ -167,6 +167,32 @@ def test_where_nothing_was_probed_every_panel_says_so(tables):
         assert min(panel.get_position().height for panel in figure.axes) * figure.get_figheight() > 0.5, kind.name
 
 
+def test_what_is_said_of_transfer_is_of_the_models_and_datasets_shown(tables):
+    other = tables["transfer"].with_columns(model=pl.lit("other"), auc=pl.lit(None, pl.Float64))
+    both = tables | {"transfer": pl.concat([tables["transfer"], other.select(tables["transfer"].columns)])}
+    assert "no mark" not in draw_figure("transfer", both, View({"small": "Small"}, DATASETS)).get_suptitle()
+    alone = draw_figure("transfer", tables, View({"small": "Small"}, {"popqa": "PopQA"}))
+    assert "one dataset" in alone.get_suptitle()
+
+
+def test_a_curve_of_one_bin_is_a_point(tables):
+    lone = tables["reliability"].with_columns(n=pl.when(pl.col("bin") == 5).then(50).otherwise(0))
+    figure = draw_figure("reliability", tables | {"reliability": lone}, View({"small": "Small"}, DATASETS))
+    points = [line for line in figure.axes[0].get_lines() if np.size(line.get_xdata()) == 1]
+    assert points
+    assert all(line.get_marker() == "o" for line in points)
+
+
+def test_nine_datasets_have_marks_over_again(tables):
+    names = {f"d{number}": f"Set {number}" for number in range(9)}
+    table = pl.concat(
+        tables["transfer"].filter(model="small", dataset="popqa").with_columns(dataset=pl.lit(d)) for d in names
+    )
+    table = table.with_columns(trained_on=pl.when(trained_on="popqa").then(pl.lit("d8")).otherwise(pl.lit("others")))
+    nine = tables | {"transfer": table}
+    assert len(draw_figure("transfer", nine, View({"small": "Small"}, names)).axes) == 9
+
+
 def test_a_style_without_markers_still_has_points(tables):
     figure = draw_figure("transfer", tables, View({"small": "Small"}, DATASETS, style=read_style("ggplot")))
     assert marks(figure.axes[0], filled=True)

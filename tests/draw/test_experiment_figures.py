@@ -157,7 +157,7 @@ def test_the_boundary_says_why_a_dataset_has_no_marks(tables):
     panels = zip(rows(figure), figure.axes[:: len(RULES)], strict=True)
     said = {row.removeprefix("Small, "): texts(panel) for row, panel in panels}
     assert said["right answers, %"] == ["too few"]
-    assert said["log₁₀ popularity"] == ["not known"]
+    assert said["log₁₀ popularity"] == ["no estimate"]
     assert said["log probability"] == []
 
 

@@ -240,8 +240,38 @@ def test_a_line_breaks_where_a_layer_is_missing(summary):
 def test_a_layer_between_missing_ones_is_a_point(summary):
     lonely = summary.filter(pl.col("layer").is_in([0, 1, 3, 5]))
     panel = plot_family(lonely, ["small"], {"triviaqa": "T"}).axes[0]
-    marks = {(len(line.get_xdata()), line.get_marker()) for line in panel.get_lines() if line.get_linestyle() != "None"}
+    marks = {(len(line.get_xdata()), line.get_marker()) for line in panel.get_lines()}
     assert {(1, "o"), (2, "None")} == {(count, "None" if mark == "" else mark) for count, mark in marks}
+    tables = {"summary": lonely.with_columns(n=pl.lit(50))}
+    panel = draw_figure("push", tables, View({"small": "Small"}, DATASETS)).axes[0]
+    points = {line.get_marker() for line in panel.get_lines() if len(line.get_xdata()) == 1}
+    assert points == set(MARKERS[:4]), "each with the mark of its dataset"
+
+
+def test_a_band_breaks_where_there_is_no_interval(summary):
+    """And a layer without a value makes nothing faint."""
+    at = pl.col("layer") == 3
+    open_ended = summary.with_columns(pl.when(~at).then(pl.col("low", "high")), n=pl.lit(50), better_than_chance=True)
+    bands = plot_family(open_ended, ["small"], {"triviaqa": "T"}).axes[0].collections
+    spans = sorted(
+        {(path.vertices[:, 0].min(), path.vertices[:, 0].max()) for band in bands for path in band.get_paths()}
+    )
+    assert spans == [(0, 2), (4, 5)]
+    empty = open_ended.with_columns(pl.when(~at).then("delta_p"), n=pl.when(at).then(0).otherwise(50))
+    figure = plot_family(empty, ["small"], {"triviaqa": "T"})
+    assert "faint" not in figure.get_suptitle()
+
+
+@pytest.mark.parametrize("cycle", ["cycler(color=['k', 'r'])", "cycler(linewidth=[9, 1])", "cycler(marker=['x', '+'])"])
+def test_a_style_with_few_colours_or_none_draws_every_figure(cycle, tables, tmp_path):
+    """And with no resolution of its own; nothing of a cycle but its colours reaches curves."""
+    own = tmp_path / "own.mplstyle"
+    own.write_text(f"axes.prop_cycle: {cycle}\n")
+    for kind in ("lines", "family"):
+        figure = draw_figure(kind, tables, View({"small": "Small"}, DATASETS, style=read_style(own)))
+    widths = {line.get_linewidth() for line in figure.axes[0].get_lines()}
+    assert widths <= {matplotlib.rcParamsDefault["lines.linewidth"], 0.8}
+    assert {line.get_marker() for line in figure.axes[0].get_lines()} <= {"None", ""}
 
 
 def test_a_figure_says_what_faint_means_if_something_is(summary):
@@ -473,6 +503,18 @@ def test_the_distribution_stacks_the_anchors_and_outlines_the_control(figures):
     assert max(control.get_ydata()) == pytest.approx(100)
     hatches = {to_hex(bar.get_facecolor()): bar.get_hatch() for bar in panel.patches}
     assert hatches == {PALETTE[0]: None, PALETTE[1]: "/////"}, "the groups are told apart without colour"
+
+
+@pytest.mark.parametrize("question", [True, False, None])
+def test_the_hatched_bars_are_those_of_answer_anchored_whoever_comes_first(question, tables):
+    """Of one group alone, and with the examples in the other order."""
+    deepest = tables["deepest"].reverse()
+    if question is not None:
+        deepest = deepest.with_columns(question_anchored=pl.lit(question))
+    panel = draw_figure("distribution", tables | {"deepest": deepest}, View(MODELS, DATASETS)).axes[0]
+    groups = {to_hex(bar.get_facecolor()) for bar in panel.patches if bar.get_height()}
+    assert groups == {True: {PALETTE[0]}, False: {PALETTE[1]}, None: set(PALETTE[:2])}[question]
+    assert {to_hex(bar.get_facecolor()) for bar in panel.patches if bar.get_hatch()} == groups - {PALETTE[0]}
 
 
 def test_the_distribution_spans_what_is_there_and_no_more(figures, tables):

@@ -116,6 +116,11 @@ def test_every_shipped_shape_can_be_given_with_random_weights():
             {"title": "PopQA-mini", "layout": "nq", "source": "bundled"},
             [f"datasets.d has the title of datasets.{DATASET}"],
         ),
+        (
+            "datasets/d",
+            {"title": "control", "layout": "nq", "source": "bundled"},
+            ["datasets.d has the title control, which figures use; choose another."],
+        ),
         ("style", "no.mplstyle", ["style names no.mplstyle, which does not exist"]),
         ("style", "README.md", ["README.md is not a style that matplotlib can use"]),
     ],

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jsonschema import Draft202012Validator, ValidationError, validators
 
+from anchorscope.draw.titles import ALL_OTHERS, CONTROL
 from anchorscope.files.arguments import meant_by
 from anchorscope.files.bundled import ROOT
 from anchorscope.files.faults import LARGEST_TEXT, fault_of_file
@@ -287,6 +288,8 @@ def _title_mistakes(config: dict) -> Iterator[str]:
             other = first.setdefault(entry["title"], name)
             if other != name:
                 yield f"{kind}.{name} has the title of {kind}.{other}; figures could not tell them apart."
+            if entry["title"] in (CONTROL, ALL_OTHERS):
+                yield f"{kind}.{name} has the title {entry['title']}, which figures use; choose another."
 
 
 def _figure_mistakes(name: str, figure: dict, known: Collection[str]) -> Iterator[str]:

@@ -34,14 +34,15 @@ def draw_comparison(
         theirs = flip.select(other.curves(run.headline)).with_columns(run=pl.lit(OTHER))
         parts += [_under_our_names(theirs, match) for match in matches if match.other]
     marked = [name for name in run.models if not no_landmarks(run, name, landmarks)]
-    compared = {*marked, *pl.concat([ours.clear(), *parts[1:]])["model"]} or set(run.models)
+    curves = pl.concat(parts, how="diagonal_relaxed")
+    compared = {*marked, *curves.filter(run=OTHER)["model"]} or set(run.models)
     view = View(
         models={name: model.title for name, model in run.models.items() if name in compared},
         datasets={name: dataset.title for name, dataset in run.datasets.items()},
         headline=run.headline,
     ).with_warnings(run.summary)
     # Names beside titles, because landmarks are of a model's repository and a dataset's layout.
-    rows = pl.concat(parts).with_columns(model_name="model", dataset_name="dataset")
+    rows = curves.with_columns(model_name="model", dataset_name="dataset")
     rows = group_rows(view.select(rows))
     palette = view.palette([THIS, OTHER])
     asked = set(asked_as_published(run.summary, run.layouts())["dataset"])
@@ -59,7 +60,7 @@ def draw_comparison(
             for name in (THIS, OTHER)[: len(parts)]
             for anchor, title in ANCHOR_TITLES.items()
         ]
-        if marked:
+        if marked and asked & set(rows["dataset_name"]):
             tolerance = landmarks["tolerance"]
             entries += [Patch(color=grey, label=name.format(tolerance=tolerance)) for name, grey in RANGES.items()]
         return finish(figure, view, f"{INTERVENTION_TITLES[EXACT]}; {RULE_TITLES['flip']}", entries)

@@ -1,6 +1,7 @@
 """The figures of detection: every method's AUC, what carries over to other datasets, reliability and risk."""
 
 from collections.abc import Collection
+from itertools import cycle
 from typing import Any
 
 import polars as pl
@@ -10,8 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from anchorscope.detect.methods import LEARNT, METHOD_KINDS, METHOD_TITLES, METHODS, OTHERS, PROBE
-from anchorscope.draw.facets import Draw, draw_marks, entry, facet, finish, pandas_frame
+from anchorscope.draw.facets import Draw, draw_marks, entry, facet, finish, mark_single_points, pandas_frame
 from anchorscope.draw.style import AXIS_GREY, DASH_DOTTED, DASHED, GREY, INK, MARKERS, PALE, SOLID, Dashes
+from anchorscope.draw.titles import ALL_OTHERS
 from anchorscope.draw.view import Tables, View, title
 
 AT_PROBE, CHANCE = "the plain probe's AUC", 0.5
@@ -24,7 +26,6 @@ CURVE_PANELS = {  # table, how many answers are behind a point, and its place
     RELIABILITY: ("reliability", "n", "p", "hallucinated_share"),
     RISK: ("coverage", "kept", "coverage", "risk"),
 }
-ALL_OTHERS = "all others"
 X_LABELS = "P(hallucinated), %", "answers kept, %"
 
 
@@ -75,10 +76,10 @@ def titles_below_kinds(methods: Collection[str]) -> dict[str, str]:
 
 def draw_transfer(tables: Tables, view: View) -> Figure:
     """Draw the AUC of trained methods on each dataset after training on it, on each other one, and on all others."""
-    table = tables["transfer"].filter(pl.col("method").is_in(LEARNT))
-    rows = title(view.select(table).drop_nulls("auc"), "trained_on", {**view.datasets, OTHERS: ALL_OTHERS})
+    table = view.select(tables["transfer"].filter(pl.col("method").is_in(LEARNT)))
+    rows = title(table.drop_nulls("auc"), "trained_on", {**view.datasets, OTHERS: ALL_OTHERS})
     palette = {**view.dataset_palette, ALL_OTHERS: INK}
-    markers = {**dict(zip(palette, MARKERS, strict=False)), ALL_OTHERS: "|"}
+    markers = {**dict(zip(palette, cycle(MARKERS), strict=False)), ALL_OTHERS: "|"}
     source = pl.col("trained_on").cast(pl.String)
     hollow = (source != pl.col("dataset").cast(pl.String)) & (source != ALL_OTHERS)
     rows = rows.with_columns(value="auc", marker=source.replace_strict(markers), hollow=hollow)
@@ -115,6 +116,7 @@ def draw_reliability(tables: Tables, view: View) -> Figure:
 
     def draw(panel: Axes, part: pl.DataFrame) -> None:
         sns.lineplot(pandas_frame(part), x="x", y="y", hue="method", style="method", **look, ax=panel)
+        mark_single_points(panel)
         panel.set_xlim(-4, 104)
         if part["panel"][0] == RELIABILITY:
             panel.axline((0, 0), (100, 100), color=AXIS_GREY, linewidth=0.8, zorder=0)

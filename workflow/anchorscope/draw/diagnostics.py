@@ -80,7 +80,7 @@ def draw_lines(tables: Tables, view: View) -> Figure:
     rows = view.select(examples.with_columns(model_name="model", dataset_name="dataset"))
     judgements = judge_accounts(tables["accounts"])
     as_image = len(rows) > VECTOR_POINTS
-    colours = view.style.colours[:2]
+    colours = list(view.palette(list(ANSWERS.values())).values())
 
     def draw(panel: Axes, part: pl.DataFrame) -> str:
         model, dataset, layer = part.select("model_name", "dataset_name", "layer").row(0)
@@ -148,10 +148,11 @@ def draw_distribution(tables: Tables, view: View) -> Figure:
 
     def draw(panel: Axes, part: pl.DataFrame) -> str:
         exact, control = (part.filter(intervention=name) for name in (EXACT, CONTROLS[EXACT]))
-        stack: dict[str, Any] = {"palette": palette, "multiple": "stack", "alpha": 1, "linewidth": 0}
-        sns.histplot(pandas_frame(exact), hue="anchor", **stack, **shared, ax=panel)
-        for bar in panel.containers[0]:
-            bar.set(hatch=HATCH, edgecolor="white")
+        stack: dict[str, Any] = {"hue_order": list(palette), "multiple": "stack", "alpha": 1, "linewidth": 0}
+        sns.histplot(pandas_frame(exact), hue="anchor", palette=palette, **stack, **shared, ax=panel)
+        if ANCHOR_TITLES["answer"] in exact["anchor"]:  # the last group is drawn first
+            for bar in panel.containers[0]:
+                bar.set(hatch=HATCH, edgecolor="white")
         if len(control):
             outline: dict[str, Any] = {"element": "step", "fill": False, "color": INK, "linewidth": 0.8}
             sns.histplot(pandas_frame(control), **outline, **shared, ax=panel)

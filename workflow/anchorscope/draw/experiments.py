@@ -141,7 +141,7 @@ def _draw_known(panel: Axes, rows: pl.DataFrame, palette: Mapping[str, str]) -> 
     draw_marks(panel, known, palette)
     for number, name in enumerate(palette):
         if name not in set(known["dataset"]):
-            reason = "too few" if name in set(rows["dataset"]) else "not known"
+            reason = "too few" if name in set(rows["dataset"]) else "no estimate"
             panel.text(0.5, -number, reason, transform=panel.get_yaxis_transform(), ha="center", color=AXIS_GREY)
     panel.set_yticks(range(0, -len(palette), -1), list(palette))
     panel.set_ylim(0.4 - len(palette), 0.6)

@@ -93,7 +93,8 @@ def facet(
     """Draw a panel for each title in a column, and a row of panels for each title, or combination, in others.
 
     `labels` are of the x and y axes. A row is `height` times as high as the style says. Panels `share` the y axis with
-    the others of their row, with all or with none. They share the x axis down a column of one model, else along a row.
+    the others of their row, with all or with none. Unless they share none, they share the x axis down a column of one
+    model, else along a row.
     """
     columns = _combinations(rows, [column])
     lines = _combinations(rows, row)
@@ -172,7 +173,9 @@ def draw_curves(
     """
     keys = [name for name in (hue, "line", "anchor") if name in rows.columns]
     looks = pl.concat_str(hue, "line", separator="\n")
-    curves = rows.sort(*keys, "layer").with_columns(look=looks, is_beside=pl.col("line").is_in(BESIDE))
+    curves = (
+        rows.drop_nulls("value").sort(*keys, "layer").with_columns(look=looks, is_beside=pl.col("line").is_in(BESIDE))
+    )
     dashes = {f"{name}\n{line}": LINE_DASHES[line] for name, line in product(palette, LINE_DASHES)}
     shapes = dict(zip(palette, cycle(MARKERS), strict=False))
     markers = {f"{name}\n{line}": shapes[name] for name, line in product(palette, LINE_DASHES)}
@@ -196,22 +199,29 @@ def draw_curves(
                 ax=panel,
                 **look,
             )
-    for line in panel.get_lines():
-        if np.size(line.get_xdata()) == 1:  # a layer between missing ones, which would not be seen
-            line.set(marker="o", markevery=None)
+    mark_single_points(panel)
     for part in (firm, beside):
-        for band in part.drop_nulls(["low", "high"]).partition_by("segment"):
+        banded = _with_segments(part.drop_nulls(["low", "high"]), keys)
+        for band in banded.partition_by("segment"):
             colour = GREY if part is beside else palette[band[hue][0]]
             panel.fill_between(band["layer"], band["low"], band["high"], color=colour, alpha=BAND_OPACITY, linewidth=0)
     level = rows["level"][0] if "level" in rows.columns else 0
     panel.axhline(level, color=AXIS_GREY, linewidth=0.8, zorder=0)
 
 
+def mark_single_points(panel: Axes) -> None:
+    """Show lines of one point, such as a layer between missing ones, which would not be seen."""
+    for line in panel.get_lines():
+        if np.size(line.get_xdata()) == 1:
+            marker = line.get_marker()
+            line.set(marker="o" if marker in ("", "None", None) else marker, markevery=None)
+
+
 def _with_segments(curves: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Number the parts of curves in which no layer is missing."""
     is_another_curve = pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift()) for key in keys)
     begins = is_another_curve | (pl.col("layer").diff() != 1)
-    return curves.drop_nulls("value").with_columns(segment=begins.fill_null(True).cum_sum())
+    return curves.with_columns(segment=begins.fill_null(True).cum_sum())
 
 
 def draw_marks(panel: Axes, rows: pl.DataFrame, palette: Mapping[str, str], *, hue: str = "dataset") -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import matplotlib
 import matplotlib.style
+from cycler import cycler
 from matplotlib.colors import to_hex
 
 from anchorscope.files.bundled import RESOURCES
@@ -90,6 +91,9 @@ def read_style(path: Path | str | None = None, column: bool = False, changed: Ma
     published = tuple(map(to_hex, cycle.by_key().get("color", PUBLISHED_COLOURS)))
     is_bundled_cycle = cycle == bundled["axes.prop_cycle"]
     colours = PALETTE if is_bundled_cycle else published[::2]  # whoever brings colours sees them in every figure
+    params["axes.prop_cycle"] = cycler(color=published)  # what else a cycle has would come on top of our lines
+    if settings["savefig.dpi"] == "figure":
+        params["savefig.dpi"] = settings["figure.dpi"]
     width, height = settings["figure.figsize"]
     if column:
         for name in ("font.size", "lines.linewidth", "lines.markersize"):

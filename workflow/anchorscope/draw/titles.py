@@ -36,7 +36,7 @@ RANDOM_TWIN = "random weights"
 CLEAN_LINE, CUT_LINE = "clean", "cut"
 SHUFFLED_LABELS = "shuffled labels"
 SHUFFLED_GROUPS = "shuffled groups"
-CONTROL = "control"
+CONTROL, ALL_OTHERS = "control", "all others"  # beside the titles of datasets, none of which has such a title
 
 FEW = 20  # groups of fewer examples are drawn faint, and so are layers whose probe is no better than chance
 FAINT_MEANS = f"faint: fewer than {FEW} examples, or a probe no better than chance"
