@@ -41,12 +41,10 @@ from anchorscope.draw.view import (
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, Headline, window_of
 from anchorscope.files.arguments import check_known, choose_titles, is_text
 
+CURVES = {"rule": "flip", "intervention": EXACT, "logits": "measured", "component": "resid", "position": "answer_last"}
 HONEST_CURVES = CurveFilter(rule="honest")
 GAP = f"gap: Question-Anchored minus Answer-Anchored; {RULE_TITLES['honest']}"
 GAP_LABELS = LAYER, "gap, points of ΔP"
-
-
-CURVES = {"rule": "flip", "intervention": EXACT, "logits": "measured", "component": "resid", "position": "answer_last"}
 
 
 def plot_family(
