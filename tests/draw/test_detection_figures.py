@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import AxLine, Line2D
 
 from anchorscope.detect.methods import LEARNT, METHOD_KINDS, METHOD_TITLES, METHODS
-from anchorscope.draw.catalogue import draw_figure
 from anchorscope.draw.detection import CURVE_METHODS, FEWEST_DRAWN
 from anchorscope.draw.facets import NO_DATA
+from anchorscope.draw.functions import draw_figure
 from anchorscope.draw.registry import DETECTION_KINDS
 from anchorscope.draw.style import read_style
 from anchorscope.draw.view import View

@@ -12,8 +12,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
-from anchorscope.draw.catalogue import draw_figure
 from anchorscope.draw.experiments import APART
+from anchorscope.draw.functions import draw_figure
 from anchorscope.draw.registry import FIGURE_KINDS
 from anchorscope.draw.style import PALETTE, read_style
 from anchorscope.draw.view import View

@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import AxLine
 from matplotlib.markers import MarkerStyle
 
-from anchorscope.draw.catalogue import DRAW, draw_figure
 from anchorscope.draw.draw_figures import Source, draw_figures
 from anchorscope.draw.facets import NO_DATA, save
+from anchorscope.draw.functions import DRAW, draw_figure
 from anchorscope.draw.main import plot_family
 from anchorscope.draw.registry import DETECTION_KINDS, FIGURE_KINDS, kinds_drawn
 from anchorscope.draw.style import BUNDLED_STYLE, MARKERS, PALETTE, read_style

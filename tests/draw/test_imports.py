@@ -53,5 +53,5 @@ print("fine")
 
 
 def test_drawing_does_import_seaborn():
-    code = "import sys; sys.modules['seaborn'] = None; import anchorscope.draw.catalogue"
+    code = "import sys; sys.modules['seaborn'] = None; import anchorscope.draw.functions"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 1

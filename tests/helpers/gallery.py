@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from anchorscope.draw.catalogue import draw_figure
 from anchorscope.draw.facets import save
+from anchorscope.draw.functions import draw_figure
 from anchorscope.draw.style import BUNDLED_STYLE, read_style
 from anchorscope.draw.view import View
 from anchorscope.files.frames import read_frame

@@ -10,8 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
-from anchorscope.draw.catalogue import draw_figure
 from anchorscope.draw.facets import save
+from anchorscope.draw.functions import draw_figure
 from anchorscope.draw.style import DASH_DOTTED, DASHED, DOTTED, FAINT, read_style
 from anchorscope.draw.view import Tables, View
 

@@ -331,7 +331,7 @@ class Results:
         models_shown, datasets_shown = self._titles("model", models), self._titles("dataset", datasets)
         import matplotlib.pyplot as plt  # like the next ones, slow to import
 
-        from anchorscope.draw.catalogue import draw_figure
+        from anchorscope.draw.functions import draw_figure
         from anchorscope.draw.style import changed_settings, read_style
         from anchorscope.draw.view import View
         from anchorscope.summarise.wording import unprobed

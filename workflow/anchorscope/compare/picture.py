@@ -19,7 +19,7 @@ from anchorscope.extract.axes import EXACT
 from anchorscope.summarise.findings import asked_as_published
 
 THIS, OTHER = "this run", "other run"
-NARROW = 60  # of a panel's width: the mark of a single layer has at least one such part on either side
+NARROW = 60  # of a panel's width: the mark of a single layer has at least one such panel_rows on either side
 RANGES = {"published, as read off the figure": PALE, "published ± {tolerance:.0f} points": "0.9"}  # greys
 
 
@@ -47,11 +47,11 @@ def draw_comparison(
     palette = view.palette([THIS, OTHER])
     asked = set(asked_as_published(run.summary, run.layouts())["dataset"])
 
-    def draw(panel: Axes, part: pl.DataFrame) -> None:
-        model, dataset = part.select("model_name", "dataset_name").row(0)
+    def draw(panel: Axes, panel_rows: pl.DataFrame) -> None:
+        model, dataset = panel_rows.select("model_name", "dataset_name").row(0)
         if model in marked and dataset in asked:
             _draw_ranges(panel, landmarks, run.models[model].hub, run.datasets[dataset].layout)
-        draw_curves(panel, part, palette, hue="run")
+        draw_curves(panel, panel_rows, palette, hue="run")
 
     with style_context(view.style):
         figure = facet(rows, view, draw, row=["dataset"], labels=(LAYER, "ΔP"), height=0.7, share="all")
@@ -69,8 +69,8 @@ def draw_comparison(
 def _under_our_names(rows: pl.DataFrame, match: Match) -> pl.DataFrame:
     """Return the other run's curves of a pair, with the names that this run has for model and dataset."""
     model, dataset = match.other or ("", "")
-    part = rows.filter(model=model, dataset=dataset)
-    return part.with_columns(model=pl.lit(match.model), dataset=pl.lit(match.dataset))
+    panel_rows = rows.filter(model=model, dataset=dataset)
+    return panel_rows.with_columns(model=pl.lit(match.model), dataset=pl.lit(match.dataset))
 
 
 def _draw_ranges(panel: Axes, landmarks: Mapping, hub: str | None, layout: str) -> None:

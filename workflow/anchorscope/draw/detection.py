@@ -35,9 +35,9 @@ def draw_detection(tables: Tables, view: View) -> Figure:
     rows = view.select(tables["detection"]).with_columns(**interval, marker=pl.lit("o"), hollow=False)
     palette = view.dataset_palette
 
-    def draw(panel: Axes, part: pl.DataFrame) -> None:
-        draw_marks(panel, part, palette)
-        for auc in part.filter(method=METHOD_TITLES[PROBE])["value"]:
+    def draw(panel: Axes, panel_rows: pl.DataFrame) -> None:
+        draw_marks(panel, panel_rows, palette)
+        for auc in panel_rows.filter(method=METHOD_TITLES[PROBE])["value"]:
             panel.axvline(auc, color=GREY, linestyle="--", linewidth=0.8, zorder=0)
 
     heading = "how well each method tells hallucinated from right answers, out of fold, with 95 % intervals"
@@ -51,8 +51,8 @@ def _draw_by_method(rows: pl.DataFrame, view: View, draw: Draw) -> Figure:
     names = list(titles.values())
     rows = title(rows, "method", titles).with_columns(place=-pl.col("method").to_physical().cast(pl.Int32))
 
-    def draw_named(panel: Axes, part: pl.DataFrame) -> None:
-        draw(panel, part)
+    def draw_named(panel: Axes, panel_rows: pl.DataFrame) -> None:
+        draw(panel, panel_rows)
         panel.set_yticks(range(0, -len(names), -1), names)
         for name, label in zip(titles, panel.get_yticklabels(), strict=False):  # a panel on the right has none
             label.set_fontweight("bold" if name in METHOD_KINDS else "normal")
@@ -84,11 +84,11 @@ def draw_transfer(tables: Tables, view: View) -> Figure:
     hollow = (source != pl.col("dataset").cast(pl.String)) & (source != ALL_OTHERS)
     rows = rows.with_columns(value="auc", marker=source.replace_strict(markers), hollow=hollow)
 
-    def draw(panel: Axes, part: pl.DataFrame) -> None:
-        dataset = part["dataset"][0]
-        both = part.filter(trained_on=dataset).join(part.filter(trained_on=ALL_OTHERS), on="place")
+    def draw(panel: Axes, panel_rows: pl.DataFrame) -> None:
+        dataset = panel_rows["dataset"][0]
+        both = panel_rows.filter(trained_on=dataset).join(panel_rows.filter(trained_on=ALL_OTHERS), on="place")
         panel.hlines(both["place"], both["value"], both["value_right"], color=PALE, zorder=0)
-        draw_marks(panel, part, palette, hue="trained_on")
+        draw_marks(panel, panel_rows, palette, hue="trained_on")
 
     heading = "what a method loses, tested on the dataset above, when it was trained on others"
     if table["dataset"].n_unique() == 1:
@@ -105,7 +105,7 @@ def draw_reliability(tables: Tables, view: View) -> Figure:
     """Draw whether probabilities are what they say, and how many hallucinations are left when doubtful answers go."""
     names = {name: METHOD_TITLES[name] for name in CURVE_METHODS}
     palette = {**view.palette(list(names.values())), METHOD_TITLES[PROBE]: INK}
-    dashes = {title: KIND_DASHES.get(METHODS[name].kind, SOLID) for name, title in names.items()}
+    dashes = {names[name]: KIND_DASHES.get(METHODS[name].kind, SOLID) for name in CURVE_METHODS}
     parts = []
     for panel, (table, count, x, y) in CURVE_PANELS.items():
         drawn = tables[table].filter(pl.col(count) >= FEWEST_DRAWN, pl.col("method").is_in(CURVE_METHODS))
@@ -114,11 +114,11 @@ def draw_reliability(tables: Tables, view: View) -> Figure:
     rows = title(title(rows, "method", names), "panel", {panel: panel for panel in CURVE_PANELS})
     look: dict[str, Any] = {"palette": palette, "dashes": dashes, "estimator": None, "legend": False}
 
-    def draw(panel: Axes, part: pl.DataFrame) -> None:
-        sns.lineplot(pandas_frame(part), x="x", y="y", hue="method", style="method", **look, ax=panel)
+    def draw(panel: Axes, panel_rows: pl.DataFrame) -> None:
+        sns.lineplot(pandas_frame(panel_rows), x="x", y="y", hue="method", style="method", **look, ax=panel)
         mark_single_points(panel)
         panel.set_xlim(-4, 104)
-        if part["panel"][0] == RELIABILITY:
+        if panel_rows["panel"][0] == RELIABILITY:
             panel.axline((0, 0), (100, 100), color=AXIS_GREY, linewidth=0.8, zorder=0)
             panel.set_ylim(-4, 104)
 

@@ -82,10 +82,10 @@ def draw_lines(tables: Tables, view: View) -> Figure:
     as_image = len(rows) > VECTOR_POINTS
     colours = list(view.palette(list(ANSWERS.values())).values())
 
-    def draw(panel: Axes, part: pl.DataFrame) -> str:
-        model, dataset, layer = part.select("model_name", "dataset_name", "layer").row(0)
+    def draw(panel: Axes, panel_rows: pl.DataFrame) -> str:
+        model, dataset, layer = panel_rows.select("model_name", "dataset_name", "layer").row(0)
         verdict = judgements[model, dataset].verdict
-        _draw_points(panel, part, colours, as_image=as_image)
+        _draw_points(panel, panel_rows, colours, as_image=as_image)
         fitted = tables["accounts"].filter(model=model, dataset=dataset, layer=layer)
         _draw_fitted(panel, fitted.row(0, named=True), verdict)
         return f"layer {layer}: {verdict}"
@@ -102,13 +102,15 @@ def _draw_points(panel: Axes, examples: pl.DataFrame, colours: Sequence[str], *,
     look: dict[str, Any] = {"s": size, "linewidth": 0.5, "rasterized": as_image, "legend": False, "ax": panel}
     columns = {"x": "logit_clean_first", "y": "logit_ko_first", "hue": "hallucinated"}
     palette = dict(zip(ANSWERS, colours, strict=True))
-    for part in examples.partition_by("form"):  # because then the points of an SVG share their outline
-        sns.scatterplot(pandas_frame(part), **columns, palette=palette, marker=FORM_MARKERS[part["form"][0]], **look)
+    for same_form in examples.partition_by("form"):  # because then the points of an SVG share their outline
+        sns.scatterplot(
+            pandas_frame(same_form), **columns, palette=palette, marker=FORM_MARKERS[same_form["form"][0]], **look
+        )
         points = panel.collections[-1]
         faces: Any = points.get_facecolor()
         faces[:, 3] = 0.8 * room**0.25
         points.set_edgecolor(faces.copy())
-        faces[part["hallucinated"].to_numpy(), 3] = 0
+        faces[same_form["hallucinated"].to_numpy(), 3] = 0
         points.set_facecolor(faces)
 
 
@@ -146,8 +148,8 @@ def draw_distribution(tables: Tables, view: View) -> Figure:
     shared: dict[str, Any] = {"x": "delta_p", "stat": "percent", "binwidth": BIN, "binrange": ends, "legend": False}
     palette = view.palette(list(ANCHOR_TITLES.values()))
 
-    def draw(panel: Axes, part: pl.DataFrame) -> str:
-        exact, control = (part.filter(intervention=name) for name in (EXACT, CONTROLS[EXACT]))
+    def draw(panel: Axes, panel_rows: pl.DataFrame) -> str:
+        exact, control = (panel_rows.filter(intervention=name) for name in (EXACT, CONTROLS[EXACT]))
         stack: dict[str, Any] = {"hue_order": list(palette), "multiple": "stack", "alpha": 1, "linewidth": 0}
         sns.histplot(pandas_frame(exact), hue="anchor", palette=palette, **stack, **shared, ax=panel)
         if ANCHOR_TITLES["answer"] in exact["anchor"]:  # the last group is drawn first

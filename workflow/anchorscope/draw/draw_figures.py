@@ -39,8 +39,8 @@ def draw_figures(files: Files, source: Source, processes: int) -> None:
 def draw_share(files: Files, source: Source) -> None:
     """Draw some figures, one after another."""
     # Seconds to import, which the process that starts the others need not wait for.
-    from anchorscope.draw.catalogue import draw_figure
     from anchorscope.draw.facets import save
+    from anchorscope.draw.functions import draw_figure
     from anchorscope.draw.style import read_style
     from anchorscope.draw.view import View
     from anchorscope.files.frames import read_frame

@@ -123,7 +123,7 @@ def draw_boundary(tables: Tables, view: View) -> Figure:
     figure = facet(
         rows,
         view,
-        lambda panel, part: _draw_known(panel, part, palette),
+        lambda panel, panel_rows: _draw_known(panel, panel_rows, palette),
         column="rule",
         row=["model", "known"],
         labels=("", ""),
@@ -160,7 +160,7 @@ def draw_saliency(tables: Tables, view: View) -> Figure:
     figure = facet(
         rows,
         view,
-        lambda panel, part: _draw_densities(panel, part, palette),
+        lambda panel, panel_rows: _draw_densities(panel, panel_rows, palette),
         row=["dataset"],
         labels=("saliency, mean = 1", ""),
         height=0.55,

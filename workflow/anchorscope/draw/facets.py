@@ -62,7 +62,7 @@ LINE_DASHES: dict[str, Dashes] = {
     IF_ONE_MECHANISM: DOTTED,
     RANDOM_TWIN: DASH_DOTTED,
 }
-BESIDE = (SHUFFLED_LABELS, SHUFFLED_GROUPS, IF_ONE_MECHANISM, RANDOM_TWIN)  # what curves are compared with
+REFERENCE_LINES = (SHUFFLED_LABELS, SHUFFLED_GROUPS, IF_ONE_MECHANISM, RANDOM_TWIN)  # what curves are compared with
 THIN = 0.8  # points: their lines
 
 Entry = Line2D | Patch  # of a legend
@@ -105,12 +105,12 @@ def facet(
         share_x = "none"
     panels = figure.subplots(len(lines), len(columns), squeeze=False, sharex=share_x, sharey=share)
     for panel, (line, cell) in zip(panels.flat, product(lines, columns), strict=True):
-        part = rows.filter(**line, **cell)
+        panel_rows = rows.filter(**line, **cell)
         note = ""
-        if part.is_empty():
+        if panel_rows.is_empty():
             panel.text(0.5, 0.5, NO_DATA, transform=panel.transAxes, ha="center", va="center", color="0.5")
         else:
-            note = textwrap.fill(draw(panel, part) or "", _letters(0.6 * size[0] / len(columns), SMALL_TYPE))
+            note = textwrap.fill(draw(panel, panel_rows) or "", _letters(0.6 * size[0] / len(columns), SMALL_TYPE))
         row_title = ", ".join(line.values()) if cell is columns[0] else ""
         _write_over(panel, "\n".join(filter(None, [row_title, note])))
         panel.set(xlabel="", ylabel="")
@@ -157,7 +157,7 @@ def _letters(inches: float, in_an_inch: int) -> int:
 def curve_figure(rows: pl.DataFrame, view: View, heading: str, *, hue: str = "dataset", **layout: Any) -> Figure:
     """Draw a figure of curves against layers in panels as `facet` lays them out; `draw_curves` has the columns."""
     palette = view.palette(titles_of(rows, hue))
-    figure = facet(rows, view, lambda panel, part: draw_curves(panel, part, palette, hue=hue), **layout)
+    figure = facet(rows, view, lambda panel, panel_rows: draw_curves(panel, panel_rows, palette, hue=hue), **layout)
     lines = [name for name in LINE_DASHES if name and name in set(rows["line"])]
     line_entries = [entry(name, dashes=LINE_DASHES[name]) for name in lines]
     return finish(figure, view, heading, colour_entries(palette) + line_entries)
@@ -174,7 +174,9 @@ def draw_curves(
     keys = [name for name in (hue, "line", "anchor") if name in rows.columns]
     looks = pl.concat_str(hue, "line", separator="\n")
     curves = (
-        rows.drop_nulls("value").sort(*keys, "layer").with_columns(look=looks, is_beside=pl.col("line").is_in(BESIDE))
+        rows.drop_nulls("value")
+        .sort(*keys, "layer")
+        .with_columns(look=looks, is_beside=pl.col("line").is_in(REFERENCE_LINES))
     )
     dashes = {f"{name}\n{line}": LINE_DASHES[line] for name, line in product(palette, LINE_DASHES)}
     shapes = dict(zip(palette, cycle(MARKERS), strict=False))
@@ -183,10 +185,10 @@ def draw_curves(
     main, beside = curves.filter(~pl.col("is_beside")), _with_segments(curves.filter("is_beside"), keys)
     faint = _with_segments(main.filter((~pl.col("sure")).any().over(keys)), keys)
     firm = _with_segments(main.filter("sure"), keys)
-    for part, look in ((faint, {"alpha": FAINT, **marks}), (firm, marks), (beside, {"linewidth": THIN})):
-        if not part.is_empty():
+    for segments, look in ((faint, {"alpha": FAINT, **marks}), (firm, marks), (beside, {"linewidth": THIN})):
+        if not segments.is_empty():
             sns.lineplot(
-                pandas_frame(part),
+                pandas_frame(segments),
                 x="layer",
                 y="value",
                 hue=hue,
@@ -200,10 +202,10 @@ def draw_curves(
                 **look,
             )
     mark_single_points(panel)
-    for part in (firm, beside):
-        banded = _with_segments(part.drop_nulls(["low", "high"]), keys)
+    for segments in (firm, beside):
+        banded = _with_segments(segments.drop_nulls(["low", "high"]), keys)
         for band in banded.partition_by("segment"):
-            colour = GREY if part is beside else palette[band[hue][0]]
+            colour = GREY if segments is beside else palette[band[hue][0]]
             panel.fill_between(band["layer"], band["low"], band["high"], color=colour, alpha=BAND_OPACITY, linewidth=0)
     level = rows["level"][0] if "level" in rows.columns else 0
     panel.axhline(level, color=AXIS_GREY, linewidth=0.8, zorder=0)
@@ -231,14 +233,14 @@ def draw_marks(panel: Axes, rows: pl.DataFrame, palette: Mapping[str, str], *, h
     """
     size = matplotlib.rcParams["lines.markersize"] ** 2
     look: dict[str, Any] = {"s": size, "linewidth": 0.7, "zorder": 3, "legend": False}
-    for part in rows.partition_by("marker", "hollow"):
-        colours = [palette[name] for name in part[hue]]
+    for marks in rows.partition_by("marker", "hollow"):
+        colours = [palette[name] for name in marks[hue]]
         if "low" in rows.columns:
-            panel.hlines(part["place"], part["low"], part["high"], colors=colours)
-        look["marker"] = part["marker"][0]
-        sns.scatterplot(pandas_frame(part), x="value", y="place", hue=hue, palette=palette, ax=panel, **look)
+            panel.hlines(marks["place"], marks["low"], marks["high"], colors=colours)
+        look["marker"] = marks["marker"][0]
+        sns.scatterplot(pandas_frame(marks), x="value", y="place", hue=hue, palette=palette, ax=panel, **look)
         panel.collections[-1].set_edgecolor(colours)
-        if part["hollow"][0]:
+        if marks["hollow"][0]:
             panel.collections[-1].set_facecolor("white")
 
 

@@ -41,7 +41,13 @@ from anchorscope.draw.view import (
 from anchorscope.extract.axes import COMPONENTS, CONTROLS, EXACT, Headline, window_of
 from anchorscope.files.arguments import check_known, choose_titles, is_text
 
-CURVES = {"rule": "flip", "intervention": EXACT, "logits": "measured", "component": "resid", "position": "answer_last"}
+PUBLISHED_CURVES = {
+    "rule": "flip",
+    "intervention": EXACT,
+    "logits": "measured",
+    "component": "resid",
+    "position": "answer_last",
+}
 HONEST_CURVES = CurveFilter(rule="honest")
 GAP = f"gap: Question-Anchored minus Answer-Anchored; {RULE_TITLES['honest']}"
 GAP_LABELS = LAYER, "gap, points of ΔP"
@@ -76,8 +82,8 @@ def plot_family(
         figure itself says where weights are random, where questions are bundled and what is cut in which layers.
     """
     for column in curves:
-        check_known("plot_family", "argument", column, list(CURVES))
-    choice = {**CURVES, **curves}
+        check_known("plot_family", "argument", column, list(PUBLISHED_CURVES))
+    choice = {**PUBLISHED_CURVES, **curves}
     for column, name in choice.items():
         check_known("The summary", column, name, summary[column].unique(maintain_order=True).to_list())
     check_known("plot_family", "quantity", quantity, list(QUANTITY_COLUMNS))
@@ -95,6 +101,7 @@ def plot_family(
 
 
 def _titles(summary: pl.DataFrame, column: str, names: Sequence[str] | Mapping[str, str] | None) -> dict[str, str]:
+    """Return the titles of names in a column of the summary, where each name is its own title."""
     known = summary[column].unique(maintain_order=True)
     return choose_titles("The summary", column, names, dict(zip(known, known, strict=True)))
 
@@ -110,7 +117,7 @@ def _draw_published(summary: pl.DataFrame, view: View, curves: CurveFilter, quan
     figure = facet(
         rows,
         view,
-        lambda panel, part: draw_curves(panel, part, palette, hue="curve", marked=False),
+        lambda panel, panel_rows: draw_curves(panel, panel_rows, palette, hue="curve", marked=False),
         labels=(LAYER, quantity.title),
     )
     adjustment = "" if curves.logits == "measured" else f"; {TAKEN_OUT[curves.logits]}"

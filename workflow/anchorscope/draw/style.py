@@ -36,8 +36,9 @@ INK, GREY, AXIS_GREY, PALE, GRID = "0.15", "0.4", "0.6", "0.75", "0.9"  # from t
 GREYS = ("black", INK, GREY, "0.5", AXIS_GREY, PALE, "0.8", GRID, "white")
 DARK_PAGE, DARK_TEXT = "#15171a", "#e4e6ea"
 DARK_GREYS = (DARK_TEXT, "#c5c7cb", "#919397", "#7d7e82", "#686a6d", "#494b4e", "#3e4044", "#2a2c2f", DARK_PAGE)
-ON_WHITE = map(to_hex, (*PALETTE, *PUBLISHED_COLOURS, *GREYS))
-ON_DARK_PAGE = dict(zip(ON_WHITE, (*DARK_PALETTE, *DARK_PUBLISHED_COLOURS, *DARK_GREYS), strict=True))
+LIGHT_COLOURS = tuple(map(to_hex, (*PALETTE, *PUBLISHED_COLOURS, *GREYS)))
+DARK_COLOURS = (*DARK_PALETTE, *DARK_PUBLISHED_COLOURS, *DARK_GREYS)
+ON_DARK_PAGE = dict(zip(LIGHT_COLOURS, DARK_COLOURS, strict=True))
 
 FIXED = {
     "svg.fonttype": "none",  # text stays text

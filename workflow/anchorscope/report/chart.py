@@ -36,17 +36,16 @@ AT_HEADLINE = ", at the component and position of the claims"  # others have no 
 SIMULATED_BAND = to_hex(GREY)
 MARKED = 8  # about how many layers of a curve have a marker
 DASHES = {"question": [1, 0], "answer": [6, 3]}
-SHAPES = dict(
-    zip(
-        MARKERS,
-        (
-            *("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"),
-            "M-1,-0.5L-0.5,-1L0,-0.5L0.5,-1L1,-0.5L0.5,0L1,0.5L0.5,1L0,0.5L-0.5,1L-1,0.5L-0.5,0Z",
-            "M0,-1L0.24,-0.32L0.95,-0.31L0.38,0.12L0.59,0.81L0,0.4L-0.59,0.81L-0.38,0.12L-0.95,-0.31L-0.24,-0.32Z",
-        ),
-        strict=True,
-    )
-)
+SHAPES = {
+    "o": "circle",
+    "s": "square",
+    "^": "triangle-up",
+    "D": "diamond",
+    "v": "triangle-down",
+    "P": "cross",
+    "X": "M-1,-0.5L-0.5,-1L0,-0.5L0.5,-1L1,-0.5L0.5,0L1,0.5L0.5,1L0,0.5L-0.5,1L-1,0.5L-0.5,0Z",
+    "*": "M0,-1L0.24,-0.32L0.95,-0.31L0.38,0.12L0.59,0.81L0,0.4L-0.59,0.81L-0.38,0.12L-0.95,-0.31L-0.24,-0.32Z",
+}
 FORMAT = "chosen_quantity === 'delta_p' ? '+.1f' : '+.2f'"
 INTERVAL = (
     f"isValid(datum.lower) ? format(datum.lower, {FORMAT}) + ' … ' + format(datum.upper, {FORMAT}) : 'too few examples'"
@@ -131,14 +130,13 @@ def family_chart(summary: pl.DataFrame, view: View) -> dict:
     """The chart's Vega-Lite specification, with its data."""
     models, datasets = view.with_warnings(summary).models, view.datasets
     data = records(summary, models, datasets)
-    palette = view.palette(list(datasets.values()))
     styles = {
         f"{letter} {title}": {
             "colour": to_hex(colour),
             "dash": DASHES[anchor],
             "marker": SHAPES[MARKERS[number % len(MARKERS)]],
         }
-        for number, (title, colour) in enumerate(palette.items())
+        for number, (title, colour) in enumerate(view.dataset_palette.items())
         for anchor, letter in ANCHOR_LETTERS.items()
     }
     measured = [title for title in models.values() if title in set(data["model"])]
